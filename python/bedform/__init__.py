@@ -8,6 +8,7 @@
 array([2., 3.], dtype=float32)
 """
 
+from bedform import _accessor
 from bedform._advise import Advice, Profile, advise, calibrate
 from bedform._array import Array
 from bedform._convert import convert
@@ -33,14 +34,16 @@ from bedform._errors import (
     WrongTypeError,
 )
 from bedform._explanation import Explanation
+from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import SlowOpenWarning
-from bedform._foreign_store import ForeignArray, ForeignStore, NativeReadWarning
+from bedform._foreign_store import ForeignStore, NativeReadWarning
+from bedform._group import Group
 from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
-from bedform._store import Group, Store
+from bedform._store import Store
 from bedform._write_dataset import write_dataset
 
 __all__ = [
@@ -88,3 +91,5 @@ __all__ = [
     "simulate",
     "write_dataset",
 ]
+
+_accessor.register()

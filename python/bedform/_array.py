@@ -1,183 +1,25 @@
-"""Arrays."""
+"""Arrays of stores."""
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bedform import _fork, _json, _selection
+from bedform._attributes import Attributes
 from bedform._elements import AnyArray, Elements
-from bedform._errors import InvalidArgumentError, ReadOnlyError, WrongTypeError
+from bedform._errors import InvalidArgumentError
 from bedform._explanation import Explanation
 from bedform._integers import integer, integers
+from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bedform import _internal
     from bedform._store import Store
-
-
-class BasicReads:
-    """What every array that can be read does with a selection.
-
-    A subclass has ``shape`` and ``dtype`` and fills buffers.
-    """
-
-    path: str
-
-    def __init__(self) -> None:
-        # The last read: its selection, its counts, its seconds.
-        self._last: tuple[Any, tuple[int, ...], float] | None = None
-        self.oindex = OrthogonalIndex(self)
-        self.vindex = PointIndex(self)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements along each axis."""
-        raise NotImplementedError
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the elements."""
-        raise NotImplementedError
-
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
-        raise NotImplementedError
-
-    def _fill_by(
-        self,
-        read: Callable[[Any, AnyArray], tuple[int, ...]],
-        selected: _selection.Selected,
-        buffer: AnyArray,
-    ) -> None:
-        """Fill ``buffer`` by a read of the engine, and keep what it did for :meth:`explain`."""
-        # A view as bytes: the buffer protocol does not know every type.
-        target = buffer.reshape(-1).view(np.uint8)
-        began = time.perf_counter()
-        counts = read(selected.engine, target)
-        self._last = (selected.engine, counts, time.perf_counter() - began)
-
-    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
-        raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        if not self.ndim:
-            raise WrongTypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        for at in range(len(self)):
-            yield self[at]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        if copy is False:
-            raise InvalidArgumentError("an array of a store cannot be had without a copy")
-        return np.asarray(self[...], dtype=dtype)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._get(_selection.basic(key, self.shape))
-
-    def read(self, selection: Any = ..., out: AnyArray | None = None) -> AnyArray:
-        """Read a basic selection, into ``out`` if given.
-
-        Parameters
-        ----------
-        selection
-            As inside the brackets: ``np.s_[:, 300, 700]``.
-        out
-            A C-contiguous, writable array of the selection's shape and the array's dtype; it is
-            filled without a copy.
-
-        Raises
-        ------
-        OutOfBoundsError
-            The selection leaves the array.
-        CorruptError
-            Stored bytes are damaged; ``out`` is then undefined.
-        """
-        return np.asarray(self._get(_selection.basic(selection, self.shape), out, scalar=False))
-
-    def prefetch(self, selection: Any = ...) -> dict[str, int]:
-        """Decode the chunks of a basic selection into the cache, where later reads find them.
-
-        No more is decoded than the store's cache may keep (``cache=`` of :func:`bedform.open`).
-        Texts are left out, and elements that are stored as they are, without codec or checksum:
-        the page cache of the system keeps files.
-
-        Returns
-        -------
-        dict
-            ``chunks`` decoded, parts of a log among them; ``present`` that the cache had; how many
-            were ``left_out``; and the ``objects``, ``requests`` and ``bytes`` that it took.
-
-        Examples
-        --------
-        >>> import bedform as bf, numpy as np, tempfile
-        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (8, 8), "f4")
-        >>> t[...] = 1
-        >>> t.prefetch(np.s_[:4])["left_out"]
-        0
-        """
-        counts, present, left_out = self._prefetch(_selection.basic(selection, self.shape))
-        names = ("objects", "requests", "bytes", "chunks")
-        done = dict(zip(names, counts, strict=False))
-        return done | {"present": present, "left_out": left_out}
-
-    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
-        raise NotImplementedError
-
-    def _get(
-        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
-    ) -> Any:
-        if out is None:
-            buffer = np.empty(selected.shape, dtype=self.dtype)
-        else:
-            self._check_out(selected, out)
-            buffer = out
-        self._fill(selected, buffer)
-        if out is not None:
-            return out
-        if selected.scalar and scalar:
-            return buffer.reshape(())[()]
-        return buffer.reshape(selected.result)
-
-    def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
-        """What the last read did, if it was of this selection."""
-        # As text: arrays of positions have no equality of their own.
-        if self._last is None or repr(self._last[0]) != repr(selected.engine):
-            return {}
-        _, counts, seconds = self._last
-        names = ("objects", "requests", "bytes", "chunks", "waits")
-        measured = {f"measured_{name}": count for name, count in zip(names, counts, strict=True)}
-        return measured | {"measured_seconds": seconds}
-
-    def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
-        if out.dtype != self.dtype or out.shape != selected.result:
-            raise InvalidArgumentError(
-                f"out has shape {out.shape} and dtype {out.dtype}, "
-                f"the selection {selected.result} and {self.dtype}"
-            )
-        if not (out.flags.c_contiguous and out.flags.writeable):
-            raise InvalidArgumentError("out must be C-contiguous and writable")
 
 
 class Array(BasicReads):
@@ -206,7 +48,9 @@ class Array(BasicReads):
         self._element = self._store._call(inner.element)
 
     def _enter_process(self) -> None:
-        """In a child process, take a handle of its own."""
+        """In a child process, take a handle of its own; fail once the store is closed."""
+        if self._store._is_closed:
+            self._store._check_open()
         if self._process is not _fork.current:
             inner = self._store._call(self._store._inner.array)(self.path)
             _fork.leave_behind((self._opened, self._read, self._element))
@@ -226,6 +70,11 @@ class Array(BasicReads):
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis, as storage has them now."""
         return tuple(self._store._call(self._inner.shape)())
+
+    @property
+    def store(self) -> Store:
+        """The store that the array is part of."""
+        return self._store
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -255,6 +104,38 @@ class Array(BasicReads):
         return cast("str | None", self._facts["order"])
 
     @property
+    def codecs(self) -> list[dict[str, Any]]:
+        """The codecs of a chunk, from elements to bytes, as Zarr metadata have them."""
+        return cast("list[dict[str, Any]]", self._facts["codecs"])
+
+    @property
+    def compressors(self) -> tuple[dict[str, Any], ...]:
+        """The codecs that compress, as Zarr metadata have them."""
+        plain = ("bytes", "vlen-utf8", "transpose", "crc32c", "fletcher32")
+        return tuple(codec for codec in self.codecs if codec["name"] not in plain)
+
+    @property
+    def compression(self) -> str | None:
+        """The name of the first codec that compresses, as h5py has it."""
+        return self.compressors[0]["name"] if self.compressors else None
+
+    @property
+    def maxshape(self) -> tuple[None, ...]:
+        """``None`` for each axis, as h5py has it: every axis may grow."""
+        return (None,) * self.ndim
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """The names of the axes as stored: ``None`` for axes without one, and if none has one."""
+        names = self._facts["dims"]
+        return None if names is None else tuple(names)
+
+    @property
+    def fillvalue(self) -> Any:
+        """As :attr:`fill_value`."""
+        return self.fill_value
+
+    @property
     def fill_value(self) -> Any:
         """What elements are that were never written."""
         if self._text:
@@ -263,14 +144,32 @@ class Array(BasicReads):
         return np.frombuffer(raw, dtype=self._dtype)[0]
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes, as storage has them now. A copy: assign to change them."""
-        described = _json.load(self._store._call(self._inner.describe)())
-        return cast("dict[str, Any]", described["attributes"])
+    def attributes(self) -> Attributes:
+        """The attributes: a mapping that writes through. Assign a mapping to replace all."""
+        return Attributes(self)
 
     @attributes.setter
     def attributes(self, attributes: Mapping[str, Any]) -> None:
         self._store.set_attributes(attributes, self.path)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+    @attrs.setter
+    def attrs(self, attributes: Mapping[str, Any]) -> None:
+        self.attributes = attributes
+
+    def _load_attributes(self) -> dict[str, Any]:
+        described = _json.load(self._store._call(self._inner.describe)())
+        return cast("dict[str, Any]", described["attributes"])
+
+    def _change_attributes(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._store._change_attributes_of(self.path, change)
+
+    def _where(self) -> str:
+        return f"{self._store.store_path}/{self.path}".rstrip("/")
 
     def info(self) -> dict[str, Any]:
         """Everything that is known of the array, as plain values."""
@@ -283,6 +182,8 @@ class Array(BasicReads):
         return cast("dict[str, Any]", _json.load(self._store._call(self._inner.document)()))
 
     def __repr__(self) -> str:
+        if self._store._is_closed:
+            return f"<bedform.Array {self.path!r} of a closed store>"
         return f"<bedform.Array {self.path!r} {self.shape} {self._facts['dtype']}>"
 
     # Reading --------------------------------------------------------------------------------------
@@ -342,7 +243,7 @@ class Array(BasicReads):
         >>> t.explain(np.s_[3]).to_dict()["objects"]
         1
         """
-        selected = _selection.basic(selection, self.shape)
+        selected = self._brackets(selection)
         plan: dict[str, Any] = _json.load(self._store._call(self._inner.explain)(selected.engine))
         return Explanation(plan | self._measured(selected), sharded=self.shards is not None)
 
@@ -360,7 +261,7 @@ class Array(BasicReads):
         >>> bf.simulate("spider", t.workload(np.s_[3], clients=2)).to_dict()["targets"][0]["seeks"]
         1
         """
-        selected = _selection.basic(selection, self.shape)
+        selected = self._brackets(selection)
         text = self._store._call(self._inner.workload)(selected.engine, clients)
         found: dict[str, Any] = _json.load(text)
         return found
@@ -368,7 +269,7 @@ class Array(BasicReads):
     # Writing --------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._set(_selection.basic(key, self.shape), value)
+        self._set(self._brackets(key), value)
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:
         data = _selection.spread(self.path, self._converted(value), selected)
@@ -391,16 +292,31 @@ class Array(BasicReads):
             The other axes do not fit, or the values cannot be elements of the array.
         """
         data = self._converted(values)
-        axis = integer(axis, f"the axis of {self.path}", least=-self.ndim)
-        if not -self.ndim <= axis < self.ndim:
-            raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {axis}")
-        part = (self._inner, axis % self.ndim, list(data.shape), self._elements(data))
+        part = (self._inner, self._axis(axis), list(data.shape), self._elements(data))
         return self._store._call(self._store._inner.append)([part])[0]
 
-    def resize(self, shape: Sequence[int] | int) -> None:
-        """Change the shape. New elements are the fill value. Durable on return."""
-        lengths = integers(shape, f"the shape of {self.path}")
-        self._store._call(self._inner.resize)(list(lengths))
+    def _axis(self, axis: int) -> int:
+        at = integer(axis, f"the axis of {self.path}", least=-self.ndim)
+        if not -self.ndim <= at < self.ndim:
+            raise InvalidArgumentError(f"{self.path} has {self.ndim} axes, none is {at}")
+        return at % self.ndim
+
+    def write_direct(self, source: AnyArray, source_sel: Any = ..., dest_sel: Any = ...) -> None:
+        """Write a part of a NumPy array into a selection, as in h5py."""
+        part = source[() if source_sel is None else source_sel]
+        self[... if dest_sel is None else dest_sel] = part
+
+    def resize(self, shape: Sequence[int] | int, axis: int | None = None) -> None:
+        """Change the shape, or the length of one axis. Durable on return.
+
+        New elements are the fill value; what is cut off is gone.
+        """
+        if axis is None:
+            lengths = list(integers(shape, f"the shape of {self.path}"))
+        else:
+            lengths = list(self.shape)
+            lengths[self._axis(axis)] = integer(shape, f"the length of {self.path}")
+        self._store._call(self._inner.resize)(lengths)
 
     def stored_objects(self) -> tuple[int, int]:
         """How many shards (or chunks, without shards) are stored, of how many there is room for.
@@ -414,32 +330,6 @@ class Array(BasicReads):
     def verify(self) -> list[str]:
         """Read everything that is stored of it, as :meth:`Store.verify`: a line for each damage."""
         return self._store._call(self._inner.verify)()
-
-
-class OrthogonalIndex:
-    """``array.oindex[...]``: each axis by an integer, a slice, a list of positions or a mask."""
-
-    def __init__(self, array: BasicReads) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._array._get(_selection.orthogonal(key, self._array.shape))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._array._set(_selection.orthogonal(key, self._array.shape), value)
-
-
-class PointIndex:
-    """``array.vindex[...]``: arrays of positions broadcast against each other, or one mask."""
-
-    def __init__(self, array: BasicReads) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._array._get(_selection.points(key, self._array.shape))
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._array._set(_selection.points(key, self._array.shape), value)
 
 
 def _reopen(store: Store, path: str) -> Array:

@@ -1,109 +1,123 @@
-"""The blocks that Dask reads an array in, where its caller leaves them to the engine.
-
-Chunks are of a size for single reads, 20 KiB to 4 MiB, and a task of Dask costs about a
-millisecond. So a block is as many whole chunks, or whole shards, as make 16 to 32 MiB. It grows
-along the longest axis of the chunk first, since reads along that axis are those that the chunks
-were made for.
-"""
+"""Arrays piece by piece: boxes along a grid, elements of another type."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bedform import _selection
+from bedform._errors import InvalidSelectionError, OutOfBoundsError
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-# The largest block that is put together.
-BLOCK_BYTES_MAX = 32 << 20
+    from bedform._elements import AnyArray
+    from bedform._reads import BasicReads
 
-_NOT_GIVEN: Any = object()
+# What iteration over an array reads at once.
+_AT_ONCE_BYTES = 16 << 20
 
 
-class PreferredChunks(dict[str, int]):
-    """The lengths of blocks by dimension, as xarray takes them from ``preferred_chunks``.
+def boxes(
+    shape: Sequence[int], cells: Sequence[int], within: Sequence[tuple[int, int]] | None = None
+) -> Iterator[tuple[slice, ...]]:
+    """The boxes of a grid of ``cells`` over ``shape``, in C order, as slices.
 
-    xarray asks twice. With a default, ``get(dim, size)``, it asks for the lengths of blocks.
-    Without one, ``get(dim)``, it asks for borders that a caller's blocks should not cut, and warns
-    of blocks that do: these are the borders of chunks.
+    Of a part ``within`` bounds (start and stop of each axis) those that it meets, cut at its edges.
+    """
+    bounds = [(0, size) for size in shape] if within is None else within
+    axes = [
+        [
+            slice(max(start, low), min(start + cell, high), 1)
+            for start in range(low // cell * cell, high, cell)
+        ]
+        for (low, high), cell in zip(bounds, cells, strict=True)
+    ]
+    return itertools.product(*axes)
 
-    >>> preferred = PreferredChunks(("time",), blocks=(400,), chunks=(10,))
-    >>> preferred, preferred.get("time", 1000), preferred.get("time")
-    ({'time': 400}, 400, 10)
+
+def bounds_of(key: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Start and stop of each axis of a selection without steps.
+
+    Raises
+    ------
+    InvalidSelectionError
+        It has steps.
+    """
+    selected = _selection.basic(key, shape)
+    if any(step != 1 for _, step, _ in selected.engine[1]):
+        raise InvalidSelectionError("a part that is walked by chunks has no steps: use slices a:b")
+    return [(start, start + count) for start, _, count in selected.engine[1]]
+
+
+def rows_at_once(array: BasicReads) -> int:
+    """How many rows iteration reads at once: whole chunks of them, in bounded memory."""
+    row_bytes = max(1, math.prod(array.shape[1:]) * array.dtype.itemsize)
+    rows = max(1, _AT_ONCE_BYTES // row_bytes)
+    chunk = (array.chunks or (1,))[0]
+    return rows if rows < chunk else rows // chunk * chunk
+
+
+class BlockIndex:
+    """``array.blocks[i, j]``: chunks by their place in the grid of chunks.
+
+    Integers and slices count chunks; the elements are those of all chunks that are chosen.
     """
 
-    def __init__(self, dims: Sequence[str], blocks: Sequence[int], chunks: Sequence[int]) -> None:
-        super().__init__(zip(dims, blocks, strict=True))
-        self._chunks = dict(zip(dims, chunks, strict=True))
+    def __init__(self, array: BasicReads) -> None:
+        self._array = array
 
-    def get(self, dim: str, default: Any = _NOT_GIVEN) -> Any:
-        """The length of a block with a default, that of a chunk without."""
-        return self._chunks.get(dim) if default is _NOT_GIVEN else super().get(dim, default)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
+        return self._array.cdata_shape
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        dims = tuple(self)
-        return (PreferredChunks, (dims, tuple(self.values()), tuple(self._chunks.values())))
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[self._elements_of(key)]
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array._set(_selection.basic(self._elements_of(key), self._array.shape), value)
 
-def block_shape(
-    shape: Sequence[int],
-    item_size: int,
-    chunks: Sequence[int],
-    shards: Sequence[int] | None = None,
-) -> tuple[int, ...]:
-    """The lengths of a block: whole shards where they are small enough, else whole chunks.
-
-    Chunks of more than 32 MiB are blocks themselves.
-
-    >>> block_shape((8760, 721, 1440), 4, (1, 721, 1440))
-    (8, 721, 1440)
-    >>> block_shape((8760, 721, 1440), 4, (8760, 4, 4), (8760, 64, 64))
-    (8760, 12, 64)
-    """
-    unit = _Unit(shape, item_size, [max(1, length) for length in chunks])
-    if shards is None:
-        return unit.grown(unit.shape)
-    if unit.bytes_of(shards) <= BLOCK_BYTES_MAX:
-        return _Unit(shape, item_size, list(shards), order=unit.order).grown(unit.shape)
-    return unit.grown(list(shards))
+    def _elements_of(self, key: Any) -> tuple[slice, ...]:
+        array, grid = self._array, self.shape
+        cells = array.chunks or array.shape
+        try:
+            chosen = bounds_of(key, grid)
+        except OutOfBoundsError as error:
+            raise OutOfBoundsError(f"{error}, counted in chunks") from None
+        return tuple(
+            slice(low * cell, min(high * cell, size))
+            for (low, high), cell, size in zip(chosen, cells, array.shape, strict=True)
+        )
 
 
-class _Unit:
-    """What a block is a multiple of."""
+class AsType:
+    """``array.astype(dtype)[...]``: what is read, converted."""
 
-    def __init__(
-        self,
-        shape: Sequence[int],
-        item_size: int,
-        lengths: list[int],
-        order: list[int] | None = None,
-    ) -> None:
-        self.shape = [max(1, length) for length in shape]
-        self.item_size = max(1, item_size)
-        self.lengths = lengths
-        #: The axes in which a block grows: the longest of the chunk first, of equal ones the last.
-        self.order = order or sorted(range(len(lengths)), key=lambda axis: (-lengths[axis], -axis))
+    def __init__(self, array: BasicReads, dtype: np.dtype[Any]) -> None:
+        self._array, self.dtype = array, dtype
 
-    def bytes_of(self, lengths: Sequence[int]) -> int:
-        """The bytes of a block as far as it lies in the array."""
-        clipped = (min(pair) for pair in zip(lengths, self.shape, strict=True))
-        return math.prod(clipped) * self.item_size
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return self._array.shape
 
-    def grown(self, most: list[int]) -> tuple[int, ...]:
-        """The block, grown along one axis after the other, to no more than ``most``."""
-        block = list(self.lengths)
-        for axis in self.order:
-            count = -(-min(most[axis], self.shape[axis]) // block[axis])
-            block[axis] *= _factor(count, BLOCK_BYTES_MAX // self.bytes_of(block))
-        return tuple(min(pair) for pair in zip(block, self.shape, strict=True))
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._array.ndim
 
+    def __len__(self) -> int:
+        return len(self._array)
 
-def _factor(count: int, most: int) -> int:
-    """How many of ``count`` units to take together, at most ``most``, in blocks of equal length.
+    def __getitem__(self, key: Any) -> Any:
+        return np.asanyarray(self._array[key]).astype(self.dtype)[()]
 
-    >>> _factor(72, 23), _factor(72, 100), _factor(7, 0)
-    (18, 72, 1)
-    """
-    if most <= 1:
-        return 1
-    return -(-count // -(-count // min(count, most)))
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        return np.asarray(self[...], dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"<{self._array!r} as {self.dtype}>"

@@ -20,7 +20,7 @@ from bedform._errors import (
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
 
-    from bedform._store import Group
+    from bedform._group import Group
 
 # What an encoding may say of a new array; the rest is for the conventions.
 _KEYS = {

@@ -12,7 +12,7 @@ from bedform._errors import InvalidArgumentError, NotFoundError, WrongTypeError
 if TYPE_CHECKING:
     from xarray import Dataset
 
-    from bedform._store import Group
+    from bedform._group import Group
 
 
 def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slice], Dataset]:

@@ -260,9 +260,9 @@ class _HDF5:
 
     def write(self, memory: int, progress: Progress | None, total: int) -> None:
         """Write everything."""
-        self._set_attributes(self._file, self._store.attributes)
+        self._set_attributes(self._file, self._store._load_attributes())
         for name, group in sorted(self._store.groups().items()):
-            self._set_attributes(self._file.require_group(name), group.attributes)
+            self._set_attributes(self._file.require_group(name), group._load_attributes())
         done = 0
         for name, array in self._arrays.items():
             dataset = self._create(name, array)
@@ -486,7 +486,7 @@ def _raw_attributes(array: Array) -> dict[str, Any]:
     """The attributes, with ``_FillValue`` as a number of the array's type."""
     from .xarray_backend import _decode_fill
 
-    attributes = dict(array.attributes)
+    attributes = array._load_attributes()
     if "_FillValue" in attributes:
         kind = np.dtype(array.dtype)
         value = _decode_fill(attributes.pop("_FillValue"), kind)

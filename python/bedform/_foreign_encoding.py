@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bedform._blocks import PreferredChunks, block_shape
+from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._foreign_attributes import Style, python_attributes
 
 __all__ = [

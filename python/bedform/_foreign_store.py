@@ -14,29 +14,26 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from bedform import _foreign_encoding, _fork, _internal, _json, _selection, _shown
-from bedform._array import BasicReads
+from bedform import _foreign_encoding, _fork, _internal, _json, _shown
+from bedform._attributes import Attributes
 from bedform._errors import (
     BY_KIND,
     BedformError,
-    ConflictError,
+    InvalidArgumentError,
     NotFoundError,
     ReadOnlyError,
-    UnsupportedError,
     engine_call,
 )
-from bedform._foreign import read_native, read_region
+from bedform._foreign_array import ForeignArray
 from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
+from bedform._hints import foreign_is_read, unknown_member
+from bedform._members import Members
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
-
-    from bedform._elements import AnyArray
 
 
 class NativeReadWarning(UserWarning):
@@ -73,7 +70,7 @@ def _open_file(
     )
 
 
-class ForeignStore:
+class ForeignStore(Members):
     """A foreign file as a store, read-only: the calls of :class:`bedform.Store` that read.
 
     A context manager; pickles as path and options.
@@ -90,6 +87,7 @@ class ForeignStore:
         self._path, self._shown, self._options = path, shown, options
         self._allow_external, self._map_time = allow_external, map_time
         self._warned: set[str] = set()
+        self._is_closed = False
         self._load()
 
     def _load(self) -> None:
@@ -107,6 +105,7 @@ class ForeignStore:
     @property
     def _inner(self) -> _internal.ForeignFile:
         """The engine's handle; in a child process one of its own."""
+        self._check_open()
         if self._process is not _fork.current:
             _fork.leave_behind(self._opened)
             self._load()
@@ -123,7 +122,23 @@ class ForeignStore:
         self.close()
 
     def close(self) -> None:
-        """Nothing is held open between calls; here for symmetry with files."""
+        """Let further calls, of its variables and groups, too, be errors. May be called twice."""
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidArgumentError(
+                f"{self._shown} is closed: open it again, or use it inside of its with block"
+            )
+
+    def __bool__(self) -> bool:
+        """True until the file is closed, as in h5py."""
+        return not self._is_closed
+
+    @property
+    def mode(self) -> str:
+        """``"r"``: files are only read."""
+        return "r"
 
     @property
     def store_path(self) -> str:
@@ -136,15 +151,27 @@ class ForeignStore:
         return str(self._description["format"])
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the root group."""
+    def attributes(self) -> Attributes:
+        """The attributes of the root group, only to be read."""
+        return Attributes(self)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+    def _load_attributes(self) -> dict[str, Any]:
         return self.group_attributes("")
+
+    def _change_attributes(self, *_: object) -> None:
+        self._refuse_change()
 
     def group_attributes(self, path: str) -> dict[str, Any]:
         """The attributes of a group."""
         return _foreign_encoding.group_attributes(self._group(path), self.style)
 
     def _group(self, path: str) -> dict[str, Any]:
+        self._check_open()
         try:
             found: dict[str, Any] = self._groups[path.strip("/")]
         except KeyError:
@@ -186,39 +213,50 @@ class ForeignStore:
 
     def _refuse_change(self, *_: object, **__: object) -> Any:
         """Foreign files are never written."""
-        raise ReadOnlyError(
-            f"{self._shown}: foreign files are never written; convert it with 'bedform convert'"
-        )
+        raise ReadOnlyError(foreign_is_read(self._shown))
 
-    create_array = create_group = delete = session = append = settle = _refuse_change
+    create_array = create_arrays = create_dataset = create_group = _refuse_change
+    require_array = require_dataset = require_group = move = _refuse_change
+    zeros = ones = full = empty = zeros_like = ones_like = full_like = empty_like = _refuse_change
+    delete = session = append = settle = set_attributes = _refuse_change
+    __setitem__ = __delitem__ = _refuse_change
 
     def groups(self) -> dict[str, ForeignGroup]:
         """Every group but the root, by path."""
         return {path: ForeignGroup(self, path) for path in self._groups if path}
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(path for path in self._arrays if "/" not in path)
+    def _nodes_below(self) -> Iterator[tuple[str, str]]:
+        yield from ((path, "array") for path in self._arrays)
+        yield from ((path, "group") for path in self._groups if path)
+
+    def _where(self) -> str:
+        return self._shown
 
     def __contains__(self, path: object) -> bool:
-        return path in self._arrays or path in self._groups
+        inner = path.strip("/") if isinstance(path, str) else path
+        return inner in self._arrays or inner in self._groups
 
     def __getitem__(self, path: str) -> Any:
-        path = path.strip("/")
-        if path in self._groups and path:
-            return ForeignGroup(self, path)
-        if path not in self._arrays:
-            if path in self.refused():
-                raise NotFoundError(f"{self._shown}: {path!r} is not read: {self.refused()[path]}")
-            known = ", ".join(list(self._arrays)[:12]) or "nothing"
-            raise NotFoundError(f"no variable {path!r} in {self._shown}: it has {known}")
-        return ForeignArray(self, self._arrays[path])
+        self._check_open()
+        if not isinstance(path, str):
+            raise self._no_item(path)
+        inner = path.strip("/")
+        if inner in self._groups:
+            return ForeignGroup(self, inner) if inner else self
+        if inner in self._arrays:
+            return ForeignArray(self, self._arrays[inner])
+        if inner in self.refused():
+            raise NotFoundError(f"{self._shown}: {inner!r} is not read: {self.refused()[inner]}")
+        below = [name for name, _ in self._nodes_below()]
+        members = [name for name in below if "/" not in name]
+        raise NotFoundError(unknown_member(path, self._shown, members, below))
 
     def info(self) -> dict[str, Any]:
         """What the file holds, as plain values."""
         return {
             "path": self._shown,
             "format": self.format,
-            "attributes": self.attributes,
+            "attributes": self._load_attributes(),
             "groups": sorted(self.groups()),
             "arrays": {path: array.info() for path, array in self.arrays().items()},
             "refused": self.refused(),
@@ -254,16 +292,35 @@ class ForeignStore:
         return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
 
 
-class ForeignGroup:
+class ForeignGroup(Members):
     """A group of a foreign file."""
 
     def __init__(self, store: ForeignStore, path: str) -> None:
         self._store, self.path = store, path
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the group."""
+    def attributes(self) -> Attributes:
+        """The attributes of the group, only to be read."""
+        return Attributes(self)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+    def _load_attributes(self) -> dict[str, Any]:
         return self._store.group_attributes(self.path)
+
+    def _change_attributes(self, *_: object) -> None:
+        self._store._refuse_change()
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    def _where(self) -> str:
+        return f"{self._store.store_path}/{self.path}"
 
     @property
     def unlimited_dims(self) -> set[str]:
@@ -288,283 +345,21 @@ class ForeignGroup:
             if path.startswith(prefix)
         }
 
+    def _nodes_below(self) -> Iterator[tuple[str, str]]:
+        prefix = f"{self.path}/"
+        for path, kind in self._store._nodes_below():
+            if path.startswith(prefix):
+                yield path.removeprefix(prefix), kind
+
     def __getitem__(self, name: str) -> Any:
-        return self._store[f"{self.path}/{name}"]
+        if not isinstance(name, str):
+            raise self._no_item(name)
+        path = f"{self.path}/{name.strip('/')}"
+        if path in self._store or path in self._store.refused():
+            return self._store[path]
+        below = [path for path, _ in self._nodes_below()]
+        members = [path for path in below if "/" not in path]
+        raise NotFoundError(unknown_member(name, self._where(), members, below))
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignGroup {self.path!r} of {self._store.store_path!r}>"
-
-
-class ForeignArray(BasicReads):
-    """A variable of a foreign file: the calls of :class:`bedform.Array` that read.
-
-    Values are raw: packed numbers stay packed. Decoding by conventions is xarray's.
-    """
-
-    def __init__(self, store: ForeignStore, described: dict[str, Any]) -> None:
-        self._store, self._described = store, described
-        self.path: str = described["path"]
-        self._dtype = _foreign_encoding.variable_dtype(described, store.style)
-        storage = described["storage"]
-        self._native = storage["native"]["reason"] if "native" in storage else None
-        self._opened = self._open()
-        self._process = _fork.current
-        super().__init__()
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Foreign files are never written."""
-        self._store._refuse_change()
-
-    def _open(self) -> _internal.Array | None:
-        """The engine's handle: over the bytes of the file, or what the library makes of them."""
-        store, data_type = self._store, self._described["data_type"]
-        if self._native is None:
-            return engine_call(store._inner.array)(self.path)
-        if data_type is None or self._dtype.hasobject:
-            return None
-        # What lies in other files changes without this one.
-        is_kept = not store._allow_external
-        return engine_call(store._inner.array)(self.path, self._region_reader(), is_kept)
-
-    def _region_reader(self) -> Callable[[list[int], list[int]], Any]:
-        """What gives the elements of a region through the library, for the engine to call."""
-        store = self._store
-        path, where, allow_external = self.path, store._path, store._allow_external
-        shape, dtype = self.shape, self._dtype.newbyteorder("=")
-
-        def read(start: list[int], lengths: list[int]) -> Any:
-            # A function without the array, which would hold itself by the engine's handle.
-            values = _translated(
-                read_region, where, path, start, lengths, shape=shape, allow_external=allow_external
-            )
-            return np.ascontiguousarray(values, dtype=dtype).reshape(-1).view(np.uint8)
-
-        return read
-
-    @property
-    def _inner(self) -> _internal.Array | None:
-        """The engine's handle, if it reads the variable; in a child process one of its own."""
-        if self._process is not _fork.current and self._opened is not None:
-            _fork.leave_behind(self._opened)
-            self._opened = self._open()
-        self._process = _fork.current
-        return self._opened
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self._store, self.path))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements along each axis, as they were when the file was opened."""
-        return tuple(self._described["shape"])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the elements; big-endian where the file says so."""
-        return self._dtype
-
-    @property
-    def not_storable(self) -> str | None:
-        """Why Zarr cannot hold the elements, such as records or references; else ``None``."""
-        if self._described["data_type"] is not None:
-            return None
-        return self._native or f"elements of type {self._described['encoding']['dtype']}"
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """The names of the axes."""
-        group = self.path.rpartition("/")[0]
-        return self._store._names_in(group)[self.path]
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes, with the types that the file gives them."""
-        return _foreign_encoding.variable_attributes(self._described, self._store.style)
-
-    @property
-    def encoding(self) -> dict[str, Any]:
-        """How the variable is stored, in the words of xarray's engine for such files."""
-        return _foreign_encoding.variable_encoding(
-            self._described, self._store.style, source=self._store._shown, names=self.dims
-        )
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """Elements of a chunk along each axis; ``None`` for variables without chunks."""
-        chunks = self._described["encoding"]["chunks"]
-        return None if chunks is None else tuple(chunks)
-
-    @property
-    def shards(self) -> None:
-        """Foreign files have no shards."""
-        return
-
-    @property
-    def order(self) -> None:
-        """Foreign files have no order of chunks."""
-        return
-
-    @property
-    def fill_value(self) -> Any:
-        """What elements are that were never written."""
-        if self._inner is None:
-            return None
-        raw = self._inner.fill_bytes()
-        return np.frombuffer(raw, dtype=self._dtype.newbyteorder("="))[0]
-
-    def info(self) -> dict[str, Any]:
-        """Everything that is known of the variable, as plain values."""
-        storage = next(iter(self._described["storage"]), None)
-        if isinstance(self._described["storage"], str):
-            storage = self._described["storage"]
-        storable = self.not_storable is None
-        return {
-            "path": self.path,
-            "shape": list(self.shape),
-            "dtype": str(self.dtype if storable else self._described["encoding"]["dtype"]),
-            "dims": list(self.dims),
-            "storage": storage,
-            "chunks": None if self.chunks is None else list(self.chunks),
-            "shards": None,
-            "native": self._native,
-            "attributes": self.attributes,
-            "bytes": self.size * self.dtype.itemsize,
-        }
-
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
-        assert self._inner is not None  # noqa: S101 - native variables do not come here
-        try:
-            self._fill_by(engine_call(self._inner.read), selected, buffer)
-        except ConflictError:
-            if self._store._options["freshness"] != "read":
-                raise
-            self._store._load()
-            again = self._store[self.path]
-            if again.shape != self.shape or again._inner is None:
-                raise
-            self._described, self._opened = again._described, again._inner
-            self._fill_by(engine_call(self._inner.read), selected, buffer)
-        if not self._dtype.isnative:
-            # The engine gives the machine's order; the variable's type says the file's.
-            buffer.byteswap(inplace=True)
-
-    def _warn(self) -> None:
-        if self._native is not None and not is_url(self._store._path):
-            self._store._warn_native(self.path, self._native)
-
-    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
-        if self._inner is None:
-            raise UnsupportedError(
-                f"{self._store._shown}: {self.path!r} is read by the library of its format, and "
-                "nothing of it is kept"
-            )
-        return engine_call(self._inner.prefetch)(selected.engine)
-
-    def _get(
-        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
-    ) -> Any:
-        self._warn()
-        if self._inner is None:
-            return self._get_native(selected, out, scalar=scalar)
-        return super()._get(selected, out, scalar=scalar)
-
-    def _get_native(
-        self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
-    ) -> Any:
-        slices = _slices(selected)
-        whole = self._read_native(slices)
-        if slices is not None:
-            # Only what is wanted was read.
-            values = whole.reshape(selected.result)
-        else:
-            values = _selection.taken(whole, selected)
-        if out is not None:
-            out[...] = values
-            return out
-        return values[()] if selected.scalar and scalar else values
-
-    def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
-        wanted = self.shape
-        if slices is not None:
-            wanted = tuple(
-                len(range(*part.indices(size)))
-                for part, size in zip(slices, self.shape, strict=True)
-            )
-        values = _translated(
-            read_native,
-            self._store._path,
-            self.path,
-            ... if slices is None else slices,
-            shape=self.shape,
-            allow_external=self._store._allow_external,
-        )
-        if values.shape != wanted:
-            # Elements that are arrays themselves: NumPy gives them as more axes.
-            raise UnsupportedError(
-                f"{self._store._shown}: {self.path!r} has {self.not_storable}, which Bedform does "
-                "not read: read it with h5py"
-            )
-        return values
-
-    def explain(self, selection: Any = ...) -> Any:
-        """The plan of a read: what would be fetched, at what price. Reads nothing."""
-        from bedform._explanation import Explanation
-
-        if self._inner is None:
-            return Explanation({"array": self.path, "native": self._native})
-        selected = _selection.basic(selection, self.shape)
-        plan: dict[str, Any] = json.loads(engine_call(self._inner.explain)(selected.engine))
-        native = {} if self._native is None else {"native": self._native}
-        return Explanation(plan | native | self._measured(selected))
-
-    def workload(self, selection: Any = ..., *, clients: int = 1) -> dict[str, Any]:
-        """The requests of a read that ``clients`` share, as :func:`bedform.simulate` takes them."""
-        if self._inner is None or self._native is not None:
-            raise UnsupportedError(
-                f"{self._store._shown}: {self.path!r} is read by the library of its format: its "
-                "requests are not known"
-            )
-        selected = _selection.basic(selection, self.shape)
-        text = engine_call(self._inner.workload)(selected.engine, clients)
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    def _pieces(self) -> Iterator[Any]:
-        """Keys that cover the variable, each about 64 MiB."""
-        if not self.ndim or 0 in self.shape:
-            yield ...
-            return
-        rest = max(1, self.size // self.shape[0] * max(self.dtype.itemsize, 1))
-        step = max(1, (64 << 20) // rest)
-        for start in range(0, self.shape[0], step):
-            yield slice(start, start + step)
-
-    def __repr__(self) -> str:
-        return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
-
-
-def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> AnyArray:
-    """What a read through the library gives; its errors as those of this package."""
-    path, variable = arguments[:2]
-    if is_url(path):
-        raise UnsupportedError(
-            f"{path}: {variable!r} is read by the HDF5 library, from files: copy it to this machine"
-        )
-    try:
-        return np.asarray(read(*arguments, **options))
-    except ForeignFileError as error:
-        raise BY_KIND.get(error.kind, BedformError)(str(error)) from None
-
-
-def _slices(selected: _selection.Selected) -> tuple[slice, ...] | None:
-    """The selection as slices that go forward; ``None`` where it is none of such."""
-    kind, axes = selected.engine[:2]
-    if kind != "orthogonal" or not all(
-        isinstance(axis, tuple) and axis[1] > 0 and axis[2] > 0 for axis in axes
-    ):
-        return None
-    return tuple(slice(start, start + step * (count - 1) + 1, step) for start, step, count in axes)
-
-
-def _reopen(store: ForeignStore, path: str) -> Any:
-    return store[path]

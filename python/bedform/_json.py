@@ -49,12 +49,16 @@ def _plain(value: Any, mark: str = "") -> Any:
         return {str(key): _plain(entry, mark) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry, mark) for entry in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
+        # Without its unit a time is a number that nobody can read back.
+        if value.dtype.kind in "mM":
+            raise WrongTypeError(
+                f"{value.dtype} cannot be an attribute: it is not JSON; store text, such as "
+                "str(value)"
+            )
         return _plain(value.tolist(), mark)
-    if isinstance(value, np.generic):
-        return _plain(value.item(), mark)
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return _text_of(value)
     if isinstance(value, complex):
         return [_plain(value.real, mark), _plain(value.imag, mark)]
     if isinstance(value, float) and not math.isfinite(value):
@@ -74,6 +78,15 @@ def _plain(value: Any, mark: str = "") -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise WrongTypeError(f"{type(value).__name__} cannot be an attribute: it is not JSON")
+
+
+def _text_of(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise WrongTypeError(
+            f"the bytes {value[:20]!r} cannot be an attribute: they are not UTF-8; decode them"
+        ) from None
 
 
 def plain_attribute(value: Any) -> Any:

@@ -6,9 +6,10 @@ result becomes what NumPy would have given (axes dropped by integers, new axes, 
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from bedform._errors import (
     OutOfBoundsError,
     WrongTypeError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Axis = Any  # (start, step, count), or an int64 array of positions
 
@@ -115,6 +119,34 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
     return Selected(("orthogonal", axes), tuple(filled), tuple(result), scalar)
 
 
+def brackets(key: Any, shape: tuple[int, ...]) -> Selected:
+    """What ``array[key]`` selects: basic indexing, one list of positions, or one mask.
+
+    The axis of the list stays where it is, as in h5py and zarr-python; only where integers and
+    slices stand before the list would NumPy put it first. Two lists are refused, since those two
+    libraries read them differently.
+    """
+    if isinstance(key, np.ndarray) and key.dtype == bool and key.ndim == len(shape) > 1:
+        return points(key, shape)
+    entries = key if isinstance(key, tuple) else (key,)
+    lists = [entry for entry in entries if _is_list(entry)]
+    if not lists:
+        return basic(key, shape)
+    if len(lists) > 1:
+        raise InvalidSelectionError(
+            "[] takes one list of positions: .oindex takes one for each axis, .vindex points"
+        )
+    if any(entry is None for entry in entries):
+        raise InvalidSelectionError("[] takes no new axes beside a list of positions")
+    return orthogonal(key, shape)
+
+
+def _is_list(entry: Any) -> bool:
+    if isinstance(entry, (list, range)):
+        return True
+    return isinstance(entry, np.ndarray) and entry.ndim > 0
+
+
 def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
         values = np.asarray(entry)
@@ -201,9 +233,35 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
     return Selected(("points", lists, count), (count,), result, _is_scalar(key, result))
 
 
+def union(boxes: Sequence[Selected]) -> Selected:
+    """Several basic selections as one: the elements of each, one after the other.
+
+    Raises
+    ------
+    InvalidSelectionError
+        One of them has steps.
+    """
+    regions, count = [], 0
+    for number, selected in enumerate(boxes):
+        if any(step != 1 for _, step, length in selected.engine[1] if length > 1):
+            raise InvalidSelectionError(
+                f"selection {number} of a union has steps: boxes are slices a:b and integers"
+            )
+        axes = selected.engine[1]
+        regions.append(([start for start, _, _ in axes], [length for _, _, length in axes]))
+        count += math.prod(selected.shape)
+    return Selected(("union", regions), (count,), (count,), False)
+
+
 def taken(whole: np.ndarray[Any, Any], selected: Selected) -> np.ndarray[Any, Any]:
     """What a selection takes of an array in memory."""
     kind, parts = selected.engine[:2]
+    if kind == "union":
+        boxes = [
+            whole[tuple(slice(a, a + n) for a, n in zip(*region, strict=True))].reshape(-1)
+            for region in parts
+        ]
+        return np.concatenate(boxes) if boxes else whole.reshape(-1)[:0]
     if kind == "points":
         return np.asarray(whole[tuple(parts)]).reshape(selected.result)
     lists = [

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-import numpy as np
-
 from bedform import _fork, _internal, _json, _settle
-from bedform._advise import Profile, chosen_profile, numbered_reads
+from bedform._advise import Profile
 from bedform._array import Array
 from bedform._comm import Messages, declining
-from bedform._elements import type_of
 from bedform._errors import (
     InvalidArgumentError,
     NotFoundError,
-    PermissionDeniedError,
+    ReadOnlyError,
     check_name,
     check_text,
     engine_call,
 )
-from bedform._integers import byte_count, integer, integers
-from bedform._layout import Regular, check_layout
+from bedform._group import Group
+from bedform._integers import byte_count, integer
 from bedform._session import Session
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from bedform._session import Settled
@@ -39,9 +33,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Durability = Literal["disk", "process"]
-
-# Zarr's names for what NumPy calls otherwise.
-_ZARR_NAMES = {"bool": "bool", "object": "string", "str": "string"}
 
 
 def _check_durability(durability: object, known: tuple[str, str]) -> None:
@@ -63,288 +54,6 @@ def _tier(burst: Any) -> Any:
         ) from None
 
 
-#: What :meth:`Group.create_array` takes where nothing is given.
-_NEW_ARRAY: dict[str, Any] = {
-    "dims": None,
-    "layout": "auto",
-    "reads": None,
-    "codecs": ("zstd",),
-    "fill_value": None,
-    "attributes": None,
-    "append_length": None,
-    "profile": None,
-    "checksum": True,
-}
-
-
-class Group:
-    """A group of a store: arrays and groups below one path."""
-
-    def __init__(self, store: Store, path: str) -> None:
-        self._store, self._path = store, path
-
-    @property
-    def path(self) -> str:
-        """The path in the store; empty for the root."""
-        return self._path
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes, as storage has them now. A copy: assign to change them."""
-        if self._is_array():
-            return {}
-        text = self._store._call(self._store._inner.group_attributes)(self._path)
-        loaded: dict[str, Any] = _json.load(text)
-        return loaded
-
-    @attributes.setter
-    def attributes(self, attributes: Mapping[str, Any]) -> None:
-        self._store.set_attributes(attributes, self._path)
-
-    def _below(self) -> Iterator[tuple[str, str, str]]:
-        prefix = f"{self._path}/" if self._path else ""
-        for path, kind in self._store._call(self._store._inner.nodes)():
-            if path.startswith(prefix):
-                yield path, path.removeprefix(prefix), kind
-
-    def _join(self, name: str) -> str:
-        check_name(name)
-        return f"{self._path}/{name}" if self._path else name
-
-    def _is_array(self) -> bool:
-        """True for a store whose root is a single array, not a group."""
-        return not self._path and self._store._call(self._store._inner.kind)("") == "array"
-
-    def arrays(self) -> dict[str, Array]:
-        """Every array below the group, by its path from here.
-
-        A store that is a single array has it under the empty name.
-        """
-        if self._is_array():
-            return {"": self._store.array("")}
-        return {
-            name: self._store.array(path) for path, name, kind in self._below() if kind == "array"
-        }
-
-    def groups(self) -> dict[str, Group]:
-        """Every group below the group, by its path from here."""
-        return {
-            name: Group(self._store, path) for path, name, kind in self._below() if kind == "group"
-        }
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for _, name, _ in self._below() if "/" not in name)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        return self._store._call(self._store._inner.kind)(self._join(name)) is not None
-
-    def __getitem__(self, name: str) -> Any:
-        path = self._join(check_name(name).strip("/"))
-        kind = self._store._call(self._store._inner.kind)(path)
-        if kind == "array":
-            return self._store.array(path)
-        if kind == "group" and path:
-            return Group(self._store, path)
-        raise NotFoundError(f"no array or group {name!r} in {self._where()}{self._known()}")
-
-    def _known(self) -> str:
-        """What the group has, for messages; nothing where nobody names that."""
-        try:
-            return f": it has {', '.join(sorted(self)) or 'nothing'}"
-        except PermissionDeniedError:
-            return ""
-
-    def __delitem__(self, name: str) -> None:
-        self._store._call(self._store._inner.delete)(self._join(name))
-
-    def create_group(self, name: str, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Create a group with its missing parents. Atomic, durable on return."""
-        path = self._join(name)
-        self._store._call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
-        return Group(self._store, path)
-
-    def create_array(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: Any,
-        dims: Sequence[str | None] | None = None,
-        *,
-        layout: Literal["auto"] | Regular = "auto",
-        reads: Mapping[tuple[str, ...], float] | None = None,
-        codecs: Sequence[str | Mapping[str, Any]] = ("zstd",),
-        fill_value: Any = None,
-        attributes: Mapping[str, Any] | None = None,
-        append_length: int | None = None,
-        profile: Any = None,
-        checksum: bool = True,
-    ) -> Array:
-        """Create an array. Atomic, durable on return.
-
-        Parameters
-        ----------
-        name
-            Its name, or path from this group.
-        shape
-            Elements along each axis; 0 along an axis that will be appended to.
-        dtype
-            A fixed-size number, bool or complex type, ``str``, or bytes of fixed length (``S``).
-        dims
-            Names of the axes.
-        layout
-            ``"auto"`` takes what :func:`bedform.advise` says, or a :class:`bedform.Regular`.
-        reads
-            For ``"auto"``: the axes that a typical read spans, with weights.
-        codecs
-            By name or as Zarr metadata have them, from bytes to bytes. ``"pcodec"``, which takes
-            numbers of 16, 32 and 64 bits, may come first. CRC-32C is put behind them.
-        fill_value
-            What elements are that were never written; zero, false or the empty text without it.
-        append_length
-            For ``"auto"``: elements that one append brings along the axis of length 0.
-        profile
-            For ``"auto"``: as in :func:`bedform.advise`; without it that of the store.
-        checksum
-            ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
-
-        Raises
-        ------
-        ExistsError
-            The name is taken.
-        InvalidArgumentError
-            The arguments do not fit each other.
-
-        Examples
-        --------
-        >>> import bedform as bf, tempfile
-        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
-        >>> store.create_array("t", (0, 90, 180), "float32", ("time", "lat", "lon")).shape
-        (0, 90, 180)
-        """
-        with _about(name):
-            description = self._describe(
-                shape,
-                dtype,
-                dims,
-                layout,
-                reads,
-                codecs,
-                fill_value,
-                attributes,
-                append_length,
-                profile,
-            )
-        description["checksum"] = checksum
-        return self._create(name, description, draft=False)
-
-    def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
-        """Create many arrays at once: readers see all of them or none. Durable on return.
-
-        Much faster than one by one, for the output of a simulation with hundreds of variables.
-
-        Parameters
-        ----------
-        arrays
-            By name or path from this group, the arguments of :meth:`create_array`.
-
-        Raises
-        ------
-        ExistsError
-            A name is taken; nothing has been created.
-
-        Examples
-        --------
-        >>> import bedform as bf, tempfile
-        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
-        >>> store.create_arrays({
-        ...     name: {"shape": (0, 90, 180), "dtype": "float32", "dims": ("time", "lat", "lon")}
-        ...     for name in ("u", "v", "w")
-        ... })
-        >>> sorted(store)
-        ['u', 'v', 'w']
-        """
-        self._store._call(self._store._inner.create_arrays)(self._described(arrays))
-
-    def _described(self, arrays: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Paths and descriptions of new arrays, as the engine takes them."""
-        if not isinstance(arrays, Mapping):
-            raise InvalidArgumentError(
-                f"arrays must map names to the arguments of create_array, not {arrays!r}"
-            )
-        texts = []
-        for name, arguments in arrays.items():
-            check_name(name)
-            if not isinstance(arguments, Mapping):
-                raise InvalidArgumentError(
-                    f"array {name!r}: its arguments must be a mapping, not {arguments!r}"
-                )
-            given = {**_NEW_ARRAY, **arguments}
-            checksum = given.pop("checksum")
-            unknown = set(given) - set(_NEW_ARRAY) - {"shape", "dtype"}
-            if unknown or not {"shape", "dtype"} <= set(given):
-                what = f"no argument {min(unknown)!r}" if unknown else "shape or dtype missing"
-                raise InvalidArgumentError(f"array {name!r}: {what}")
-            with _about(name):
-                text = _json.dump({**self._describe(**given), "checksum": checksum})
-            texts.append((self._join(name), text))
-        return texts
-
-    def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
-        with _about(name):
-            text = _json.dump(description)
-        inner = self._store._call(self._store._inner.create_array)(self._join(name), text, draft)
-        return Array(self._store, inner)
-
-    def _describe(
-        self,
-        shape: Sequence[int],
-        dtype: Any,
-        dims: Sequence[str | None] | None,
-        layout: Any,
-        reads: Any,
-        codecs: Any,
-        fill_value: Any,
-        attributes: Any,
-        append_length: int | None,
-        profile: Any,
-    ) -> dict[str, Any]:
-        """What the engine makes an array of; the layout that it leaves open is the engine's."""
-        lengths = list(integers(shape, "the shape"))
-        _check_described(layout, dims, reads, codecs, append_length)
-        if dims is not None and len(dims) != len(lengths):
-            raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
-        kind = type_of(dtype)
-        described = {
-            "shape": lengths,
-            "dtype": _zarr_name(kind),
-            "codecs": _json._plain(list(codecs)),
-            "fill_value": _fill(fill_value, kind),
-            "dims": None if dims is None else list(dims),
-            "attributes": json.loads(_json.dump_attributes(attributes)),
-        }
-        if layout != "auto":
-            return {**described, **_described_layout(layout)}
-        names = [name or f"dim_{axis}" for axis, name in enumerate(dims or [None] * len(lengths))]
-        return {
-            **described,
-            "reads": numbered_reads(reads, names) or None,
-            "append_length": append_length,
-            "profile": None if profile is None else chosen_profile(profile).to_dict(),
-        }
-
-    def _where(self) -> str:
-        root = self._store.store_path
-        return f"{root}/{self._path}" if self._path else root
-
-    def __repr__(self) -> str:
-        return f"<bedform.Group {self._path!r} of {self._store.store_path}>"
-
-
 class Store(Group):
     """A store, opened; also its root group.
 
@@ -360,6 +69,7 @@ class Store(Group):
     ) -> None:
         self._opened, self._process = inner, _fork.current
         self._path_of_store, self._options = path, options
+        self._is_closed = False
         # Of a snapshot: what it is opened by elsewhere, compressed.
         self._moment = moment
         super().__init__(self, "")
@@ -367,6 +77,7 @@ class Store(Group):
     @property
     def _inner(self) -> _internal.Store:
         """The engine's handle; in a child process one of its own."""
+        self._check_open()
         if self._process is not _fork.current:
             _fork.leave_behind(self._opened)
             self._opened = _open(self._path_of_store, self._options, self._moment)
@@ -383,7 +94,35 @@ class Store(Group):
         self.close()
 
     def close(self) -> None:
-        """Nothing is held open between calls; here for symmetry with files."""
+        """Let further calls, of its arrays and groups, too, be errors. May be called twice.
+
+        Nothing waits for it: every write is durable when it returns. A session of the store goes
+        on, and has an end of its own.
+        """
+        self._is_closed = True
+
+    def flush(self) -> None:
+        """Nothing waits to be written: every write is durable when it returns."""
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidArgumentError(
+                f"{self._path_of_store} is closed: open it again, or use it inside its with block"
+            )
+
+    def __bool__(self) -> bool:
+        """True until the store is closed, as in h5py."""
+        return not self._is_closed
+
+    @property
+    def mode(self) -> str:
+        """``"r"``, or ``"r+"`` where it can be written."""
+        return "r+" if self._is_writable else "r"
+
+    @property
+    def _is_writable(self) -> bool:
+        return bool(self._options.get("writable")) and not self.is_snapshot
 
     @property
     def store_path(self) -> str:
@@ -439,6 +178,29 @@ class Store(Group):
     def array(self, path: str) -> Array:
         """The array at ``path``."""
         return Array(self, self._call(self._inner.array)(check_name(path)))
+
+    def _attributes_of(self, path: str) -> dict[str, Any]:
+        """The attributes of a node, as reads of this handle see them."""
+        if self._call(self._inner.kind)(path) == "array":
+            return self.array(path)._load_attributes()
+        text = self._call(self._inner.group_attributes)(path)
+        loaded: dict[str, Any] = _json.load(text)
+        return loaded
+
+    def _change_attributes_of(
+        self, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> None:
+        """Write what ``change`` makes of the attributes that a node has in storage now."""
+        if not self._is_writable:
+            what = "a snapshot is only read" if self.is_snapshot else "it was opened to read"
+            where = f"{self._path_of_store}/{path}".rstrip("/")
+            raise ReadOnlyError(
+                f"cannot change attributes of {where}: {what}; use bf.open(..., 'r+')"
+            )
+        # A handle that does not look for changes would undo those of others.
+        is_fresh = self._options.get("freshness") == "read"
+        newest = self if is_fresh else _reopen(self._path_of_store, self._options)
+        self.set_attributes(change(newest._attributes_of(path)), path)
 
     def set_attributes(self, attributes: Mapping[str, Any], path: str = "") -> None:
         """Replace the attributes of an array or group. Atomic, durable on return."""
@@ -737,7 +499,7 @@ class Store(Group):
         return {
             "path": self._path_of_store,
             "format": f"zarr v{self._call(self._inner.zarr_format)()}",
-            "attributes": self.attributes,
+            "attributes": self._load_attributes(),
             "groups": sorted(self.groups()),
             "log": json.loads(self._call(self._inner.log_summary)()),
             "arrays": {name: array.info() for name, array in self.arrays().items()},
@@ -763,41 +525,6 @@ class Store(Group):
         return f"<bedform.Store {self._path_of_store!r}>"
 
 
-def _described_layout(layout: Regular) -> dict[str, Any]:
-    shards = layout.shards
-    return {
-        "chunks": list(integers(layout.chunks, "the chunks of the layout")),
-        "shards": None if shards is None else list(integers(shards, "the shards of the layout")),
-        "order": layout.order,
-    }
-
-
-def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_length: Any) -> None:
-    """Fail for arguments of a new array that are of no type that they may have."""
-
-    def refuse(what: str, expected: str, value: object) -> InvalidArgumentError:
-        return InvalidArgumentError(f"{what} must be {expected}, not {value!r}")
-
-    check_layout(layout)
-    if dims is not None and not isinstance(dims, Collection):
-        raise refuse("dims", "a list of names", dims)
-    if reads is not None and not isinstance(reads, Mapping):
-        raise refuse("reads", "a mapping of axes to weights", reads)
-    if isinstance(codecs, str) or not isinstance(codecs, Iterable):
-        raise refuse("codecs", "a list of names or of what Zarr metadata have", codecs)
-    if append_length is not None:
-        integer(append_length, "append_length")
-
-
-@contextmanager
-def _about(name: str) -> Iterator[None]:
-    """Let errors say which array's description they are about."""
-    try:
-        yield
-    except InvalidArgumentError as error:
-        raise type(error)(f"array {name!r}: {error}") from None
-
-
 def _open(path: str, options: dict[str, Any], moment: bytes | None) -> _internal.Store:
     if moment is None:
         return engine_call(_internal.Store.open, path)(path, _json.dump(options))
@@ -807,53 +534,3 @@ def _open(path: str, options: dict[str, Any], moment: bytes | None) -> _internal
 
 def _reopen(path: str, options: dict[str, Any], moment: bytes | None = None) -> Store:
     return Store(_open(path, options, moment), path, options, moment)
-
-
-def _zarr_name(kind: np.dtype[Any]) -> Any:
-    if kind.kind in "OUT":
-        return "string"
-    if kind.kind == "S" and kind.itemsize:
-        configuration = {"length_bytes": kind.itemsize}
-        return {"name": "null_terminated_bytes", "configuration": configuration}
-    if kind.kind in "biufc":
-        return _ZARR_NAMES.get(kind.name, kind.name)
-    raise InvalidArgumentError(
-        f"arrays of {kind} are not supported; use a number, bool, complex, str or S"
-    )
-
-
-def _fill(value: Any, kind: np.dtype[Any]) -> Any:
-    """The fill value as Zarr metadata have it, every bit of a NaN included."""
-    if value is None:
-        return None
-    if kind.kind in "OUT":
-        return str(value)
-    if kind.kind == "S":
-        if not isinstance(value, (bytes, bytearray, np.bytes_)):
-            raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
-        return base64.standard_b64encode(bytes(value)).decode()
-    try:
-        given = np.asarray(value)
-    except ValueError as error:
-        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}: {error}") from None
-    fits = given.ndim == 0 and given.dtype.kind in ("biufc" if kind.kind == "c" else "biuf")
-    plain: Any = given.item() if fits else None
-    if fits and kind.kind in "biu":
-        low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
-        if low <= plain <= high and plain == int(plain):
-            return bool(plain) if kind.kind == "b" else int(plain)
-        fits = False
-    if not fits:
-        raise InvalidArgumentError(f"the fill value {value!r} is none of {kind}")
-    with np.errstate(all="ignore"):
-        element = given.astype(kind)
-    if kind.kind == "c":
-        return [_fill_word(element.real), _fill_word(element.imag)]
-    return _fill_word(element)
-
-
-def _fill_word(element: np.ndarray[Any, Any]) -> Any:
-    if np.isnan(element):
-        bits = element.view(f"u{element.dtype.itemsize}").item()
-        return f"0x{bits:0{element.dtype.itemsize * 2}x}"
-    return _json._plain(element.item())

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bedform import _internal, _json
+from bedform import _internal, _json, _new_array
 from bedform._advise import checked_reads, layout_for
 from bedform._array import Array
 from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
@@ -49,11 +49,11 @@ from bedform._errors import (
     check_name,
     engine_call,
 )
+from bedform._group import Group
 from bedform._layout import Regular
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
 from bedform._opening import open as open_store
 from bedform._remote import is_url
-from bedform._store import Durability, Group, Store
 from bedform._zarr_encoding import codecs_from, layout_from
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from xarray import Dataset, Variable
 
     from bedform._advise import Reads
+    from bedform._store import Durability, Store
 
 Mode = Literal["w", "w-", "a", "a-", "r+"]
 Layout = Literal["auto"] | Regular
@@ -247,7 +248,7 @@ def _open_at_url(
 
 
 def _is_empty(store: Store) -> bool:
-    return not store.arrays() and not store.attributes
+    return not store.arrays() and not store._load_attributes()
 
 
 def _check_dataset(dataset: Any) -> None:
@@ -423,7 +424,7 @@ class _Work:
             reads = there or None
         if layout == "auto" and is_chunked(variable._data):
             layout = fitted(self._advised(variable, reads), variable._data)
-        description = self.group._describe(
+        description = _new_array.describe(
             variable.shape,
             variable.dtype,
             [str(dim) for dim in variable.dims],
@@ -551,7 +552,7 @@ class _Work:
         groups: list[tuple[str, str]] = []
         if self.mode != "r+":
             kind = "group" if not self.group.path else self.store._inner.kind(self.group.path)
-            if kind != "group" or self.group.attributes != attributes:
+            if kind != "group" or self.group._load_attributes() != attributes:
                 groups = [(self.group.path, _json.dump_attributes(attributes))]
         if self.drafts or groups:
             self.store._call(self.store._inner.commit_drafts)(self.drafts, groups)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bedform._blocks import PreferredChunks, block_shape
+from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 from bedform._layout import Regular
 

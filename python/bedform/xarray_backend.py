@@ -20,10 +20,11 @@ from xarray.core import indexing
 from xarray.core.utils import FrozenDict
 
 import bedform as bf
-from bedform import _selection
+from bedform import _accessor, _selection
 from bedform._errors import NotFoundError
+from bedform._group import Group
 from bedform._opening import CACHE
-from bedform._store import Group, Store
+from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from bedform._array import Array
     from bedform._elements import AnyArray
+
+_accessor.register()
 
 # What our own stores have near their beginning.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
@@ -111,12 +114,12 @@ class BedformDataStore(AbstractDataStore):
         if foreign is not None:
             data = BedformArray(array, array.shape, array.dtype)
             lazy = indexing.LazilyIndexedArray(data)
-            return Variable(array.dims, lazy, dict(array.attributes), dict(foreign))
+            return Variable(array.dims, lazy, array._load_attributes(), dict(foreign))
         return self._zarr_variable(array)
 
     def _zarr_variable(self, array: Array) -> Variable:
         view = ZarrView(array)
-        attributes = array.attributes
+        attributes = array._load_attributes()
         encoding = view.encoding()
         as_mask = self._use_fill_value_as_mask
         if as_mask is None:
@@ -137,7 +140,7 @@ class BedformDataStore(AbstractDataStore):
 
     def get_attrs(self) -> Mapping[str, Any]:
         """The attributes of the group."""
-        return FrozenDict(_without_netcdf(self._group.attributes))
+        return FrozenDict(_without_netcdf(self._group._load_attributes()))
 
     def get_dimensions(self) -> Mapping[str, int]:
         """The dimensions that the variables have."""

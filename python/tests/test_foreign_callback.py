@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bedform
-from bedform import _foreign_store
+from bedform import _foreign_array
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def test_a_read_warns_once_for_each_variable_and_decodes_each_chunk_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    read_region = _foreign_store.read_region
+    read_region = _foreign_array.read_region
 
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(arguments)
         return read_region(*arguments, **options)
 
-    monkeypatch.setattr(_foreign_store, "read_region", counted)
+    monkeypatch.setattr(_foreign_array, "read_region", counted)
     with bedform.open(path) as store:
         numbers = store["numbers"]
         plan = numbers.explain(np.s_[3]).to_dict()
@@ -87,7 +87,7 @@ def test_what_was_prefetched_is_not_read_again(path: Path, monkeypatch: pytest.M
         done = store["numbers"].prefetch(np.s_[:9])
         assert done["chunks"] > 0
         assert done["left_out"] == 0
-        monkeypatch.setattr(_foreign_store, "read_region", None)
+        monkeypatch.setattr(_foreign_array, "read_region", None)
         with h5py.File(path) as file:
             np.testing.assert_array_equal(store["numbers"][:9, 3], file["numbers"][:9, 3])
 
@@ -101,7 +101,7 @@ def test_what_a_callback_raises_comes_back_as_it_was(
     def failing(*_: Any, **__: Any) -> Any:
         raise raised
 
-    monkeypatch.setattr(_foreign_store, "read_region", failing)
+    monkeypatch.setattr(_foreign_array, "read_region", failing)
     with bedform.open(path) as store, pytest.raises(ZeroDivisionError) as caught:
         store["numbers"][0]
     assert caught.value is raised
@@ -139,9 +139,9 @@ def test_a_variable_that_is_larger_than_its_dataset_ends_in_fill_values(tmp_path
         file.create_dataset(
             "x", data=np.arange(5), maxshape=(None,), chunks=(2,), compression="lzf", fillvalue=-1
         )
-    found = _foreign_store.read_region(path, "x", [3], [4], shape=(9,))
+    found = _foreign_array.read_region(path, "x", [3], [4], shape=(9,))
     assert found.tolist() == [3, 4, -1, -1]
-    found = _foreign_store.read_region(path, "x", [6], [2], shape=(9,))
+    found = _foreign_array.read_region(path, "x", [6], [2], shape=(9,))
     assert found.tolist() == [-1, -1]
 
 

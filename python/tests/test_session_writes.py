@@ -291,7 +291,6 @@ def test_arguments_of_a_wrong_type_are_named_with_what_they_may_be(tmp_path: Pat
     size = "in bytes, must be a whole number, not "
     wrong: list[tuple[Any, str]] = [
         (lambda: store.create_array("u", (2,), "int8", layout=3), f"array 'u': {layout}3"),
-        (lambda: store.create_array("u", (2,), "int8", layout=None), f"{layout}None"),
         (lambda: bf.convert(store.store_path, tmp_path / "c.zarr", layout=3), f"{layout}3"),
         (
             lambda: store.create_array("u", (2,), "int8", layout=bf.Regular((1.5,))),

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -370,8 +370,10 @@ class ForeignArray:
 
     def __init__(self) -> None:
         self.shape, self.dtype, self.dims = (3,), np.dtype("i2"), ("time",)
-        self.attributes = {"scale_factor": np.float32(0.5)}
         self.encoding = {"zlib": True, "chunksizes": (3,), "source": "x.nc"}
+
+    def _load_attributes(self) -> dict[str, Any]:
+        return {"scale_factor": np.float32(0.5)}
 
     def _get(self, selected: Any, scalar: bool = True) -> Any:
         ((start, step, count),) = selected.engine[1]
@@ -381,8 +383,10 @@ class ForeignArray:
 class ForeignStore:
     """A foreign file."""
 
-    attributes: ClassVar = {"title": "foreign"}
     unlimited_dims = frozenset({"time"})
+
+    def _load_attributes(self) -> dict[str, Any]:
+        return {"title": "foreign"}
 
     def arrays(self) -> dict[str, Any]:
         return {"v": ForeignArray()}

@@ -1,0 +1,85 @@
+"""``dataset.bedform``: what Bedform does with a data set of xarray.
+
+xarray looks for accessors in a registry of its own. The one here is registered when xarray and
+Bedform are both imported, in whatever order, and importing Bedform imports no xarray.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+class DatasetAccessor:
+    """``dataset.bedform``, for data sets of xarray."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def write(self, path: str | os.PathLike[str], **options: Any) -> Any:
+        """Write the data set to a store: :func:`bedform.write_dataset`, which has the options.
+
+        Examples
+        --------
+        >>> import bedform, tempfile, xarray
+        >>> place = tempfile.mkdtemp() + "/s.zarr"
+        >>> xarray.Dataset({"t": ("x", [1, 2])}).bedform.write(place)
+        >>> bedform.open(place)["t"][...].tolist()
+        [1, 2]
+        """
+        from bedform._write_dataset import write_dataset
+
+        return write_dataset(self._dataset, path, **options)
+
+
+def register() -> None:
+    """Register the accessor now, if xarray is imported, else as soon as it is."""
+    if "xarray" in sys.modules:
+        _register(sys.modules["xarray"])
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _register(xarray: ModuleType) -> None:
+    # While xarray is being imported it has no such name yet: its backend registers then.
+    decorate = getattr(xarray, "register_dataset_accessor", None)
+    if decorate is not None and not hasattr(xarray.Dataset, "bedform"):
+        decorate("bedform")(DatasetAccessor)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Waits for the import of xarray; finds nothing on its own."""
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        if name != "xarray":
+            return None
+        sys.meta_path.remove(self)
+        found = importlib.util.find_spec(name)
+        if found is not None and found.loader is not None:
+            found.loader = _Loader(found.loader)
+        return found
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads as another loader does, and registers the accessor after that."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        created: ModuleType | None = self._loader.create_module(spec)
+        return created
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _register(module)

@@ -1,0 +1,217 @@
+"""Attributes of groups and arrays, as mappings that write through.
+
+What
+----
+``array.attributes["units"] = "K"`` is stored, durably, when it returns. No assignment is lost in
+silence: attributes of what is only read refuse it, and so do lists and mappings inside of an
+attribute, which are copies.
+
+How
+---
+- Each look goes to the owner, which knows how fresh its answers are.
+- A change reads the attributes as storage has them, changes them and writes them as a whole. Those
+  of this process take turns; of two processes that change one node at the same time, the later one
+  wins.
+- Lists and mappings inside of an attribute are handed out as :class:`ReadOnlyList` and
+  :class:`ReadOnlyDict`: equal to plain ones, JSON to every encoder, plain again when copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from bedform._errors import InvalidArgumentError, NotFoundError, ReadOnlyError
+from bedform._hints import did_you_mean
+
+# One change after the other, of all threads of the process.
+_TURN = threading.RLock()
+
+
+class Owner(Protocol):
+    """What has attributes: a group or an array."""
+
+    def _where(self) -> str:
+        """What messages call it."""
+
+    def _load_attributes(self) -> dict[str, Any]:
+        """The attributes, as reads see them."""
+
+    def _change_attributes(self, change: Any) -> None:
+        """Store what ``change`` makes of the newest attributes; fail where nothing is written."""
+
+
+class Attributes(MutableMapping[str, Any]):
+    """The attributes of a group or array: a mapping that writes through.
+
+    Every change is one durable write of all attributes of the node, :meth:`update` too.
+
+    Examples
+    --------
+    >>> import bedform as bf, tempfile
+    >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (8,), "f4")
+    >>> t.attributes["units"] = "K"
+    >>> t.attributes.update(valid_range=[180, 340], source="a model")
+    >>> t.attributes
+    {'units': 'K', 'valid_range': [180, 340], 'source': 'a model'}
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def __getitem__(self, name: str) -> Any:
+        held = self._owner._load_attributes()
+        if name not in held:
+            known = ", ".join(list(held)[:12]) or "none"
+            meant = did_you_mean(name, held)
+            raise NotFoundError(
+                f"no attribute {name!r} of {self._owner._where()}{meant or ':'} it has {known}"
+            )
+        return read_only(held[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._owner._load_attributes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owner._load_attributes())
+
+    def __len__(self) -> int:
+        return len(self._owner._load_attributes())
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        def remove(held: dict[str, Any]) -> dict[str, Any]:
+            if name not in held:
+                raise NotFoundError(f"no attribute {name!r} of {self._owner._where()}")
+            return {key: value for key, value in held.items() if key != name}
+
+        self._change(remove)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Set several attributes in one write."""
+        given: dict[str, Any] = dict(*others, **named)
+        for name in given:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(f"the name of an attribute must be text, not {name!r}")
+        if given or not self._is_writable():
+            self._change(lambda held: {**held, **given})
+
+    def put(self, attributes: Mapping[str, Any]) -> None:
+        """Replace all attributes, in one write."""
+        plain = dict(attributes)
+        self._change(lambda _: plain)
+
+    def clear(self) -> None:
+        """Remove all attributes, in one write."""
+        self.put({})
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Remove an attribute and give its value, or ``default``."""
+        if default and name not in self:
+            return default[0]
+        value = self[name]
+        del self[name]
+        return value
+
+    def asdict(self) -> dict[str, Any]:
+        """All attributes as a plain dictionary, a copy."""
+        return dict(self._owner._load_attributes())
+
+    def create(self, name: str, data: Any, shape: Any = None, dtype: Any = None) -> None:
+        """Set an attribute, as h5py has it; ``shape`` and ``dtype`` convert ``data`` first."""
+        if shape is not None or dtype is not None:
+            data = np.asarray(data, dtype=dtype)
+            data = data if shape is None else data.reshape(shape)
+        self[name] = data
+
+    def modify(self, name: str, value: Any) -> None:
+        """Set an attribute, as h5py has it."""
+        self[name] = value
+
+    def _is_writable(self) -> bool:
+        return getattr(self._owner, "_writable", True)
+
+    def _change(self, change: Any) -> None:
+        with _TURN:
+            self._owner._change_attributes(change)
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return self.asdict() | dict(other)
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(other) | self.asdict()
+
+    def copy(self) -> dict[str, Any]:
+        """As :meth:`asdict`."""
+        return self.asdict()
+
+    def __repr__(self) -> str:
+        return repr(self._owner._load_attributes())
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+
+def refuse_change(message: str) -> NoReturn:
+    """Fail for attributes that are only read."""
+    raise ReadOnlyError(message)
+
+
+def read_only(value: Any) -> Any:
+    """``value``, or a copy that refuses every change of it in place."""
+    if isinstance(value, dict):
+        return ReadOnlyDict({key: read_only(entry) for key, entry in value.items()})
+    if isinstance(value, list):
+        return ReadOnlyList(map(read_only, value))
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value = value.copy()
+        value.flags.writeable = False
+    return value
+
+
+def _refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
+    kind = "list" if isinstance(self, list) else "dictionary"
+    raise ReadOnlyError(
+        f"this {kind} is a copy of an attribute, and a change of it would be lost: change "
+        f"{kind}(value) and assign that to the attribute"
+    )
+
+
+class ReadOnlyList(list[Any]):
+    """A list inside of an attribute: a copy, which refuses changes."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return (list, (list(self),))
+
+    def __deepcopy__(self, memo: Any) -> list[Any]:
+        return [_plain(entry) for entry in self]
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A mapping inside of an attribute: a copy, which refuses changes."""
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = pop = popitem = clear = setdefault = _refuse
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return (dict, (dict(self),))
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        return {key: _plain(entry) for key, entry in self.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,435 @@
+"""How groups get members: new arrays and groups, copies, new names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bedform import _json
+from bedform._array import Array
+from bedform._copying import copy_elements, copy_group, description_of
+from bedform._errors import (
+    ExistsError,
+    InvalidArgumentError,
+    WrongTypeError,
+    check_name,
+)
+from bedform._members import Members
+from bedform._new_array import about
+from bedform._peer_words import CODEC_WORDS, Wanted, wanted
+from bedform._reads import BasicReads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bedform._group import Group
+    from bedform._layout import Regular
+    from bedform._store import Store
+
+
+class Creating(Members):
+    """What a group of a store can be given; a subclass has a store and joins paths."""
+
+    _store: Store
+
+    def _join(self, name: str) -> str:
+        raise NotImplementedError
+
+    def _kind(self, name: str) -> str | None:
+        raise NotImplementedError
+
+    # Groups ---------------------------------------------------------------------------------------
+
+    def create_group(self, name: str, attributes: Mapping[str, Any] | None = None) -> Group:
+        """Create a group with its missing parents. Atomic, durable on return."""
+        path = self._join(name)
+        self._store._call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
+        created: Group = self[name]
+        return created
+
+    def require_group(self, name: str) -> Group:
+        """The group ``name``, created if there is none.
+
+        Raises
+        ------
+        WrongTypeError
+            There is an array of that name.
+        """
+        kind = self._kind(name)
+        if kind == "array":
+            raise WrongTypeError(f"{name!r} in {self._where()} is an array, not a group")
+        found: Group = self.create_group(name) if kind is None else self[name]
+        return found
+
+    # Arrays ---------------------------------------------------------------------------------------
+
+    def create_array(
+        self,
+        name: str,
+        shape: Sequence[int] | int | None = None,
+        dtype: Any = None,
+        dims: Sequence[str | None] | None = None,
+        *,
+        data: Any = None,
+        chunks: Sequence[int] | int | None = None,
+        shards: Sequence[int] | int | None = None,
+        layout: Literal["auto"] | Regular | None = None,
+        reads: Mapping[tuple[str, ...], float] | None = None,
+        codecs: Sequence[str | Mapping[str, Any]] | None = None,
+        fill_value: Any = None,
+        attributes: Mapping[str, Any] | None = None,
+        append_length: int | None = None,
+        profile: Any = None,
+        checksum: bool | None = None,
+        overwrite: bool = False,
+        **words: Any,
+    ) -> Array:
+        """Create an array. Atomic, durable on return, with its data if there are any.
+
+        Parameters
+        ----------
+        name
+            Its name, or path from this group.
+        shape
+            Elements along each axis; 0 along an axis that will be appended to. Without it that of
+            the data.
+        dtype
+            A fixed-size number, bool or complex type, ``str``, or bytes of fixed length (``S``).
+            Without it that of the data.
+        dims
+            Names of the axes.
+        data
+            The elements. Of what is read by pieces (an array of a store or file, of Dask) a shard
+            is in memory at a time. Arrays of xarray bring their dimensions and attributes.
+        chunks, shards
+            Elements of a chunk and of a shard along each axis; one number for all axes. The short
+            form of ``layout=bf.Regular(chunks, shards)``.
+        layout
+            ``"auto"`` takes what :func:`bedform.advise` says, or a :class:`bedform.Regular`.
+            Without it ``"auto"``, or, of an array of Bedform as data, its own.
+        reads
+            For ``"auto"``: the axes that a typical read spans, with weights.
+        codecs
+            By name or as Zarr metadata have them, from bytes to bytes; ``["zstd"]`` without it.
+            ``"pcodec"``, which takes numbers of 16, 32 and 64 bits, may come first. CRC-32C is put
+            behind them.
+        fill_value
+            What elements are that were never written; zero, false or the empty text without it.
+        attributes
+            Its attributes.
+        append_length
+            For ``"auto"``: elements that one append brings along the axis of length 0.
+        profile
+            For ``"auto"``: as in :func:`bedform.advise`; without it that of the store.
+        checksum
+            ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
+        overwrite
+            Delete what has the name first. Readers see the old, then nothing, then the new.
+        **words
+            What h5py and zarr-python call these things, such as ``dimension_names`` or
+            ``compressors``: see :meth:`create_dataset`.
+
+        Raises
+        ------
+        ExistsError
+            The name is taken.
+        InvalidArgumentError
+            The arguments do not fit each other.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> store.create_array("t", (0, 90, 180), "float32", ("time", "lat", "lon")).shape
+        (0, 90, 180)
+        >>> store.create_array("lat", data=np.linspace(-90, 90, 90), dims=("lat",))[:2]
+        array([-90.        , -87.97752809])
+        """
+        given = {
+            "shape": shape,
+            "dtype": dtype,
+            "dims": dims,
+            "data": data,
+            "chunks": chunks,
+            "shards": shards,
+            "layout": layout,
+            "reads": reads,
+            "codecs": codecs,
+            "fill_value": fill_value,
+            "attributes": attributes,
+            "append_length": append_length,
+            "profile": profile,
+            "checksum": checksum,
+            "overwrite": overwrite,
+        }
+        return self._create_wanted(name, {**given, **words})
+
+    def create_dataset(
+        self,
+        name: str,
+        shape: Sequence[int] | int | None = None,
+        dtype: Any = None,
+        data: Any = None,
+        **words: Any,
+    ) -> Array:
+        """Create an array, as h5py has it: :meth:`create_array` in h5py's and zarr's words.
+
+        ``compression="gzip"`` with ``compression_opts``, ``shuffle``, ``maxshape``, ``fillvalue``
+        and ``chunks=True`` mean what they mean there. Without ``compression`` elements are
+        compressed with zstd; ``fletcher32`` holds anyway, by CRC-32C. What has no counterpart is
+        refused. ``dtype`` is ``float32`` without data, as in h5py.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> f = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> t = f.create_dataset(
+        ...     "t", (0, 90), maxshape=(None, 90), compression="gzip", shuffle=True, fillvalue=-1
+        ... )
+        >>> t.resize(2, axis=0)
+        >>> t[1, 3]
+        np.float32(-1.0)
+        """
+        given = {"shape": shape, "dtype": dtype, "data": data}
+        return self._create_wanted(name, {**given, **words}, "float32")
+
+    def _create_wanted(self, name: str, given: Mapping[str, Any], dtype: Any = None) -> Array:
+        check_name(name)
+        data = given.get("data")
+        if isinstance(data, BasicReads) and not isinstance(data, Array):
+            raise InvalidArgumentError(
+                f"array {name!r}: {data!r} is of a file: bf.convert copies files with their "
+                "attributes; data=array[...] takes the elements alone"
+            )
+        if isinstance(data, Array):
+            given = _instead(description_of(data), given)
+        with about(name):
+            new = wanted(given, dtype)
+        if new.overwrite and self._kind(name) is not None:
+            del self[name]  # type: ignore[attr-defined]
+        if new.data is None:
+            return self._create(name, new.description, draft=False)
+        return self._create_filled(name, new)
+
+    def _create_filled(self, name: str, new: Wanted) -> Array:
+        """An array that appears with its elements."""
+        draft = self._create(name, new.description, draft=True)
+        path = draft.path
+        try:
+            with about(name):
+                copy_elements(new.data, draft)
+            self._store._call(self._store._inner.commit_drafts)([path])
+        except BaseException:
+            self._store._call(self._store._inner.discard_drafts)([path])
+            raise
+        return self._store.array(path)
+
+    def _create(self, name: str, description: dict[str, Any], *, draft: bool) -> Array:
+        with about(name):
+            text = _json.dump(description)
+        inner = self._store._call(self._store._inner.create_array)(self._join(name), text, draft)
+        return Array(self._store, inner)
+
+    def create_arrays(self, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+        """Create many arrays at once: readers see all of them or none. Durable on return.
+
+        Much faster than one by one, for the output of a simulation with hundreds of variables.
+
+        Parameters
+        ----------
+        arrays
+            By name or path from this group, the arguments of :meth:`create_array`.
+
+        Raises
+        ------
+        ExistsError
+            A name is taken; nothing has been created.
+
+        Examples
+        --------
+        >>> import bedform as bf, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> store.create_arrays({
+        ...     name: {"shape": (0, 90, 180), "dtype": "float32", "dims": ("time", "lat", "lon")}
+        ...     for name in ("u", "v", "w")
+        ... })
+        >>> sorted(store)
+        ['u', 'v', 'w']
+        """
+        self._store._call(self._store._inner.create_arrays)(self._described(arrays))
+
+    def _described(self, arrays: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Paths and descriptions of new arrays, as the engine takes them."""
+        if not isinstance(arrays, Mapping):
+            raise InvalidArgumentError(
+                f"arrays must map names to the arguments of create_array, not {arrays!r}"
+            )
+        texts = []
+        for name, arguments in arrays.items():
+            check_name(name)
+            if not isinstance(arguments, Mapping):
+                raise InvalidArgumentError(
+                    f"array {name!r}: its arguments must be a mapping, not {arguments!r}"
+                )
+            with about(name):
+                new = wanted(arguments)
+                if new.data is not None or new.overwrite:
+                    raise InvalidArgumentError(
+                        "data and overwrite are for create_array: many arrays are created empty"
+                    )
+                text = _json.dump(new.description)
+            texts.append((self._join(name), text))
+        return texts
+
+    def require_array(
+        self, name: str, shape: Any = None, dtype: Any = None, exact: bool = False, **words: Any
+    ) -> Array:
+        """The array ``name``, created with :meth:`create_array` if there is none.
+
+        Parameters
+        ----------
+        exact
+            Whether its type must be ``dtype``; else it may be one that holds all values of it.
+
+        Raises
+        ------
+        WrongTypeError
+            What has the name is a group, or of another shape or type.
+        """
+        return self._require(
+            name, shape, dtype, exact, lambda: self.create_array(name, shape, dtype, **words)
+        )
+
+    def require_dataset(
+        self, name: str, shape: Any = None, dtype: Any = None, exact: bool = False, **words: Any
+    ) -> Array:
+        """As :meth:`require_array`, with :meth:`create_dataset`."""
+        return self._require(
+            name, shape, dtype, exact, lambda: self.create_dataset(name, shape, dtype, **words)
+        )
+
+    def _require(self, name: str, shape: Any, dtype: Any, exact: bool, create: Any) -> Array:
+        kind = self._kind(name)
+        if kind is None:
+            created: Array = create()
+            return created
+        if kind == "group":
+            raise WrongTypeError(f"{name!r} in {self._where()} is a group, not an array")
+        found: Array = self[name]
+        lengths = None if shape is None else (shape,) if np.ndim(shape) == 0 else tuple(shape)
+        if lengths is not None and lengths != found.shape:
+            raise WrongTypeError(f"{name!r} has shape {found.shape}, not {lengths}")
+        asked = found.dtype if dtype is None else np.dtype(dtype)
+        is_text = found.dtype.hasobject and asked.kind in "OUT"
+        fits = asked == found.dtype if exact else np.can_cast(asked, found.dtype)
+        if not fits and not is_text:
+            raise WrongTypeError(f"{name!r} has elements of {found.dtype}, not {asked}")
+        return found
+
+    # Filled arrays --------------------------------------------------------------------------------
+
+    def full(
+        self, name: str, shape: Any, fill_value: Any, dtype: Any = None, **words: Any
+    ) -> Array:
+        """Create an array of one value. Nothing is written: it is the fill value."""
+        kind = np.asarray(fill_value).dtype if dtype is None else dtype
+        return self.create_array(name, shape, kind, fill_value=fill_value, **words)
+
+    def zeros(self, name: str, shape: Any, dtype: Any = "float64", **words: Any) -> Array:
+        """Create an array of zeros."""
+        return self.create_array(name, shape, dtype, **words)
+
+    def ones(self, name: str, shape: Any, dtype: Any = "float64", **words: Any) -> Array:
+        """Create an array of ones."""
+        return self.full(name, shape, 1, dtype, **words)
+
+    def empty(self, name: str, shape: Any, dtype: Any = "float64", **words: Any) -> Array:
+        """Create an array that will be written; until then it is zero."""
+        return self.create_array(name, shape, dtype, **words)
+
+    def full_like(self, name: str, data: Any, fill_value: Any, **words: Any) -> Array:
+        """Create an array of one value with the shape and type of ``data``.
+
+        Of an array of a store also with its dimensions, layout and codecs.
+        """
+        return self.create_array(
+            name, **_instead(_alike(data), {**words, "fill_value": fill_value})
+        )
+
+    def zeros_like(self, name: str, data: Any, **words: Any) -> Array:
+        """Create an array of zeros with the shape and type of ``data``."""
+        return self.create_array(name, **_instead(_alike(data), words))
+
+    def ones_like(self, name: str, data: Any, **words: Any) -> Array:
+        """Create an array of ones with the shape and type of ``data``."""
+        return self.full_like(name, data, 1, **words)
+
+    def empty_like(self, name: str, data: Any, **words: Any) -> Array:
+        """Create an array that will be written with the shape and type of ``data``."""
+        return self.zeros_like(name, data, **words)
+
+    # Copies ---------------------------------------------------------------------------------------
+
+    def copy(self, source: Any, dest: Any, name: str | None = None) -> None:
+        """Copy an array or group, with attributes and layouts, into this or another store.
+
+        The copy appears as a whole. What a session commits to the source meanwhile may be in it.
+
+        Parameters
+        ----------
+        source
+            A name in this group, or an array or group of any store.
+        dest
+            The new name, or a group, perhaps of another store.
+        name
+            With a group as ``dest``: the name there; without it that of the source.
+        """
+        found = self[source] if isinstance(source, str) else source
+        target: Any = self if isinstance(dest, str) else dest
+        if not isinstance(target, Creating):
+            raise WrongTypeError(f"the target of a copy is a name or a group, not {dest!r}")
+        new_name = dest if isinstance(dest, str) else name or found.name
+        if target._kind(new_name) is not None:
+            raise ExistsError(f"{new_name!r} in {target._where()} exists: delete it first")
+        if isinstance(found, Array):
+            target.create_array(new_name, data=found)
+        elif hasattr(found, "dtype"):
+            raise InvalidArgumentError(
+                f"{found!r} is of a file: bf.convert copies files with their attributes; "
+                "store[name] = array[...] takes the elements alone"
+            )
+        else:
+            copy_group(found, target, new_name)
+
+    def move(self, source: str, dest: str) -> None:
+        """Give an array or group another name or path.
+
+        The elements are copied, then the old name is deleted: readers see the old, for a moment
+        both, then the new. What stops between leaves both. No session may write to it meanwhile.
+        """
+        old, new = (check_name(name).strip("/") for name in (source, dest))
+        if f"{new}/".startswith(f"{old}/"):
+            raise InvalidArgumentError(f"{source!r} cannot move to {dest!r}, which lies in it")
+        self.copy(source, dest)
+        del self[source]  # type: ignore[attr-defined]
+
+
+def _instead(described: dict[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
+    """A description with what a caller gives in the place of parts of it."""
+    # Of compressors None is a choice: elements as they are.
+    given = {k: v for k, v in words.items() if v is not None or k.startswith("compressor")}
+    if set(given) & {"chunks", "shards", "layout", "shape"}:
+        described = {**described, "layout": "auto"}
+    if set(given) & {*CODEC_WORDS, "codecs"}:
+        described = {k: v for k, v in described.items() if k not in ("codecs", "transpose")}
+    return {**described, **given}
+
+
+def _alike(data: Any) -> dict[str, Any]:
+    if isinstance(data, Array):
+        alike = description_of(data)
+        return {key: alike[key] for key in alike if key not in ("fill_value", "attributes")}
+    found = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+    return {"shape": tuple(found.shape), "dtype": found.dtype}

@@ -1,0 +1,166 @@
+"""Groups: arrays and groups below one path of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bedform._attributes import Attributes
+from bedform._creating import Creating
+from bedform._errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    check_name,
+)
+from bedform._hints import unknown_member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from bedform._array import Array
+    from bedform._store import Store
+
+
+class Group(Creating):
+    """A group of a store: arrays and groups below one path.
+
+    Its members are there by name as in a dictionary, in h5py and in zarr-python.
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+
+    @property
+    def path(self) -> str:
+        """The path in the store; empty for the root."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; empty for the root."""
+        return self._path.rpartition("/")[2]
+
+    @property
+    def store(self) -> Store:
+        """The store that the group is part of."""
+        return self._store
+
+    # Attributes -----------------------------------------------------------------------------------
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes: a mapping that writes through. Assign a mapping to replace all."""
+        return Attributes(self)
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._store.set_attributes(attributes, self._path)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+    @attrs.setter
+    def attrs(self, attributes: Mapping[str, Any]) -> None:
+        self.attributes = attributes
+
+    def _load_attributes(self) -> dict[str, Any]:
+        return self._store._attributes_of(self._path)
+
+    def _change_attributes(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._store._change_attributes_of(self._path, change)
+
+    # Members --------------------------------------------------------------------------------------
+
+    def _below(self) -> Iterator[tuple[str, str, str]]:
+        prefix = f"{self._path}/" if self._path else ""
+        for path, kind in self._store._call(self._store._inner.nodes)():
+            if path.startswith(prefix):
+                yield path, path.removeprefix(prefix), kind
+
+    def _nodes_below(self) -> Iterator[tuple[str, str]]:
+        return ((name, kind) for _, name, kind in self._below())
+
+    def _join(self, name: str) -> str:
+        inner = check_name(name).strip("/")
+        return f"{self._path}/{inner}" if self._path and inner else self._path or inner
+
+    def _kind(self, name: str) -> str | None:
+        """What lies under a name: ``"array"``, ``"group"`` or nothing."""
+        return self._store._call(self._store._inner.kind)(self._join(name))
+
+    def _is_array(self) -> bool:
+        """True for a store whose root is a single array, not a group."""
+        return not self._path and self._store._call(self._store._inner.kind)("") == "array"
+
+    def arrays(self) -> dict[str, Array]:
+        """Every array below the group, by its path from here.
+
+        A store that is a single array has it under the empty name.
+        """
+        if self._is_array():
+            return {"": self._store.array("")}
+        return {
+            name: self._store.array(path) for path, name, kind in self._below() if kind == "array"
+        }
+
+    def groups(self) -> dict[str, Group]:
+        """Every group below the group, by its path from here."""
+        return {
+            name: Group(self._store, path) for path, name, kind in self._below() if kind == "group"
+        }
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._kind(name.strip("/")) is not None
+
+    def __getitem__(self, name: str) -> Any:
+        key: Any = name
+        if isinstance(key, (slice, tuple, list)) or key is Ellipsis:
+            raise self._no_group("[...]") if self._is_array() else self._no_item(key)
+        path = self._join(name)
+        kind = self._store._call(self._store._inner.kind)(path)
+        if kind == "array":
+            return self._store.array(path)
+        if kind == "group":
+            return Group(self._store, path) if path else self._store
+        raise NotFoundError(self._unknown(name))
+
+    def _unknown(self, name: str) -> str:
+        """The message of a name that is not there; without names where nobody lists them."""
+        if self._is_array():
+            return str(self._no_group(""))
+        try:
+            below = [path for path, _ in self._nodes_below()]
+        except PermissionDeniedError:
+            return f"no array or group {name!r} in {self._where()}"
+        members = (path for path in below if "/" not in path)
+        return unknown_member(name, self._where(), members, below)
+
+    def _no_group(self, brackets: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{self._where()} is a single array, not a group: read it as store['']{brackets}"
+        )
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Create an array of these values; of an array of Bedform or xarray also its description.
+
+        A name that is taken is an error: ``group["x"][...] = values`` replaces elements.
+        """
+        self.create_array(name, data=value)
+
+    def __delitem__(self, name: str) -> None:
+        # Also what another program has removed in part, which has no kind any more.
+        try:
+            self._store._call(self._store._inner.delete)(self._join(name))
+        except NotFoundError:
+            raise NotFoundError(self._unknown(name)) from None
+
+    # What it looks like ---------------------------------------------------------------------------
+
+    def _where(self) -> str:
+        root = self._store.store_path
+        return f"{root}/{self._path}" if self._path else root
+
+    def __repr__(self) -> str:
+        return f"<bedform.Group {self._path!r} of {self._store.store_path}>"

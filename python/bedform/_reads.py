@@ -1,0 +1,331 @@
+"""What every array that can be read does with a selection."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bedform import _selection
+from bedform._blocks import AsType, BlockIndex, bounds_of, boxes, rows_at_once
+from bedform._elements import AnyArray, type_of
+from bedform._errors import (
+    InvalidArgumentError,
+    ReadOnlyError,
+    WrongTypeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class BasicReads:
+    """What every array that can be read does with a selection.
+
+    A subclass has ``shape`` and ``dtype`` and fills buffers.
+    """
+
+    path: str
+
+    def __init__(self) -> None:
+        # The last read: its selection, its counts, its seconds.
+        self._last: tuple[Any, tuple[int, ...], float] | None = None
+        self.oindex = OrthogonalIndex(self)
+        self.vindex = PointIndex(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        raise NotImplementedError
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        raise NotImplementedError
+        raise NotImplementedError
+
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+        raise NotImplementedError
+        raise NotImplementedError
+
+    def _fill_by(
+        self,
+        read: Callable[[Any, AnyArray], tuple[int, ...]],
+        selected: _selection.Selected,
+        buffer: AnyArray,
+    ) -> None:
+        """Fill ``buffer`` by a read of the engine, and keep what it did for :meth:`explain`."""
+        # A view as bytes: the buffer protocol does not know every type.
+        target = buffer.reshape(-1).view(np.uint8)
+        began = time.perf_counter()
+        counts = read(selected.engine, target)
+        self._last = (selected.engine, counts, time.perf_counter() - began)
+
+    def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
+        raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise WrongTypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Along the first axis; many rows are read at once."""
+        length, step = len(self), rows_at_once(self)
+        for start in range(0, length, step):
+            yield from self[start : min(start + step, length)]
+
+    # By pieces ------------------------------------------------------------------------------------
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Elements of a chunk along each axis; ``None`` for variables without chunks."""
+        raise NotImplementedError
+        raise NotImplementedError
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """Elements of a shard along each axis; ``None`` for arrays without shards."""
+        raise NotImplementedError
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in memory; of text, of the references to it."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis."""
+        cells = self.chunks or self.shape
+        return tuple(-(-size // max(cell, 1)) for size, cell in zip(self.shape, cells, strict=True))
+
+    @property
+    def nchunks(self) -> int:
+        """How many chunks there are, written or not."""
+        return math.prod(self.cdata_shape)
+
+    @property
+    def blocks(self) -> BlockIndex:
+        """Chunks by their place in the grid of chunks: ``array.blocks[0, 1]``."""
+        return BlockIndex(self)
+
+    def iter_chunks(self, sel: Any = ...) -> Iterator[tuple[slice, ...]]:
+        """The chunks of a selection, as slices for the brackets, in C order.
+
+        Chunks may be small: :meth:`iter_shards` gives pieces that are quick to read.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (4, 6), "f4", chunks=4)
+        >>> list(t.iter_chunks(np.s_[:, 2:]))
+        [(slice(0, 4, 1), slice(2, 4, 1)), (slice(0, 4, 1), slice(4, 6, 1))]
+        """
+        return boxes(self.shape, self._cells(self.chunks), bounds_of(sel, self.shape))
+
+    def iter_shards(self, sel: Any = ...) -> Iterator[tuple[slice, ...]]:
+        """The shards of a selection, as slices for the brackets; without shards its chunks."""
+        cells = self._cells(self.shards or self.chunks)
+        return boxes(self.shape, cells, bounds_of(sel, self.shape))
+
+    def _cells(self, cells: tuple[int, ...] | None) -> tuple[int, ...]:
+        return tuple(max(1, cell) for cell in (self.shape if cells is None else cells))
+
+    def astype(self, dtype: Any) -> AsType:
+        """The array as one of another type: what brackets read of it is converted."""
+        return AsType(self, type_of(dtype))
+
+    def read_direct(self, dest: AnyArray, source_sel: Any = ..., dest_sel: Any = ...) -> None:
+        """Read a selection into an array, as in h5py.
+
+        Parameters
+        ----------
+        dest
+            A NumPy array of any type that the elements can be converted to safely.
+        source_sel, dest_sel
+            The part to read, the part of ``dest`` to fill; all without them.
+        """
+        part = dest[() if dest_sel is None else dest_sel]
+        selection = ... if source_sel is None else source_sel
+        is_direct = isinstance(part, np.ndarray) and part.dtype == self.dtype
+        if (is_direct and part.base is not None) or part is dest:
+            selected = _selection.basic(selection, self.shape)
+            if part.flags.c_contiguous and part.shape == selected.result:
+                self.read(selection, out=part)
+                return
+        if not np.can_cast(self.dtype, dest.dtype, "same_kind"):
+            raise InvalidArgumentError(f"{self.path} has {self.dtype}, which {dest.dtype} loses")
+        dest[() if dest_sel is None else dest_sel] = self[selection]
+
+    def read_union(self, selections: Sequence[Any]) -> list[AnyArray]:
+        """Read several boxes in one request; each chunk is fetched and decoded once.
+
+        Parameters
+        ----------
+        selections
+            Basic selections without steps, which may overlap.
+
+        Returns
+        -------
+        list
+            The elements of each, as brackets give them.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", data=np.eye(4))
+        >>> [part.tolist() for part in t.read_union([np.s_[0, :2], np.s_[3, 2:]])]
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
+        chosen = [_selection.basic(selection, self.shape) for selection in selections]
+        whole = self._get(_selection.union(chosen), scalar=False)
+        ends = itertools.accumulate(math.prod(one.shape) for one in chosen)
+        parts = np.split(whole, list(ends)[:-1]) if chosen else []
+        return [part.reshape(one.result) for part, one in zip(parts, chosen, strict=True)]
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from bedform._html import shown
+
+        return shown(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        if copy is False:
+            raise InvalidArgumentError("an array of a store cannot be had without a copy")
+        return np.asarray(self[...], dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._get(self._brackets(key))
+
+    def _brackets(self, key: Any) -> _selection.Selected:
+        return _selection.brackets(key, self.shape)
+
+    def read(self, selection: Any = ..., out: AnyArray | None = None) -> AnyArray:
+        """Read a basic selection, into ``out`` if given.
+
+        Parameters
+        ----------
+        selection
+            As inside the brackets: ``np.s_[:, 300, 700]``.
+        out
+            A C-contiguous, writable array of the selection's shape and the array's dtype; it is
+            filled without a copy.
+
+        Raises
+        ------
+        OutOfBoundsError
+            The selection leaves the array.
+        CorruptError
+            Stored bytes are damaged; ``out`` is then undefined.
+        """
+        return np.asarray(self._get(self._brackets(selection), out, scalar=False))
+
+    def prefetch(self, selection: Any = ...) -> dict[str, int]:
+        """Decode the chunks of a basic selection into the cache, where later reads find them.
+
+        No more is decoded than the store's cache may keep (``cache=`` of :func:`bedform.open`).
+        Texts are left out, and elements that are stored as they are, without codec or checksum:
+        the page cache of the system keeps files.
+
+        Returns
+        -------
+        dict
+            ``chunks`` decoded, parts of a log among them; ``present`` that the cache had; how many
+            were ``left_out``; and the ``objects``, ``requests`` and ``bytes`` that it took.
+
+        Examples
+        --------
+        >>> import bedform as bf, numpy as np, tempfile
+        >>> t = bf.create(tempfile.mkdtemp() + "/s.zarr").create_array("t", (8, 8), "f4")
+        >>> t[...] = 1
+        >>> t.prefetch(np.s_[:4])["left_out"]
+        0
+        """
+        counts, present, left_out = self._prefetch(self._brackets(selection))
+        names = ("objects", "requests", "bytes", "chunks")
+        done = dict(zip(names, counts, strict=False))
+        return done | {"present": present, "left_out": left_out}
+
+    def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
+        raise NotImplementedError
+        raise NotImplementedError
+
+    def _get(
+        self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
+    ) -> Any:
+        if out is None:
+            buffer = np.empty(selected.shape, dtype=self.dtype)
+        else:
+            self._check_out(selected, out)
+            buffer = out
+        self._fill(selected, buffer)
+        if out is not None:
+            return out
+        if selected.scalar and scalar:
+            return buffer.reshape(())[()]
+        return buffer.reshape(selected.result)
+
+    def _measured(self, selected: _selection.Selected) -> dict[str, Any]:
+        """What the last read did, if it was of this selection."""
+        # As text: arrays of positions have no equality of their own.
+        if self._last is None or repr(self._last[0]) != repr(selected.engine):
+            return {}
+        _, counts, seconds = self._last
+        names = ("objects", "requests", "bytes", "chunks", "waits")
+        measured = {f"measured_{name}": count for name, count in zip(names, counts, strict=True)}
+        return measured | {"measured_seconds": seconds}
+
+    def _check_out(self, selected: _selection.Selected, out: AnyArray) -> None:
+        if out.dtype != self.dtype or out.shape != selected.result:
+            raise InvalidArgumentError(
+                f"out has shape {out.shape} and dtype {out.dtype}, "
+                f"the selection {selected.result} and {self.dtype}"
+            )
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise InvalidArgumentError("out must be C-contiguous and writable")
+
+
+class OrthogonalIndex:
+    """``array.oindex[...]``: each axis by an integer, a slice, a list of positions or a mask."""
+
+    def __init__(self, array: BasicReads) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array._get(_selection.orthogonal(key, self._array.shape))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array._set(_selection.orthogonal(key, self._array.shape), value)
+
+
+class PointIndex:
+    """``array.vindex[...]``: arrays of positions broadcast against each other, or one mask."""
+
+    def __init__(self, array: BasicReads) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array._get(_selection.points(key, self._array.shape))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._array._set(_selection.points(key, self._array.shape), value)
