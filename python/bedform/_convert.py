@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,12 @@ from ._elements import Elements
 from ._errors import ConflictError, CorruptError, engine_call, translated
 from ._integers import byte_count, integers
 from ._layout import check_layout
+from ._location import check_new_store, location
 from ._opening import _profile
 from ._remote import is_url
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
@@ -156,7 +157,8 @@ def convert(
     """
     check_layout(layout)
     limit = byte_count(memory, "memory")
-    name, where = os.fspath(source), os.fspath(target)
+    name, where = location(source, "source"), location(target, "target")
+    check_new_store(where, "convert", name)
     options = {
         "layout": None if layout == "auto" else _layout_facts(layout),
         "reads": [[_named(axes), weight] for axes, weight in (reads or {}).items()],
@@ -167,7 +169,7 @@ def convert(
         "restart": restart,
     }
     opening = {"freshness": "open" if is_url(where) else "read"}
-    with bf.open(source, cache=_internal.source_cache_bytes(limit)) as opened:
+    with bf.open(name, cache=_internal.source_cache_bytes(limit)) as opened:
         conversion = engine_call(_internal.Conversion, where)(
             name,
             opened._inner,

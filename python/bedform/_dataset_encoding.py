@@ -16,6 +16,7 @@ from bedform._errors import (
     UnsupportedError,
     WrongTypeError,
 )
+from bedform._hints import virtual_variable
 
 if TYPE_CHECKING:
     from xarray import Dataset, Variable
@@ -60,6 +61,9 @@ def check_names(dataset: Dataset) -> None:
             raise InvalidArgumentError(
                 "the name '' cannot be stored; a string must be length 1 or longer"
             )
+    for name, variable in dataset.variables.items():
+        if type(variable._data).__module__.partition(".")[0] == "virtualizarr":
+            raise UnsupportedError(virtual_variable(str(name)))
 
 
 def split(

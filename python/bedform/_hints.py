@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,3 +44,194 @@ def foreign_is_read(where: str) -> str:
         f"{where}: foreign files are never written; convert it with 'bedform convert', as in "
         f"bf.convert({where!r}, {stem + '.zarr'!r}), and write to the store"
     )
+
+
+# Places -------------------------------------------------------------------------------------------
+
+_JOINED = "xr.open_mfdataset({}, engine='bedform') joins them"
+_FILES = (".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf")
+_LOOKED_AT_BYTES = 1 << 16
+
+
+def many_places(given: Any, what: str) -> str:
+    """The message of a list of files where one is opened."""
+    if isinstance(given, dict):
+        return f"{what} must be a path or URL, not a dictionary: stores in memory have none"
+    return (
+        f"{what} must be one path or URL, not {len(given)} in a {type(given).__name__}: "
+        + _JOINED.format("paths")
+    )
+
+
+def no_place(given: Any, what: str) -> str:
+    """The message of an object that has no path."""
+    kind = f"{type(given).__module__}.{type(given).__qualname__}"
+    library = kind.partition(".")[0]
+    if library == "xarray":
+        return (
+            f"{what} must be a path or URL, not a {kind}: dataset.bedform.write(path) writes one, "
+            "xr.open_dataset(path, engine='bedform') opens one"
+        )
+    if library == "icechunk":
+        return f"{what} must be a path or URL, not a {kind}: {_ICECHUNK}"
+    if hasattr(given, "read"):
+        return f"{what} must be a path or URL, and this {kind} has none: write it to a file first"
+    if hasattr(given, "fs") or library in ("zarr", "fsspec"):
+        return (
+            f"{what} must be a path or URL, and this {kind} has none that Bedform reads: give a "
+            "directory, or an s3://, gs://, az:// or https:// URL"
+        )
+    return f"{what} must be a path or URL, not {given!r:.100}"
+
+
+def missing_place(where: str) -> str:
+    """The message of a path where nothing is."""
+    if any(mark in where for mark in "*?[") and "://" not in where:
+        joined = _JOINED.format(repr(where))
+        return f"{where}: a pattern names many files, and one is opened at a time; {joined}"
+    near = near_paths(where)
+    hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
+    return f"{where}: no such file or store; {hint}"
+
+
+def near_paths(where: str) -> list[str]:
+    """What lies beside a path that is not there and has a similar name."""
+    parent = Path(where).absolute().parent
+    try:
+        # Hidden names are work in progress: nothing that somebody means.
+        names = [entry.name for entry in parent.iterdir() if entry.name[0] != "."]
+    except OSError:
+        return []
+    found = near_names(Path(where).name, sorted(names))
+    return [str(Path(where).with_name(name)) for name in found]
+
+
+_ICECHUNK = (
+    "Bedform does not read Icechunk repositories: open a session of it with icechunk, and write "
+    "what you need with bf.write_dataset"
+)
+_KERCHUNK = (
+    "references of Kerchunk and VirtualiZarr are not read: open the files that they name, one "
+    "with bf.open, many with xr.open_mfdataset(paths, engine='bedform')"
+)
+
+
+def other_place(where: str) -> str | None:
+    """The message of a directory or file that is known, and not opened; else nothing."""
+    path = Path(where)
+    try:
+        if not path.is_dir():
+            return f"{where}: {_KERCHUNK}" if _has_references(path) else _archive(where, path)
+        names = sorted(entry.name for entry in path.iterdir())
+    except OSError:
+        return None
+    if {"refs", "snapshots"} <= set(names) or {"repo", "snapshots"} <= set(names):
+        return f"{where}: {_ICECHUNK}"
+    if path.suffix in (".parq", ".parquet") or _has_records(path):
+        return f"{where}: {_KERCHUNK}"
+    files = [name for name in names if name.lower().endswith(_FILES)]
+    if files:
+        pattern = f"{where.rstrip('/')}/*{Path(files[0]).suffix}"
+        return (
+            f"{where} is a directory with {len(files)} NetCDF or HDF5 files, not a store: open one "
+            f"of them, or all: {_JOINED.format(repr(pattern))}"
+        )
+    stores = [name for name in names if (path / name / "zarr.json").exists()]
+    if stores:
+        return (
+            f"{where} is a directory of stores, not a store: open {where.rstrip('/')}/{stores[0]}"
+        )
+    return None
+
+
+def virtual_variable(name: str) -> str:
+    """The message of a variable of VirtualiZarr, which has references in the place of elements."""
+    return (
+        f"{name!r} is virtual, it names parts of files: write the data set that "
+        "xr.open_mfdataset(paths, engine='bedform') gives, or convert the files with bf.convert"
+    )
+
+
+def _has_references(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(_LOOKED_AT_BYTES)
+    return start.lstrip()[:1] == b"{" and (b'"refs"' in start or b'".zgroup"' in start)
+
+
+def _has_records(path: Path) -> bool:
+    """True for references of Kerchunk in Parquet, whose index is named as one of Zarr v2."""
+    index = path / ".zmetadata"
+    return index.is_file() and b'"record_size"' in index.read_bytes()[-_LOOKED_AT_BYTES:]
+
+
+def _archive(where: str, path: Path) -> str | None:
+    if path.suffix == ".zip":
+        return f"{where}: stores in ZIP files are not read; unpack it and open the directory"
+    return None
+
+
+def file_as_store(where: str, call: str, source: str | None = None) -> str | None:
+    """The message of a store that would be created under the name of a file; else nothing."""
+    if not where.lower().endswith(_FILES):
+        return None
+    stem = where.rpartition(".")[0]
+    if source is None:
+        return (
+            f"{where}: {call} makes a Zarr store, which is a directory: choose a name such as "
+            f"{stem}.zarr; store.export({where!r}) writes a file then"
+        )
+    if source.lower().endswith(_FILES):
+        return (
+            f"{where}: {call} makes Zarr stores, not files: convert to {stem}.zarr, and then "
+            f"bf.open('{stem}.zarr').export({where!r})"
+        )
+    return f"{where}: {call} makes Zarr stores, not files: bf.open({source!r}).export({where!r})"
+
+
+def wrong_mode(mode: object) -> str:
+    """The message of a mode that other libraries have."""
+    remedy = {
+        "w": "bf.create(path) makes a store where there is none",
+        "w-": "bf.create(path) makes a store",
+        "x": "bf.create(path) makes a store",
+        "a": "'r+' reads and writes, bf.create(path) makes a store",
+    }.get(str(mode), "bf.create(path) makes stores")
+    return f"mode must be 'r' or 'r+', not {mode!r}; {remedy}"
+
+
+# Brackets -----------------------------------------------------------------------------------------
+
+
+def label_in_brackets(array: Any, key: Any) -> str | None:
+    """The message of brackets with a date, a name or a coordinate in them; else nothing."""
+    entries = key if isinstance(key, tuple) else (key,)
+    at = next((at for at, entry in enumerate(entries) if _is_label(entry)), None)
+    if at is None:
+        return None
+    if isinstance(key, str) and key in array.attributes:
+        return f"[] takes positions: the attribute is {array.path}.attributes[{key!r}]"
+    dims = array.dims
+    dim = dims[at] if at < len(dims) else "dim"
+    label = entries[at]
+    chosen = label if isinstance(label, dict) else {dim: _plain_label(label)}
+    words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    path = array._where()[: -len(array.path) - 1] or array._where()
+    return (
+        f"{array.path}[] takes positions, not {_plain_label(label)!r}: xarray looks up dates and "
+        f"coordinates: xr.open_dataset({path!r}, engine='bedform')[{array.name!r}].sel({words})"
+    )
+
+
+def _plain_label(label: Any) -> Any:
+    if isinstance(label, slice):
+        parts = (label.start, label.stop, label.step)
+        start, stop, step = (_plain_label(part) for part in parts)
+        return slice(start, stop) if step is None else slice(start, stop, step)
+    return str(label) if hasattr(label, "isoformat") or hasattr(label, "dtype") else label
+
+
+def _is_label(entry: Any) -> bool:
+    if isinstance(entry, slice):
+        return any(_is_label(part) for part in (entry.start, entry.stop))
+    is_time = getattr(getattr(entry, "dtype", None), "kind", "") in ("M", "m", "U")
+    return isinstance(entry, (str, dict)) or hasattr(entry, "isoformat") or is_time

@@ -15,7 +15,14 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
+from bedform._hints import (
+    foreign_is_read,
+    missing_place,
+    other_place,
+    wrong_mode,
+)
 from bedform._integers import byte_count
+from bedform._location import check_new_store, location
 from bedform._remote import is_url, storage_options_of
 from bedform._store import Durability, Store, _check_durability, _reopen
 
@@ -60,7 +67,8 @@ def create(
     ExistsError
         There is a store already, or the log of one that is gone.
     """
-    where = os.fspath(path)
+    where = location(path)
+    check_new_store(where, "bf.create")
     _check_durability(durability, ("disk", "process"))
     options: dict[str, Any]
     if is_url(where):
@@ -112,7 +120,8 @@ def open(  # noqa: A001 - the name users expect
     path
         A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of one:
         ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
-        read.
+        read. ``~`` and ``file://`` are understood. Open files, stores of zarr-python and mappers of
+        fsspec that have a path or URL are opened by it.
     mode
         ``"r"``, or ``"r+"`` to write as well.
     cache
@@ -159,11 +168,9 @@ def open(  # noqa: A001 - the name users expect
     NotFoundError
         There is nothing that can be read.
     """
-    where = os.fspath(path)
+    where = location(path)
     if mode not in ("r", "r+"):
-        raise InvalidArgumentError(
-            f"mode must be 'r' or 'r+', not {mode!r}; bf.create makes stores"
-        )
+        raise InvalidArgumentError(wrong_mode(mode))
     _check_durability(durability, ("disk", "process"))
     if is_url(where):
         reached = storage_options_of(storage_options)
@@ -180,7 +187,10 @@ def open(  # noqa: A001 - the name users expect
     _check_local(where)
     kind, _ = engine_call(_internal.place_kind, where)(where)
     if kind == "missing":
-        raise NotFoundError(f"{where}: no such file or store; check the path")
+        raise NotFoundError(missing_place(where))
+    is_known = kind not in {"directory", "file"} and not where.endswith((".parq", ".parquet"))
+    if not is_known and (known := other_place(where)) is not None:
+        raise UnsupportedError(known)
     options = {
         "writable": mode == "r+",
         "cache_bytes": byte_count(cache, "cache"),
@@ -217,7 +227,7 @@ def _open_foreign(
     from bedform._foreign_store import open_foreign
 
     if options["writable"]:
-        raise ReadOnlyError(f"{where}: foreign files are never written; open it with mode 'r'")
+        raise ReadOnlyError(f"{foreign_is_read(where)}; mode 'r' reads it")
     return open_foreign(where, options, allow_external=allow_external, map_time=map_time)
 
 

@@ -14,9 +14,11 @@ from bedform._blocks import AsType, BlockIndex, bounds_of, boxes, rows_at_once
 from bedform._elements import AnyArray, type_of
 from bedform._errors import (
     InvalidArgumentError,
+    InvalidSelectionError,
     ReadOnlyError,
     WrongTypeError,
 )
+from bedform._hints import label_in_brackets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -218,7 +220,13 @@ class BasicReads:
         return self._get(self._brackets(key))
 
     def _brackets(self, key: Any) -> _selection.Selected:
-        return _selection.brackets(key, self.shape)
+        try:
+            return _selection.brackets(key, self.shape)
+        except InvalidArgumentError:
+            said = label_in_brackets(self, key)
+            if said is None:
+                raise
+            raise InvalidSelectionError(said) from None
 
     def read(self, selection: Any = ..., out: AnyArray | None = None) -> AnyArray:
         """Read a basic selection, into ``out`` if given.

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,12 +50,14 @@ from bedform._errors import (
 )
 from bedform._group import Group
 from bedform._layout import Regular
+from bedform._location import check_new_store, location
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
 from bedform._opening import open as open_store
 from bedform._remote import is_url
 from bedform._zarr_encoding import codecs_from, layout_from
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
 
     from xarray import Dataset, Variable
@@ -184,7 +185,7 @@ def write_dataset(
     """
     _check_dataset(dataset)
     chosen = _choose_mode(mode, append_dim, region)
-    where, inner = os.fspath(path), check_name(group or "").strip("/")
+    where, inner = location(path), check_name(group or "").strip("/")
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
@@ -201,6 +202,7 @@ def write_dataset(
         _refuse_storage_options(where, storage_options)
         _check_local(where)
         if not _is_store(target):
+            check_new_store(where, "write_dataset")
             return _write_new(dataset, target, inner, chosen, wishes, options, durability)
         if not inner and chosen == "w-":
             raise ExistsError(f"{where} exists already; choose another name, or mode='w' or 'a'")

@@ -1,0 +1,134 @@
+"""What callers give as a place: paths, URLs, and objects of other libraries that stand for one.
+
+Bedform opens by path or URL, since its processes and threads open the place again. An object that
+has a path is opened by it; one that has none is refused with what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from bedform import _hints
+from bedform._errors import InvalidArgumentError, WrongTypeError
+
+_LOCAL = {"file", "local"}
+_REMOTE = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az"}
+_REMOTE |= {"http": "http", "https": "https"}
+
+
+def location(given: Any, what: str = "path") -> str:
+    """The path or URL that ``given`` stands for.
+
+    Raises
+    ------
+    WrongTypeError
+        It is nothing that has a place.
+    """
+    where = _place_of(given, what)
+    if where.startswith("file:"):
+        where = _of_file_url(where)
+    if where.startswith("~") and not Path(where).exists():
+        where = str(Path(where).expanduser())
+    return where
+
+
+def check_new_store(where: str, call: str, source: str | None = None) -> None:
+    """Fail for a new store under the name of a NetCDF or HDF5 file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It would have that name.
+    """
+    said = _hints.file_as_store(where, call, source)
+    if said is not None:
+        raise InvalidArgumentError(said)
+
+
+def _place_of(given: Any, what: str) -> str:
+    if isinstance(given, (str, bytes, os.PathLike)):
+        place = os.fspath(given)
+        return place if isinstance(place, str) else os.fsdecode(place)
+    if isinstance(given, (list, tuple, set, frozenset, dict)):
+        raise WrongTypeError(_hints.many_places(given, what))
+    library = type(given).__module__.partition(".")[0]
+    find = _OF_LIBRARIES.get(library, _of_file_object)
+    place = find(given)
+    if place is None:
+        raise WrongTypeError(_hints.no_place(given, what))
+    return place
+
+
+def _of_file_url(url: str) -> str:
+    """The path of ``file:///a/b``."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise InvalidArgumentError(
+            f"{url}: a file of this machine is file:///path, or the path alone"
+        )
+    return unquote(parts.path)
+
+
+def _of_file_object(given: Any) -> str | None:
+    """The path of an open file; files in memory have none."""
+    name = getattr(given, "name", None)
+    return name if hasattr(given, "read") and isinstance(name, str) else None
+
+
+def _of_bedform(given: Any) -> str | None:
+    place: str | None = getattr(given, "store_path", None)
+    return place
+
+
+def _of_h5py(given: Any) -> str | None:
+    place: str | None = getattr(given, "filename", None)
+    return place
+
+
+def _of_fsspec(given: Any) -> str | None:
+    """The place of a mapper, or of a file that fsspec opens."""
+    system = getattr(given, "fs", None)
+    for name in ("root", "path", "name"):
+        place = getattr(given, name, None)
+        if isinstance(place, str):
+            return _on(system, place)
+    return None
+
+
+def _on(system: Any, place: str) -> str | None:
+    """A path on a file system of fsspec."""
+    while hasattr(system, "sync_fs"):
+        system = system.sync_fs
+    named = getattr(system, "protocol", "file")
+    names = {named} if isinstance(named, str) else set(named)
+    if names & _LOCAL:
+        return place
+    remote = sorted(_REMOTE[name] for name in names & set(_REMOTE))
+    if not remote:
+        return None
+    return place if "://" in place else f"{remote[0]}://{place}"
+
+
+def _of_zarr(given: Any) -> str | None:
+    """The place of a store of zarr-python, or of a group or array in one."""
+    inner = getattr(given, "store", None)
+    if inner is not None and hasattr(given, "path"):
+        place = _of_zarr(inner)
+        return place if place is None or not given.path else f"{place.rstrip('/')}/{given.path}"
+    root = getattr(given, "root", None)
+    if isinstance(root, (str, os.PathLike)):
+        return os.fspath(root)
+    place = getattr(given, "path", None)
+    return _on(given.fs, place) if isinstance(place, str) and hasattr(given, "fs") else None
+
+
+_OF_LIBRARIES = {
+    "bedform": _of_bedform,
+    "fsspec": _of_fsspec,
+    "h5py": _of_h5py,
+    "s3fs": _of_fsspec,
+    "zarr": _of_zarr,
+}
