@@ -77,6 +77,21 @@ class Array(BasicReads):
         return self._store
 
     @property
+    def file(self) -> Store:
+        """As :attr:`store`."""
+        return self._store
+
+    @property
+    def parent(self) -> Any:
+        """The group that holds the array."""
+        return self._store[self.path.rpartition("/")[0]]
+
+    @property
+    def read_only(self) -> bool:
+        """True where nothing can be written."""
+        return not self._store._is_writable
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements; ``object`` (of ``str``) for text."""
         return cast("np.dtype[Any]", self._dtype)
@@ -120,6 +135,12 @@ class Array(BasicReads):
         return self.compressors[0]["name"] if self.compressors else None
 
     @property
+    def compression_opts(self) -> Any:
+        """The level of the first codec that compresses, as h5py has it; ``None`` if it has none."""
+        configuration = self.compressors[0].get("configuration", {}) if self.compressors else {}
+        return configuration.get("level", configuration.get("clevel"))
+
+    @property
     def maxshape(self) -> tuple[None, ...]:
         """``None`` for each axis, as h5py has it: every axis may grow."""
         return (None,) * self.ndim
@@ -160,6 +181,11 @@ class Array(BasicReads):
     @attrs.setter
     def attrs(self, attributes: Mapping[str, Any]) -> None:
         self.attributes = attributes
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Array:
+        """Set several attributes in one write; give the array."""
+        self.attributes.update(attributes)
+        return self
 
     def _load_attributes(self) -> dict[str, Any]:
         described = _json.load(self._store._call(self._inner.describe)())

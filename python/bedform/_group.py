@@ -45,6 +45,22 @@ class Group(Creating):
         """The store that the group is part of."""
         return self._store
 
+    @property
+    def file(self) -> Store:
+        """As :attr:`store`."""
+        return self._store
+
+    @property
+    def parent(self) -> Group:
+        """The group that holds this one; of the root the root."""
+        above = self._path.rpartition("/")[0]
+        return Group(self._store, above) if above else self._store
+
+    @property
+    def read_only(self) -> bool:
+        """True where nothing can be written."""
+        return not self._store._is_writable
+
     # Attributes -----------------------------------------------------------------------------------
 
     @property
@@ -64,6 +80,11 @@ class Group(Creating):
     @attrs.setter
     def attrs(self, attributes: Mapping[str, Any]) -> None:
         self.attributes = attributes
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Group:
+        """Set several attributes in one write; give the group."""
+        self.attributes.update(attributes)
+        return self
 
     def _load_attributes(self) -> dict[str, Any]:
         return self._store._attributes_of(self._path)

@@ -68,6 +68,19 @@ class Members:
         """The names of the groups of the group itself."""
         return [path for path, kind in self._nodes_below() if kind == "group" and "/" not in path]
 
+    def array_values(self) -> list[Any]:
+        """The arrays of the group itself."""
+        return [self[name] for name in self.array_keys()]
+
+    def group_values(self) -> list[Any]:
+        """The groups of the group itself."""
+        return [self[name] for name in self.group_keys()]
+
+    def nmembers(self, max_depth: int | None = 0) -> int:
+        """How many arrays and groups there are, so many groups deep; ``None`` for all."""
+        paths = (path for path, _ in self._nodes_below() if path)
+        return sum(max_depth is None or path.count("/") <= max_depth for path in paths)
+
     def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Any], ...]:
         """Paths from here with their arrays and groups.
 

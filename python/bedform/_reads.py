@@ -157,6 +157,12 @@ class BasicReads:
         """The array as one of another type: what brackets read of it is converted."""
         return AsType(self, type_of(dtype))
 
+    def asstr(self) -> Any:
+        """The array itself, if it is text, as in h5py: elements are ``str`` already."""
+        if not self.dtype.hasobject:
+            raise WrongTypeError(f"{self.path} has elements of {self.dtype}, which are no text")
+        return self
+
     def read_direct(self, dest: AnyArray, source_sel: Any = ..., dest_sel: Any = ...) -> None:
         """Read a selection into an array, as in h5py.
 

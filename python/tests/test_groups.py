@@ -77,6 +77,23 @@ def test_members_are_those_of_zarr_python(store: bf.Store) -> None:
             assert member.path == path
 
 
+def test_groups_and_arrays_know_where_they_are(store: bf.Store, peer: h5py.File) -> None:
+    for path in ("model/deep", "model/deep/u", "model", "z"):
+        # Below the root h5py's names begin with a slash.
+        assert f"/{store[path].parent.path}" == peer[path].parent.name
+        assert store[path].file is store[path].store is store
+    assert (store.nmembers(), store.nmembers(None)) == (2, 6)
+    assert [array.path for array in store.array_values()] == ["z"]
+    assert [group.path for group in store["model"].group_values()] == ["model/deep", "model/empty"]
+    assert store["z"].update_attributes({"units": "K"}).attributes == {"units": "K"}
+    assert store["model"].update_attributes({"a": 1}).attributes == {"a": 1}
+    assert store["model/deep/u"].asstr()[1] == "bc"
+    with pytest.raises(TypeError, match="which are no text"):
+        store["z"].asstr()
+    assert (store["z"].read_only, bf.open(store.store_path)["model"].read_only) == (False, True)
+    assert store["z"].compression_opts == 3
+
+
 def test_the_tree_shows_groups_shapes_and_types(store: bf.Store) -> None:
     assert str(store.tree()).splitlines() == [
         "/",
