@@ -18,8 +18,8 @@ from bedform._errors import (
 )
 from bedform._foreign import read_native, read_region
 from bedform._foreign_names import ForeignFileError
-from bedform._remote import is_url
 from bedform._reads import BasicReads
+from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
