@@ -8,6 +8,7 @@ were made for.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +46,12 @@ class PreferredChunks(dict[str, int]):
         return (PreferredChunks, (dims, tuple(self.values()), tuple(self._chunks.values())))
 
 
+@functools.lru_cache(maxsize=256)
 def block_shape(
-    shape: Sequence[int],
+    shape: tuple[int, ...],
     item_size: int,
-    chunks: Sequence[int],
-    shards: Sequence[int] | None = None,
+    chunks: tuple[int, ...],
+    shards: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
     """The lengths of a block: whole shards where they are small enough, else whole chunks.
 

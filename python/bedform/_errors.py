@@ -32,7 +32,6 @@ callback raised.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform import _shown
@@ -209,7 +208,7 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
     ``where`` is the store that it is about.
     """
 
-    @functools.wraps(function)
+    # Without `functools.wraps`, which takes longer than many calls.
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)

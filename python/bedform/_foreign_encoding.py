@@ -115,7 +115,7 @@ def variable_encoding(
         encoding["chunksizes"] = None if chunks is None else tuple(chunks)
         if chunks is not None:
             size = variable_dtype(array, style).itemsize
-            blocks = block_shape(array["shape"], size, chunks)
+            blocks = block_shape(tuple(array["shape"]), size, tuple(chunks))
             encoding["preferred_chunks"] = PreferredChunks(names, blocks, chunks)
         if style == "h5netcdf":
             encoding.update(_h5netcdf_filters(stored["filters"]))

@@ -141,4 +141,6 @@ def _restore(value: Any) -> Any:
 
 def load(text: str) -> Any:
     """A JSON document of the engine; what it marks comes back as numbers."""
-    return _restore(json.loads(text))
+    document = json.loads(text)
+    has_marks = _MARK in text or "\\ue000" in text.lower()
+    return _restore(document) if has_marks else document

@@ -8,8 +8,9 @@ they are the dictionaries of the document.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -38,75 +39,122 @@ def _strict(value: Any) -> Any:
     return value
 
 
+class _Described(NamedTuple):
+    """What zarr-python says of an array, but for its shape, names and attributes."""
+
+    dtype: np.dtype[Any]
+    fill_value: Any
+    codecs: Mapping[str, Any]
+
+
+# Many arrays of a store are alike, and zarr-python takes half a millisecond for one.
+_ALIKE: dict[str, _Described | None] = {}
+_ALIKE_MAX = 256
+
+
+def _by_zarr(array: Array) -> _Described | None:
+    """What zarr-python says of an array; nothing where it is missing, or cannot describe it."""
+    if not _has_zarr():
+        return None
+    # Of arrays that the engine made it knows everything; of others the document may say more.
+    facts = array._facts
+    names = ("zarr_format", "dtype", "chunks", "shards", "codecs", "fill_value")
+    known = [facts[name] for name in names] if facts["bedform"] else _without_names(array)
+    key = json.dumps(known, sort_keys=True)
+    if key not in _ALIKE:
+        if len(_ALIKE) >= _ALIKE_MAX:
+            _ALIKE.clear()
+        _ALIKE[key] = _ask_zarr(_without_names(array))
+    return _ALIKE[key]
+
+
+def _has_zarr() -> bool:
+    try:
+        import zarr  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _without_names(array: Array) -> dict[str, Any]:
+    """The document of an array of one chunk that is stored like this one."""
+    document = array.document()
+    fill_value = _strict(document.get("fill_value"))
+    one = {"shape": array._facts["shards"] or array._facts["chunks"], "attributes": {}}
+    document.pop("dimension_names", None)
+    document.pop("bedform", None)
+    return {**document, **one, "fill_value": fill_value}
+
+
+def _ask_zarr(document: dict[str, Any]) -> _Described | None:
+    import zarr
+    from zarr.core.array import AsyncArray
+    from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+    from zarr.storage import MemoryStore, StorePath
+
+    is_v3 = document["zarr_format"] == 3
+    kind: Any = ArrayV3Metadata if is_v3 else ArrayV2Metadata
+    names = ["compressors", "filters", *(["serializer"] if is_v3 else [])]
+    # What zarr-python cannot describe, its engine cannot open: there is nothing to be equal to.
+    with contextlib.suppress(Exception):
+        array = zarr.Array(AsyncArray(kind.from_dict(document), StorePath(MemoryStore())))
+        codecs = {name: getattr(array, name) for name in names}
+        return _Described(array.dtype, array.fill_value, codecs)
+    return None
+
+
 class ZarrView:
-    """An array of a Zarr store as zarr-python describes it. Never reads."""
+    """An array of a Zarr store as zarr-python describes it, as of when it was opened."""
 
     def __init__(self, array: Array) -> None:
-        self._document = {**array.document(), "attributes": {}}
         self._array = array
-        self.zarr_format: int = self._document["zarr_format"]
-        self._document["fill_value"] = _strict(self._document.get("fill_value"))
-        self._zarr = self._zarr_array()
-
-    def _zarr_array(self) -> Any:
-        try:
-            import zarr
-            from zarr.core.array import AsyncArray
-            from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
-            from zarr.storage import MemoryStore, StorePath
-        except ImportError:
-            return None
-        kind: Any = ArrayV3Metadata if self.zarr_format == 3 else ArrayV2Metadata
-        # What zarr-python cannot describe, its engine cannot open: there is nothing to be equal to.
-        with contextlib.suppress(Exception):
-            metadata = kind.from_dict(self._document)
-            return zarr.Array(AsyncArray(metadata, StorePath(MemoryStore(), self._array.path)))
-        return None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type that readers see: text as NumPy's variable-length strings, in v2 as stored."""
-        if self._zarr is not None:
-            known: np.dtype[Any] = self._zarr.dtype
-            return known
-        if self._array.dtype == object:
-            return np.dtypes.StringDType()
-        stored = self._document["dtype"] if self.zarr_format == 2 else self._array.dtype
-        return np.dtype(stored)
-
-    @property
-    def fill_value(self) -> Any:
-        """The fill value; ``None`` if a v2 array has none."""
-        if self._zarr is not None:
-            return self._zarr.fill_value
-        return None if self._document["fill_value"] is None else self._array.fill_value
+        facts = array._facts
+        self.attributes: dict[str, Any] = dict(facts["attributes"])
+        self.shape: tuple[int, ...] = tuple(facts["shape"])
+        self.zarr_format: int = facts["zarr_format"]
+        described = _by_zarr(array)
+        if described is None:
+            described = _Described(self._dtype(), self._fill_value(), self._codecs())
+        #: The type that readers see: text as NumPy's variable-length strings, in v2 as stored.
+        self.dtype = described.dtype
+        #: The fill value; ``None`` if a v2 array has none.
+        self.fill_value = described.fill_value
+        self._described = described
 
     def encoding(self) -> dict[str, Any]:
         """The chunks and codecs as xarray's engine ``zarr`` has them."""
         array = self._array
+        chunks, shards = array.chunks, array.shards
+        blocks = block_shape(self.shape, self.dtype.itemsize, chunks, shards)
         encoding: dict[str, Any] = {
-            "chunks": array.chunks,
-            "preferred_chunks": PreferredChunks(array.dims, self._blocks(), array.chunks),
+            "chunks": chunks,
+            "preferred_chunks": PreferredChunks(array.dims, blocks, chunks),
+            **self._described.codecs,
+            "shards": shards,
         }
-        encoding.update(self._codecs())
-        encoding["shards"] = array.shards
         if self.dtype.kind == "T":
             encoding["dtype"] = self.dtype
         return encoding
 
-    def _blocks(self) -> tuple[int, ...]:
-        array = self._array
-        return block_shape(array.shape, self.dtype.itemsize, array.chunks, array.shards)
+    # Without zarr-python --------------------------------------------------------------------------
+
+    def _dtype(self) -> np.dtype[Any]:
+        if self._array.dtype == object:
+            return np.dtypes.StringDType()
+        is_v2 = self.zarr_format == 2
+        return np.dtype(self._array.document()["dtype"] if is_v2 else self._array.dtype)
+
+    def _fill_value(self) -> Any:
+        is_missing = self._array.document().get("fill_value") is None
+        return None if is_missing else self._array.fill_value
 
     def _codecs(self) -> dict[str, Any]:
-        names = ["compressors", "filters", *(["serializer"] if self.zarr_format == 3 else [])]
-        if self._zarr is not None:
-            return {name: getattr(self._zarr, name) for name in names}
         if self.zarr_format == 2:
-            compressor = self._document.get("compressor")
+            document = self._array.document()
+            compressor = document.get("compressor")
             return {
                 "compressors": () if compressor is None else (compressor,),
-                "filters": tuple(self._document.get("filters") or ()),
+                "filters": tuple(document.get("filters") or ()),
             }
         chain = array_codecs(self._array)
         at = next(at for at, codec in enumerate(chain) if codec["name"] != "transpose")

@@ -104,9 +104,9 @@ class BedformDataStore(AbstractDataStore):
         if not isinstance(self._group, Group):
             yield from ((n, a) for n, a in self._group.arrays().items() if "/" not in n)
             return
-        for _, name, kind in self._group._below():
+        for path, name, kind in self._group._below():
             if kind == "array" and "/" not in name and name not in self._dropped:
-                yield name, self._group[name]
+                yield name, self._group._store.array(path)
 
     def open_variable(self, array: Array) -> Variable:
         """One array, not decoded, not read."""
@@ -119,7 +119,7 @@ class BedformDataStore(AbstractDataStore):
 
     def _zarr_variable(self, array: Array) -> Variable:
         view = ZarrView(array)
-        attributes = array._load_attributes()
+        attributes = view.attributes
         encoding = view.encoding()
         as_mask = self._use_fill_value_as_mask
         if as_mask is None:
@@ -135,7 +135,7 @@ class BedformDataStore(AbstractDataStore):
                 encoding["fill_value"] = view.fill_value
             if "_FillValue" in attributes:
                 attributes["_FillValue"] = _decode_fill(attributes["_FillValue"], view.dtype)
-        data = BedformArray(array, array.shape, view.dtype)
+        data = BedformArray(array, view.shape, view.dtype)
         return Variable(array.dims, indexing.LazilyIndexedArray(data), attributes, encoding)
 
     def get_attrs(self) -> Mapping[str, Any]:
