@@ -17,6 +17,7 @@ from bedform._errors import (
     NotFoundError,
     PermissionDeniedError,
     ReadOnlyError,
+    WrongTypeError,
     check_text,
     engine_call,
 )
@@ -50,6 +51,11 @@ class Profile:
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
+        if not isinstance(facts, Mapping):
+            raise WrongTypeError(
+                f"a profile is made of a mapping, as to_dict gives it, not of {facts!r}; "
+                "Profile.for_path finds the one of a path"
+            )
         self._facts = dict(facts)
 
     @classmethod

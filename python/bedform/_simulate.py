@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedform import _internal, _json
-from bedform._errors import InvalidArgumentError, check_text, engine_call
+from bedform._errors import (
+    BedformError,
+    InvalidArgumentError,
+    IoError,
+    NotFoundError,
+    PermissionDeniedError,
+    check_text,
+    engine_call,
+)
 from bedform._shown import printable
 from bedform._text import format_bytes, format_seconds
 
@@ -43,6 +51,8 @@ def machine(name: str | os.PathLike[str]) -> dict[str, Any]:
     ------
     InvalidArgumentError
         If it is no description: which field, and what it may be.
+    NotFoundError
+        There is no such file.
 
     Examples
     --------
@@ -57,8 +67,11 @@ def machine(name: str | os.PathLike[str]) -> dict[str, Any]:
             raise InvalidArgumentError(
                 f"no machine {str(name)!r}: choose one of {known}, or name a .toml file"
             )
-    with path.open("rb") as file:
-        text = file.read(_DESCRIPTION_BYTES_MAX + 1)
+    try:
+        with path.open("rb") as file:
+            text = file.read(_DESCRIPTION_BYTES_MAX + 1)
+    except OSError as error:
+        raise _cannot_read(path, error) from None
     if len(text) > _DESCRIPTION_BYTES_MAX:
         raise InvalidArgumentError(f"{str(path)!r} is too large for a machine description")
     try:
@@ -120,6 +133,18 @@ def simulate(
         question = _json.dump({"pattern": pattern})
     found, took = engine_call(_internal.simulate)(_json.dump(checked), question)
     return Simulation(checked, json.loads(found), took)
+
+
+def _cannot_read(path: Path, error: OSError) -> BedformError:
+    """The error for a description that is not there, or not to be read."""
+    said = f"{str(path)!r}: {error.strerror or error}"
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(f"{said}; bedform.machines() has the names of those that come along")
+    if isinstance(error, PermissionError):
+        return PermissionDeniedError(f"{said}; ask its owner")
+    if isinstance(error, IsADirectoryError):
+        return InvalidArgumentError(f"{said}; name a .toml file")
+    return IoError(said)
 
 
 class Simulation:

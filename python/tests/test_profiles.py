@@ -60,6 +60,12 @@ def test_parameters_are_attributes_and_the_profile_reads_as_a_table() -> None:
         _ = profile.no_such
 
 
+def test_a_profile_is_made_of_a_mapping() -> None:
+    with pytest.raises(bf.WrongTypeError, match=r"a mapping, as to_dict gives it, not of 'text'"):
+        bf.Profile("text")  # type: ignore[arg-type]
+    assert bf.Profile(bf.Profile.default().to_dict()).requests_in_flight == 16
+
+
 def test_advice_names_the_profile_that_it_used(tmp_path: Path) -> None:
     advice = bf.advise(SHAPE, "float32")
     assert str(advice).splitlines()[-1] == f"{ASSUMED} ."

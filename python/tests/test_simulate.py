@@ -113,6 +113,13 @@ def test_what_cannot_be_simulated_is_an_error_of_one_line(
     assert "\n" not in str(error.value)
 
 
+def test_a_description_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(bf.NotFoundError, match=r"missing\.toml.*bedform\.machines\(\)"):
+        bf.machine(tmp_path / "missing.toml")
+    with pytest.raises(bf.InvalidArgumentError, match=r"Is a directory; name a \.toml file"):
+        bf.machine(tmp_path)
+
+
 def test_a_description_that_is_no_toml_or_out_of_range_is_named(tmp_path: Path) -> None:
     for text, wanted in [
         ("name = ", "is not TOML"),
