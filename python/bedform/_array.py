@@ -17,6 +17,7 @@ from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from bedform import _internal
     from bedform._store import Store
@@ -63,6 +64,12 @@ class Array(BasicReads):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self._store, self.path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held open between calls; here for symmetry with stores."""
 
     # What it is -----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from ._errors import ConflictError, CorruptError, engine_call, translated
 from ._integers import byte_count, integers
 from ._layout import check_layout
 from ._location import check_new_store, location
-from ._opening import _profile
+from ._opening import _profile, open_place
 from ._remote import is_url
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def convert(
         "restart": restart,
     }
     opening = {"freshness": "open" if is_url(where) else "read"}
-    with bf.open(name, cache=_internal.source_cache_bytes(limit)) as opened:
+    with open_place(name, cache=_internal.source_cache_bytes(limit)) as opened:
         conversion = engine_call(_internal.Conversion, where)(
             name,
             opened._inner,

@@ -134,14 +134,18 @@ def export(
 
 
 def _chosen(store: Store, arrays: Sequence[str] | None) -> dict[str, Array]:
-    there = store.arrays()
+    there, refused = store._opened_arrays()
     if "" in there:
         raise UnsupportedError(f"{store.store_path} is a single array, without a group around it")
     if arrays is None:
+        for reason in refused.values():
+            raise UnsupportedError(f"{reason}; name the arrays to export with arrays=")
         return there
     names = [name.strip("/") for name in arrays]
     if missing := [name for name in names if name not in there]:
         known = ", ".join(there) or "none"
+        if missing[0] in refused:
+            raise UnsupportedError(refused[missing[0]])
         raise InvalidArgumentError(
             f"{store.store_path} has no array {missing[0]!r}: it has {known}"
         )

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Any
 from bedform._attributes import Attributes
 from bedform._creating import Creating
 from bedform._errors import (
+    CorruptError,
     InvalidArgumentError,
+    LimitExceededError,
     NotFoundError,
     PermissionDeniedError,
+    UnsupportedError,
     check_name,
 )
 from bedform._hints import unknown_member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from bedform._array import Array
     from bedform._store import Store
+
+
+# What is stored is at fault, or this version lacks what it needs. Consolidated metadata may name
+# what is gone.
+_REFUSALS = (CorruptError, LimitExceededError, NotFoundError, UnsupportedError)
 
 
 class Group(Creating):
@@ -113,18 +121,45 @@ class Group(Creating):
 
     def _is_array(self) -> bool:
         """True for a store whose root is a single array, not a group."""
-        return not self._path and self._store._call(self._store._inner.kind)("") == "array"
+        return not self._path and self._store._inner.is_array()
 
     def arrays(self) -> dict[str, Array]:
-        """Every array below the group, by its path from here.
+        """Every array below the group that can be read, by its path from here.
 
-        A store that is a single array has it under the empty name.
+        A store that is a single array has it under the empty name. :meth:`refused` has the others.
         """
+        return self._opened_arrays()[0]
+
+    def refused(self) -> dict[str, str]:
+        """Every array below the group that cannot be read, by its path from here, and why.
+
+        Its metadata are damaged, or need what this version lacks: a data type, a codec.
+
+        Examples
+        --------
+        >>> import bedform as bf, pathlib, tempfile
+        >>> store = bf.create(tempfile.mkdtemp() + "/s.zarr")
+        >>> _ = pathlib.Path(store.store_path, "a").mkdir()
+        >>> store.refused()
+        {}
+        """
+        return self._opened_arrays()[1]
+
+    def _opened_arrays(
+        self, exclude: Collection[str] = (), *, nested: bool = True
+    ) -> tuple[dict[str, Array], dict[str, str]]:
+        """The arrays that can be read, and why the others cannot; of ``exclude`` none is opened."""
         if self._is_array():
-            return {"": self._store.array("")}
-        return {
-            name: self._store.array(path) for path, name, kind in self._below() if kind == "array"
-        }
+            return {"": self._store.array("")}, {}
+        arrays, refused = {}, {}
+        for path, name, kind in self._below():
+            if kind != "array" or name in exclude or ("/" in name and not nested):
+                continue
+            try:
+                arrays[name] = self._store.array(path)
+            except _REFUSALS as error:
+                refused[name] = str(error)
+        return arrays, refused
 
     def groups(self) -> dict[str, Group]:
         """Every group below the group, by its path from here."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
 from bedform._advise import Profile
+from bedform._array import Array
 from bedform._errors import (
     BedformError,
     InvalidArgumentError,
@@ -113,12 +114,12 @@ def open(  # noqa: A001 - the name users expect
     direct_reads: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Open a store, or a foreign file as one.
+    """Open a store, a foreign file as one, or a single array.
 
     Parameters
     ----------
     path
-        A Zarr v3 or v2 store, a NetCDF or an HDF5 file; or the URL of one:
+        A Zarr v3 or v2 store, or an array of one, a NetCDF or an HDF5 file; or the URL of one:
         ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
         read. ``~`` and ``file://`` are understood. Open files, stores of zarr-python and mappers of
         fsspec that have a path or URL are opened by it.
@@ -161,7 +162,8 @@ def open(  # noqa: A001 - the name users expect
 
     Returns
     -------
-    Store or ForeignStore
+    Store, ForeignStore or Array
+        An array where the path is that of an array, and not of a group.
 
     Raises
     ------
@@ -174,7 +176,7 @@ def open(  # noqa: A001 - the name users expect
     _check_durability(durability, ("disk", "process"))
     if is_url(where):
         reached = storage_options_of(storage_options)
-        options = {
+        remote = {
             "writable": mode == "r+",
             "cache_bytes": byte_count(cache, "cache"),
             "freshness": freshness or "open",
@@ -182,7 +184,7 @@ def open(  # noqa: A001 - the name users expect
             "profile": _profile(profile, where, reached),
             **reached,
         }
-        return _open_url(where, options, allow_external=allow_external)
+        return _open_url(where, remote, allow_external=allow_external)
     _refuse_storage_options(where, storage_options)
     _check_local(where)
     kind, _ = engine_call(_internal.place_kind, where)(where)
@@ -202,7 +204,18 @@ def open(  # noqa: A001 - the name users expect
     }
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
         return _open_foreign(where, options, allow_external=allow_external, map_time=map_time)
-    return _reopen(where, options)
+    return _root_of(_reopen(where, options))
+
+
+def _root_of(store: Store) -> Store | Array:
+    """The store, or the array that is all it has: that is what its path names."""
+    return store.array("") if store._is_array() else store
+
+
+def open_place(path: str | os.PathLike[str], mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
+    """As :func:`open`; of a single array the store that it is the root of."""
+    opened = open(path, mode, **options)
+    return opened._store if isinstance(opened, Array) else opened
 
 
 def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
@@ -214,11 +227,11 @@ def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> A
             return open_foreign(where, options, allow_external=allow_external)
         except NotFoundError:
             # The engine says what is to be said of a place where there is no store either.
-            return _reopen(where, options)
+            return _root_of(_reopen(where, options))
     store = _reopen(where, options)
     if store._inner.is_file():
         return open_foreign(where, options, allow_external=allow_external)
-    return store
+    return _root_of(store)
 
 
 def _open_foreign(

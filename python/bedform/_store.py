@@ -494,15 +494,17 @@ class Store(Group):
         ``bytes`` of those; ``segments_open`` are segments whose writers are at work, or have died:
         :meth:`recover` finds what those have left. It is None where nobody may list them. ``tiers``
         are the burst tiers, with their nodes, through which such writers may have promised commits
-        that are not visible.
+        that are not visible. ``refused`` are arrays that cannot be read, and why.
         """
+        arrays, refused = self._opened_arrays()
         return {
             "path": self._path_of_store,
             "format": f"zarr v{self._call(self._inner.zarr_format)()}",
             "attributes": self._load_attributes(),
             "groups": sorted(self.groups()),
             "log": json.loads(self._call(self._inner.log_summary)()),
-            "arrays": {name: array.info() for name, array in self.arrays().items()},
+            "arrays": {name: array.info() for name, array in arrays.items()},
+            "refused": refused,
         }
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:

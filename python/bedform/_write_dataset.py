@@ -52,7 +52,7 @@ from bedform._group import Group
 from bedform._layout import Regular
 from bedform._location import check_new_store, location
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
-from bedform._opening import open as open_store
+from bedform._opening import open_place as open_store
 from bedform._remote import is_url
 from bedform._zarr_encoding import codecs_from, layout_from
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xarray import Variable
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
@@ -20,7 +21,8 @@ from xarray.core import indexing
 from xarray.core.utils import FrozenDict
 
 import bedform as bf
-from bedform import _accessor, _selection
+from bedform import _accessor, _selection, _shown
+from bedform._array import Array
 from bedform._errors import NotFoundError
 from bedform._group import Group
 from bedform._opening import CACHE
@@ -28,12 +30,11 @@ from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     from xarray import Dataset, DataTree
 
-    from bedform._array import Array
     from bedform._elements import AnyArray
 
 _accessor.register()
@@ -41,6 +42,10 @@ _accessor.register()
 # What our own stores have near their beginning.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
 _START_BYTES = 4096
+
+
+class LeftOutWarning(UserWarning):
+    """A data set lacks arrays of its group that cannot be read."""
 
 
 class BedformArray(BackendArray):
@@ -81,7 +86,7 @@ class BedformDataStore(AbstractDataStore):
 
     def __init__(
         self,
-        group: Group,
+        group: Group | Array,
         *,
         use_fill_value_as_mask: bool | None = None,
         drop_variables: str | Iterable[str] | None = None,
@@ -91,22 +96,26 @@ class BedformDataStore(AbstractDataStore):
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables
         self._dropped = frozenset(dropped or ())
         self._use_fill_value_as_mask = use_fill_value_as_mask
+        self._has_warned = False
 
     def close(self, **_: Any) -> None:
         """Nothing is held open."""
 
     def get_variables(self) -> Mapping[str, Variable]:
-        """Every array of the group itself."""
-        return FrozenDict({name: self.open_variable(a) for name, a in self._arrays()})
+        """Every array of the group itself that can be read."""
+        return FrozenDict({name: self.open_variable(a) for name, a in self._arrays().items()})
 
-    def _arrays(self) -> Iterator[tuple[str, Array]]:
+    def _arrays(self) -> dict[str, Array]:
         """What is dropped, or lies in groups below, is not opened: it may be of unknown types."""
+        if isinstance(self._group, Array):
+            return {self._group.name or _name_of(self._group._store): self._group}
         if not isinstance(self._group, Group):
-            yield from ((n, a) for n, a in self._group.arrays().items() if "/" not in n)
-            return
-        for path, name, kind in self._group._below():
-            if kind == "array" and "/" not in name and name not in self._dropped:
-                yield name, self._group._store.array(path)
+            return {n: a for n, a in self._group.arrays().items() if "/" not in n}
+        arrays, refused = self._group._opened_arrays(self._dropped, nested=False)
+        if refused and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(_shown.line(_left_out(refused)), LeftOutWarning, stacklevel=2)
+        return arrays
 
     def open_variable(self, array: Array) -> Variable:
         """One array, not decoded, not read."""
@@ -140,7 +149,8 @@ class BedformDataStore(AbstractDataStore):
 
     def get_attrs(self) -> Mapping[str, Any]:
         """The attributes of the group."""
-        return FrozenDict(_without_netcdf(self._group._load_attributes()))
+        attributes = {} if isinstance(self._group, Array) else self._group._load_attributes()
+        return FrozenDict(_without_netcdf(attributes))
 
     def get_dimensions(self) -> Mapping[str, int]:
         """The dimensions that the variables have."""
@@ -153,6 +163,18 @@ class BedformDataStore(AbstractDataStore):
         """Foreign files say which dimensions are unlimited."""
         unlimited = getattr(self._group, "unlimited_dims", None)
         return {} if unlimited is None else {"unlimited_dims": set(unlimited)}
+
+
+def _name_of(store: Store) -> str:
+    """What a variable is called that is all of its store: as the store, without the suffix."""
+    return store.store_path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zarr") or "array"
+
+
+def _left_out(refused: Mapping[str, str]) -> str:
+    """The one line that says of a data set what it lacks."""
+    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in refused.items())
+    names = ", ".join(repr(name) for name in refused)
+    return f"left out of the data set: {reasons}; drop_variables=[{names}] opens it without them"
 
 
 def _without_netcdf(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +278,8 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         """Open every group as a data set, by its absolute path below ``group``."""
         how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
         parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
-        groups = {"/": parent, **{f"/{path}": below for path, below in parent.groups().items()}}
+        inner = {} if isinstance(parent, Array) else parent.groups()
+        groups = {"/": parent, **{f"/{path}": below for path, below in inner.items()}}
         return {
             path: _decoded(
                 BedformDataStore(below, use_fill_value_as_mask=use_zarr_fill_value_as_mask),
@@ -274,20 +297,30 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(dict(groups))
 
 
-def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group:
-    """Open the group at ``path`` of the store at ``place``, or of a snapshot of it."""
-    store: Any = bf.open(place, **options)
-    if snapshot and isinstance(store, Store):
-        store = store.snapshot()
+def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
+    """Open the group at ``path`` of the store at ``place``, or of a snapshot of it.
+
+    A place that is a single array gives that.
+    """
+    opened: Any = bf.open(place, **options)
+    if snapshot:
+        opened = _held(opened)
     inner = (path or "").strip("/")
     if not inner:
-        root: Group = store
-        return root
-    found = store[inner]
+        return cast("Group | Array", opened)
+    if isinstance(opened, Array):
+        raise NotFoundError(f"{place} is an array, and has no group {inner!r}")
+    found = opened[inner]
     if hasattr(found, "dtype"):
-        raise NotFoundError(f"{inner} in {store} is an array, not a group")
-    group: Group = found
-    return group
+        raise NotFoundError(f"{inner} in {opened} is an array, not a group")
+    return cast("Group", found)
+
+
+def _held(opened: Any) -> Any:
+    """A snapshot of a store, or of an array that is all of its store."""
+    if isinstance(opened, Array):
+        return opened._store.snapshot().array(opened.path)
+    return opened.snapshot() if isinstance(opened, Store) else opened
 
 
 def _decoded(store: BedformDataStore, **decoding: Any) -> Dataset:

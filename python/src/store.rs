@@ -72,6 +72,11 @@ impl Store {
         detached(py, || self.inner.zarr_format()).map_err(raise)
     }
 
+    /// Whether the place holds a single array and no group.
+    fn is_array(&self) -> bool {
+        self.inner.is_array()
+    }
+
     /// "array", "group" or `None`.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
         let path = path_of(path)?;

@@ -780,15 +780,6 @@ def test_a_measurement_that_includes_indexes_says_so(store: bedform.Store) -> No
     assert "note: measured includes shard indexes" in str(array.explain(np.s_[0]))
 
 
-def test_a_store_that_is_a_single_array_has_it_under_the_empty_name(tmp_path: Path) -> None:
-    whole = zarr.create_array(tmp_path / "alone.zarr", shape=(4,), dtype="i4", chunks=(2,))
-    whole[:] = [1, 2, 3, 4]
-    alone = bedform.open(tmp_path / "alone.zarr")
-    assert list(alone.arrays()) == [""]
-    assert alone[""][1:3].tolist() == [2, 3]
-    assert alone.attributes == {}
-
-
 def test_masked_elements_and_times_are_no_numbers(tmp_path: Path) -> None:
     """What is under a mask, and seconds since 1970, were written as if they were data."""
     store = bedform.create(tmp_path / "s.zarr")

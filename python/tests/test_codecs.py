@@ -161,7 +161,7 @@ def test_version_2_refuses_pcodec_of_what_it_does_not_take(tmp_path: Path) -> No
         path.mkdir()
         (path / ".zarray").write_text(json.dumps({**document, **change}))
         with pytest.raises(bedform.BedformError, match=problem):
-            bedform.open(path)[""][...]
+            bedform.open(path)[...]
 
 
 @given(st.data())

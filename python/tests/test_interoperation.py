@@ -360,7 +360,7 @@ def test_we_read_nested_groups_with_and_without_consolidated_metadata(tmp_path: 
     zarr.consolidate_metadata(path)
     check()
     # A single array can be opened, too.
-    assert bedform.open(path / "top").array("")[...].tolist() == [0, 1, 2]
+    assert bedform.open(path / "top")[...].tolist() == [0, 1, 2]
 
 
 TS_CODECS: list[list[dict[str, Any]]] = [
@@ -407,7 +407,7 @@ def test_we_read_what_tensorstore_writes(tmp_path: Path, codecs: Any, location: 
     theirs = tensorstore.open(spec, create=True).result()
     theirs[:6].write(values[:6]).result()
     values[6] = np.nan
-    ours = bedform.open(tmp_path / "z.zarr/a").array("")
+    ours = bedform.open(tmp_path / "z.zarr/a")
     assert_same(ours[...], values)
     assert ours.verify() == []
 
@@ -521,7 +521,7 @@ def test_we_read_version_two_of_tensorstore(tmp_path: Path, separator: str) -> N
     theirs = tensorstore.open(spec, create=True).result()
     theirs[:6].write(values[:6]).result()
     values[6] = 5
-    assert_same(bedform.open(tmp_path / "z.zarr").array("")[...], values)
+    assert_same(bedform.open(tmp_path / "z.zarr")[...], values)
 
 
 # Ours into theirs ---------------------------------------------------------------------------------

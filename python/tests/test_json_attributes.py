@@ -84,7 +84,7 @@ def test_integers_of_any_size_come_back_and_are_those_that_others_have_written(p
         place.with_name("other.zarr"), shape=(1,), dtype="i1", attributes=attributes
     )
     assert other.attrs.asdict() == attributes
-    assert bf.open(place.with_name("other.zarr"))[""].attributes == attributes
+    assert bf.open(place.with_name("other.zarr")).attributes == attributes
 
 
 @pytest.mark.parametrize(

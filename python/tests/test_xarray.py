@@ -342,19 +342,6 @@ def test_only_stores_that_bedform_made_are_guessed(store: str, tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_array_of_an_unknown_type_can_be_left_out(tmp_path: Path) -> None:
-    import zarr
-
-    path = str(tmp_path / "s.zarr")
-    group = zarr.create_group(path)
-    for name, dtype in (("known", "i4"), ("unknown", "M8[s]")):
-        group.create_array(name, shape=(2,), dtype=dtype, dimension_names=("x",))
-    with pytest.raises(bf.UnsupportedError, match="unknown"):
-        xr.open_dataset(path, engine="bedform")
-    left = xr.open_dataset(path, engine="bedform", drop_variables="unknown")
-    assert list(left) == ["known"]
-
-
 def test_what_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     path = make(tmp_path / "s.zarr", t=("a", [1.0]))
     with pytest.raises(FileNotFoundError, match="no such file or store"):

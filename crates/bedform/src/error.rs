@@ -147,6 +147,16 @@ impl Error {
         self.source.as_deref().is_some_and(|source| source.is::<NoMemory>())
     }
 
+    /// True if what is stored is at fault, or is of a kind that this version lacks: what lies beside it can be
+    /// read.
+    pub(crate) fn is_of_document(&self) -> bool {
+        match self.kind {
+            ErrorKind::Corrupt | ErrorKind::Unsupported => true,
+            ErrorKind::LimitExceeded => !self.is_of_memory(),
+            _ => false,
+        }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -173,20 +173,20 @@ def memory_of(text: str) -> int:
 
 def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
-    import bedform as bf
+    from .._opening import open_place
 
     _check_there(path)
-    return bf.open(path)
+    return open_place(path)
 
 
 def open_store(path: str, mode: Literal["r", "r+"]) -> Store:
     """Open a store, and nothing else."""
-    import bedform as bf
+    from .._opening import open_place
 
     _check_there(path)
     if Path(path).is_file():
         raise ValueError(f"{path!r} is a file: only stores have a log")
-    opened: Store = bf.open(path, mode)
+    opened: Store = open_place(path, mode)
     return opened
 
 

@@ -32,7 +32,7 @@ def info(
     with open_source(path) as store:
         if array is None:
             facts = dict(store.info())
-            arrays = {name: dict(store[name].info()) for name in sorted(store.arrays())}
+            arrays = dict(sorted(facts["arrays"].items()))
             emit({**facts, "arrays": arrays}, _render_store(path, facts, arrays), as_json)
         else:
             found = open_array(store, array, path)

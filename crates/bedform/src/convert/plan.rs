@@ -12,7 +12,7 @@ use super::source::{ConvertSource, SourceArray};
 use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
 use super::{ArrayLayoutChoice, ConvertOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::automatic::{Asked, default_shards, request};
 use crate::layout::{Read, advise};
 
@@ -23,6 +23,9 @@ const TEXT_BYTES_LAID_OUT: u64 = 16;
 /// Bytes of a text in the counts of progress: those of a pointer.
 const TEXT_BYTES_COUNTED: u64 = 8;
 
+/// What elements are that no store can hold.
+const NO_TYPE: &str = "Zarr has no type for";
+
 /// What a conversion will do. As JSON it has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConvertPlan {
@@ -32,7 +35,7 @@ pub struct ConvertPlan {
     pub target: String,
     /// The arrays, sorted by name.
     pub arrays: Vec<ArrayPlan>,
-    /// What should be known before it begins: members of a foreign file that are left out.
+    /// What should be known before it begins: what cannot be read and is left out.
     pub warnings: Vec<String>,
 }
 
@@ -93,17 +96,30 @@ pub(super) fn decide(
     let names = chosen_names(source, &options.exclude)?;
     let mut arrays = Vec::with_capacity(names.len());
     let (mut matched, mut known) = (BTreeSet::new(), BTreeSet::new());
+    let mut left_out = source.refused();
     for name in names {
-        let array = source.array(&name)?;
+        let array = match source.array(&name) {
+            Err(error) if source.is_store() && error.is_of_document() => {
+                left_out.push((name, error.to_string()));
+                continue;
+            }
+            outcome => outcome?,
+        };
         let reads = reads_of(&array, options, &mut matched);
         known.extend(array.dimension_names.iter().cloned());
         arrays.push(decide_array(name, &array, reads, target, options)?);
     }
+    if let (true, true, Some((path, reason))) =
+        (arrays.is_empty(), source.is_store(), left_out.first())
+    {
+        let text = format!("nothing can be converted: array {}: {reason}", quoted(path));
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
     check_matched(source, options, &matched, &known)?;
     let excluded = |path: &str| options.exclude.iter().any(|other| other == path);
-    let left_out = source.refused().into_iter().filter(|(path, _)| !excluded(path));
-    let warnings =
-        left_out.map(|(path, reason)| format!("{} is left out: {reason}", quoted(&path)));
+    left_out.retain(|(path, _)| !excluded(path));
+    let warnings = left_out.iter();
+    let warnings = warnings.map(|(path, reason)| format!("{} is left out: {reason}", quoted(path)));
     Ok(ConvertPlan {
         source: source.name().to_owned(),
         target: target.name().to_owned(),
@@ -127,7 +143,7 @@ fn chosen_names(source: &ConvertSource, exclude: &[String]) -> Result<Vec<String
         )));
     }
     let names: Vec<String> = there.into_iter().filter(|name| !exclude.contains(name)).collect();
-    check_all(source, &names, "Zarr has no type for", &|name| source.not_storable(name))?;
+    check_all(source, &names, NO_TYPE, &|name| source.not_storable(name))?;
     check_all(source, &names, "only the library of its format reads", &|name| {
         source.not_readable(name)
     })?;

@@ -138,6 +138,11 @@ impl ConvertSource {
         }
     }
 
+    /// True for a store, where every array has a document of its own.
+    pub(super) fn is_store(&self) -> bool {
+        matches!(self.place, Place::Store(_))
+    }
+
     /// Why no store can hold the elements of the array at `path`; nothing if one can.
     pub(super) fn not_storable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };

@@ -18,6 +18,7 @@ use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_o
 use crate::options::{Freshness, OpenOptions};
 use crate::zarr::documents::GroupState;
 use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::nodes::NodeKind;
 use crate::zarr::outer::Outer;
 use crate::zarr::rewritten::has_array_of;
 
@@ -48,6 +49,8 @@ pub(crate) struct OpenedStore {
     pub(super) loaded: Arc<Loaded>,
     /// What is committed, if the store is held at a moment.
     pub(super) pinned: Option<Snapshot>,
+    /// The root was an array and no group when the store was opened.
+    pub(crate) is_array: bool,
 }
 
 impl Deref for OpenedStore {
@@ -68,7 +71,7 @@ impl OpenedStore {
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
         let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
-        Self { hierarchy, view: Mutex::default(), loaded, pinned: None }
+        Self { hierarchy, view: Mutex::default(), loaded, pinned: None, is_array: false }
     }
 
     /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage
@@ -107,17 +110,18 @@ impl OpenedStore {
         outer: Option<Arc<Outer>>,
     ) -> Result<Self> {
         take_budget_of_environment()?;
-        let store = Self::new(storage, options, outer);
+        let mut store = Self::new(storage, options, outer);
         let root = ObjectPath::root();
-        if store.documents.kind(&store, &root)?.is_none() {
-            return Err(Error::new(
+        let kind = store.documents.kind(&store, &root)?.ok_or_else(|| {
+            Error::new(
                 ErrorKind::NotFound,
                 format!(
                     "{} is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
                     store.storage.name()
                 ),
-            ));
-        }
+            )
+        })?;
+        store.is_array = kind == NodeKind::Array;
         if store.options.writable && store.documents.zarr_format(&store)? == 2 {
             return Err(Error::new(
                 ErrorKind::Unsupported,

@@ -103,6 +103,11 @@ impl Store {
         }
     }
 
+    /// True for a place that holds a single array, at the root's path, and no group.
+    pub fn is_array(&self) -> bool {
+        matches!(&self.backing, Backing::Zarr(opened) if opened.is_array)
+    }
+
     /// How the store was opened.
     pub fn options(&self) -> &OpenOptions {
         match &self.backing {

@@ -36,8 +36,10 @@ impl Documents {
             && let Some(consolidated) = &root.group.consolidated
         {
             let nodes = consolidated.iter().map(|(name, text)| {
-                let is_array = summary(hierarchy, name, text)?.is_array;
-                Ok((ObjectPath::parse(name)?, kind_of(is_array)))
+                let kind = or_unreadable(
+                    summary(hierarchy, name, text).map(|found| Some(kind_of(found.is_array))),
+                )?;
+                Ok((ObjectPath::parse(name)?, kind.unwrap_or(NodeKind::Array)))
             });
             return nodes.collect();
         }
@@ -65,7 +67,10 @@ impl Documents {
         depth: usize,
         nodes: &mut Nodes,
     ) -> Result<()> {
-        let kind = self.kind(hierarchy, path)?;
+        let kind = match path.is_root() {
+            true => self.kind(hierarchy, path)?,
+            false => or_unreadable(self.kind(hierarchy, path))?,
+        };
         if let (Some(kind), false) = (kind, path.is_root()) {
             nodes.insert(path.clone(), kind);
         }
@@ -95,6 +100,14 @@ impl Documents {
             }
         }
         Ok(())
+    }
+}
+
+/// A node whose document cannot be read is listed as an array: opening it says why, and the others are listed.
+fn or_unreadable(kind: Result<Option<NodeKind>>) -> Result<Option<NodeKind>> {
+    match kind {
+        Err(error) if error.is_of_document() => Ok(Some(NodeKind::Array)),
+        kind => kind,
     }
 }
 
