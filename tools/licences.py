@@ -18,6 +18,8 @@ ALLOWED = {
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    # Permissive, as BSD-3-Clause: that of bzip2, which its port to Rust keeps.
+    "bzip2-1.0.6",
     # Permissive, of data: the list of root certificates, which is built in on other systems alone.
     "CDLA-Permissive-2.0",
     "CC0-1.0",

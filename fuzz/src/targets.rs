@@ -7,7 +7,8 @@ use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{
-    BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
+    BloscCompressor, BloscConfiguration, BloscShuffle, ChecksumKind, PcodecConfiguration,
+    PcodecDelta, PcodecMode, StoredNumber,
 };
 use bedform_format::hdf5::look_at_everything;
 use bedform_format::log::{
@@ -157,7 +158,10 @@ fn chains() -> Vec<(CodecChain, DataType)> {
     let zstd = BytesCodec::Zstd { level: 3, checksum: false };
     let (gzip, zlib) = (BytesCodec::Gzip { level: 5 }, BytesCodec::Zlib { level: 5 });
     let shuffle = BytesCodec::Shuffle { element_size: 4 };
-    let lists: [&[BytesCodec]; 14] = [
+    let of = |data_type| StoredNumber { data_type, endian: Endian::Big };
+    let (decoded, encoded) = (of(DataType::UInt32), of(DataType::Float16));
+    let delta = BytesCodec::Delta { decoded, encoded: of(DataType::Int64) };
+    let lists: [&[BytesCodec]; 21] = [
         &[],
         &[zstd],
         &[gzip],
@@ -172,6 +176,20 @@ fn chains() -> Vec<(CodecChain, DataType)> {
         &[gzip, gzip, zstd],
         &[blosc, zstd],
         &[BytesCodec::Crc32c, zstd, BytesCodec::Crc32c],
+        &[BytesCodec::Lz4],
+        &[BytesCodec::Bz2],
+        &[BytesCodec::Lzma { is_alone: false }],
+        &[BytesCodec::Lzma { is_alone: true }],
+        &[delta, BytesCodec::Lz4],
+        &[
+            BytesCodec::AsType { decoded, encoded },
+            BytesCodec::Checksum { kind: ChecksumKind::Adler32, is_first: true },
+        ],
+        &[
+            delta,
+            BytesCodec::Quantize { decoded: of(DataType::Int64), encoded, digits: 1 },
+            shuffle,
+        ],
     ];
     let chain = |bytes: &[BytesCodec], serializer| CodecChain {
         transpose: None,

@@ -9,8 +9,8 @@ import numpy as np
 
 from bedform import _fork, _json, _selection
 from bedform._attributes import Attributes
-from bedform._elements import AnyArray, Elements
-from bedform._errors import InvalidArgumentError
+from bedform._elements import AnyArray, Elements, numpy_type
+from bedform._errors import CorruptError, InvalidArgumentError
 from bedform._explanation import Explanation
 from bedform._integers import integer, integers
 from bedform._reads import BasicReads
@@ -38,7 +38,11 @@ class Array(BasicReads):
         self.path = inner.path
         self._bind(inner)
         self._facts: dict[str, Any] = _json.load(store._call(inner.describe)())
-        self._dtype = np.dtype(self._facts["numpy"])
+        try:
+            self._dtype = numpy_type(self._facts["numpy"])
+        except (TypeError, ValueError) as error:
+            # Such as two fields of one name.
+            raise CorruptError(f"{self._store._place_of(self.path)}: its dtype: {error}") from None
         self._text = self._dtype.hasobject
         self._given = Elements(self.path, self._dtype)
         super().__init__()
@@ -101,7 +105,7 @@ class Array(BasicReads):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements; ``object`` (of ``str``) for text."""
-        return cast("np.dtype[Any]", self._dtype)
+        return self._dtype
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -169,6 +173,11 @@ class Array(BasicReads):
         if self._text:
             return self._facts["fill_value"]
         raw = self._store._call(self._inner.fill_bytes)()
+        return self._element_of(raw)
+
+    def _element_of(self, raw: bytes) -> Any:
+        if not self._dtype.itemsize:
+            return np.zeros((), dtype=self._dtype)[()]
         return np.frombuffer(raw, dtype=self._dtype)[0]
 
     @property
@@ -231,7 +240,7 @@ class Array(BasicReads):
                 raw, counts = found
                 seconds = time.perf_counter() - began
                 self._last = (("orthogonal", [(at, 1, 1) for at in key]), counts, seconds)
-                return np.frombuffer(raw, dtype=self._dtype)[0]
+                return self._element_of(raw)
         return super().__getitem__(key)
 
     def _get(

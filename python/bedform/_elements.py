@@ -27,6 +27,19 @@ def type_of(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def numpy_type(described: Any) -> np.dtype[Any]:
+    """The type that the engine describes: by NumPy's name, or by a list of fields."""
+    if isinstance(described, str):
+        return np.dtype(described)
+    return np.dtype([_field(field) for field in described])
+
+
+def _field(field: list[Any]) -> tuple[Any, ...]:
+    name, kind, *shape = field
+    shapes = (tuple(part) if isinstance(part, list) else part for part in shape)
+    return (name, kind if isinstance(kind, str) else [_field(inner) for inner in kind], *shapes)
+
+
 class Elements:
     """Conversions to the elements of an array at ``path``, with this type."""
 

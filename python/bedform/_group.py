@@ -215,8 +215,7 @@ class Group(Creating):
     # What it looks like ---------------------------------------------------------------------------
 
     def _where(self) -> str:
-        root = self._store.store_path
-        return f"{root}/{self._path}" if self._path else root
+        return self._store._place_of(self._path)
 
     def __repr__(self) -> str:
         return f"<bedform.Group {self._path!r} of {self._store.store_path}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ from bedform._errors import InvalidArgumentError, WrongTypeError, check_text
 # The engine marks numbers that JSON lacks, and integers over 64 bits, by a character of the
 # private use area.
 _MARK = "\ue000"
+# It has another one in the place of halves of pairs of UTF-16 that stand alone, which Python's
+# texts may have, and their last three digits.
+_HALF = re.compile("\ue002([89a-f][0-9a-f]{2})")
 # Python reads no decimal number of more than 4,300 digits unless it is told to.
 _BITS_MAX = 14_000
 _NON_FINITE = {
@@ -130,13 +134,17 @@ def _check_texts(value: Any, what: str) -> None:
 
 def _restore(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _restore(entry) for key, entry in value.items()}
+        return {_text(key): _restore(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_restore(entry) for entry in value]
     if isinstance(value, str):
         number = _number(value)
-        return value if number is None else number
+        return _text(value) if number is None else number
     return value
+
+
+def _text(value: str) -> str:
+    return _HALF.sub(lambda half: chr(0xD000 | int(half[1], 16)), value)
 
 
 def load(text: str) -> Any:

@@ -62,7 +62,7 @@ class BasicReads:
     ) -> None:
         """Fill ``buffer`` by a read of the engine, and keep what it did for :meth:`explain`."""
         # A view as bytes: the buffer protocol does not know every type.
-        target = buffer.reshape(-1).view(np.uint8)
+        target = buffer.reshape(-1).view(np.uint8) if buffer.itemsize else np.empty(0, np.uint8)
         began = time.perf_counter()
         counts = read(selected.engine, target)
         self._last = (selected.engine, counts, time.perf_counter() - began)

@@ -166,6 +166,10 @@ class Store(Group):
         inner, moment = self._call(self._inner.snapshot)()
         return Store(inner, self._path_of_store, self._options, zlib.compress(moment.encode()))
 
+    def _place_of(self, path: str) -> str:
+        """What messages call the array or group at ``path``."""
+        return f"{self._path_of_store}/{path}" if path else self._path_of_store
+
     def _call(self, function: Callable[P, T]) -> Callable[P, T]:
         """A call of the engine whose errors name this store."""
         return engine_call(function, self._path_of_store)

@@ -141,8 +141,9 @@ class ZarrView:
     def _dtype(self) -> np.dtype[Any]:
         if self._array.dtype == object:
             return np.dtypes.StringDType()
-        is_v2 = self.zarr_format == 2
-        return np.dtype(self._array.document()["dtype"] if is_v2 else self._array.dtype)
+        stored = self._array.document()["dtype"] if self.zarr_format == 2 else None
+        # With the byte order of v2; structured types have it in any case.
+        return np.dtype(stored) if isinstance(stored, str) else self._array.dtype
 
     def _fill_value(self) -> Any:
         is_missing = self._array.document().get("fill_value") is None
@@ -157,7 +158,8 @@ class ZarrView:
                 "filters": tuple(document.get("filters") or ()),
             }
         chain = array_codecs(self._array)
-        at = next(at for at, codec in enumerate(chain) if codec["name"] != "transpose")
+        makes_bytes = {"bytes", "vlen-utf8", *_SERIALIZERS}
+        at = next(at for at, codec in enumerate(chain) if codec["name"] in makes_bytes)
         return {
             "compressors": tuple(chain[at + 1 :]),
             "filters": tuple(chain[:at]),

@@ -49,6 +49,65 @@ pub enum DataType {
     FixedUnicode(u32),
     /// Text of any length in UTF-8.
     String,
+    /// Times as NumPy's `datetime64`, 64-bit numbers since 1970; the least of them is NaT.
+    DateTime(TimeUnit),
+    /// Lengths of time as NumPy's `timedelta64`.
+    TimeDelta(TimeUnit),
+    /// So many bytes of any content (NumPy `V`): also the elements of structured types.
+    Raw(u32),
+}
+
+/// What a time is counted in: so many of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeUnit {
+    unit: &'static str,
+    count: u32,
+}
+
+impl TimeUnit {
+    /// NumPy's units.
+    const UNITS: [&'static str; 14] =
+        ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"];
+
+    /// `count` of NumPy's unit with this name; `None` for any other, or for more than NumPy counts.
+    pub fn new(unit: &str, count: u64) -> Option<Self> {
+        let unit = *Self::UNITS
+            .iter()
+            .find(|known| **known == unit || (unit == "\u{3bc}s" && **known == "us"))?;
+        let count = u32::try_from(count).ok().filter(|count| (1..1 << 31).contains(count))?;
+        Some(Self { unit, count })
+    }
+
+    /// The name of the unit.
+    pub fn unit(self) -> &'static str {
+        self.unit
+    }
+
+    /// How many of it.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// As it stands in NumPy's type strings: `[ns]`, `[10us]`, or nothing for the generic unit.
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Self::new("generic", 1);
+        }
+        let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+        let digits = inner.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, unit) = inner.split_at_checked(digits)?;
+        Self::new(unit, if count.is_empty() { 1 } else { count.parse().ok()? })
+    }
+}
+
+impl fmt::Display for TimeUnit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.unit, self.count) {
+            ("generic", _) => Ok(()),
+            (unit, 1) => write!(formatter, "[{unit}]"),
+            (unit, count) => write!(formatter, "[{count}{unit}]"),
+        }
+    }
 }
 
 /// The order of the bytes of a number.
@@ -112,6 +171,15 @@ impl DataType {
             let count: u32 = digits.parse().ok()?;
             (count.checked_mul(width)? <= FIXED_BYTES_MAX).then_some(count)
         };
+        if let Some(unit) = rest.strip_prefix("M8") {
+            return Some((Self::DateTime(TimeUnit::parse(unit)?), endian));
+        }
+        if let Some(unit) = rest.strip_prefix("m8") {
+            return Some((Self::TimeDelta(TimeUnit::parse(unit)?), endian));
+        }
+        if let Some(digits) = rest.strip_prefix('V') {
+            return Some((Self::Raw(fixed(digits, 1)?), None));
+        }
         if let Some(digits) = rest.strip_prefix('S') {
             return Some((Self::FixedBytes(fixed(digits, 1)?), None));
         }
@@ -126,6 +194,18 @@ impl DataType {
     pub fn fixed_bytes(bytes: u64) -> Option<Self> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
         Some(Self::FixedBytes(bytes))
+    }
+
+    /// NumPy's `V` of so many bytes; `None` over the limit.
+    pub fn raw(bytes: u64) -> Option<Self> {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= FIXED_BYTES_MAX)?;
+        Some(Self::Raw(bytes))
+    }
+
+    /// True for times and bytes of any content, which core Zarr v3 has no name for: they are read, and no
+    /// array is created of them.
+    pub fn is_only_read(self) -> bool {
+        matches!(self, Self::DateTime(_) | Self::TimeDelta(_) | Self::Raw(_))
     }
 
     /// NumPy's `U` of so many bytes, four a character; `None` over the limit.
@@ -148,6 +228,9 @@ impl DataType {
             Self::String => "O".to_owned(),
             Self::FixedBytes(count) => format!("S{count}"),
             Self::FixedUnicode(count) => format!("U{count}"),
+            Self::DateTime(unit) => format!("M8{unit}"),
+            Self::TimeDelta(unit) => format!("m8{unit}"),
+            Self::Raw(count) => format!("V{count}"),
             _ => NAMES
                 .iter()
                 .find(|(data_type, ..)| *data_type == self)
@@ -162,8 +245,9 @@ impl DataType {
             Self::Int16 | Self::UInt16 | Self::Float16 => 2,
             Self::Int32 | Self::UInt32 | Self::Float32 => 4,
             Self::Int64 | Self::UInt64 | Self::Float64 | Self::Complex64 => 8,
+            Self::DateTime(_) | Self::TimeDelta(_) => 8,
             Self::Complex128 => 16,
-            Self::FixedBytes(count) => count as usize,
+            Self::FixedBytes(count) | Self::Raw(count) => count as usize,
             Self::FixedUnicode(count) => count as usize * 4,
             Self::String => return None,
         })
@@ -174,7 +258,7 @@ impl DataType {
         match self {
             Self::Complex64 | Self::FixedUnicode(_) => 4,
             Self::Complex128 => 8,
-            Self::FixedBytes(_) | Self::String => 1,
+            Self::FixedBytes(_) | Self::Raw(_) | Self::String => 1,
             _ => self.item_size().unwrap_or(1),
         }
     }
@@ -182,9 +266,11 @@ impl DataType {
 
 impl fmt::Display for DataType {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.v3_name() {
-            Some(name) => formatter.write_str(name),
-            None => formatter.write_str(&self.numpy()),
+        match (self, self.v3_name()) {
+            (_, Some(name)) => formatter.write_str(name),
+            (Self::DateTime(unit), _) => write!(formatter, "datetime64{unit}"),
+            (Self::TimeDelta(unit), _) => write!(formatter, "timedelta64{unit}"),
+            _ => formatter.write_str(&self.numpy()),
         }
     }
 }
@@ -200,6 +286,29 @@ mod tests {
             let (parsed, endian) = DataType::parse_numpy(&format!(">{numpy}")).unwrap();
             assert_eq!((parsed, endian), (data_type, Some(Endian::Big)));
             assert_eq!(data_type.item_size().unwrap() % data_type.swap_size(), 0);
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit_of_numpy_and_how_many_of_it() {
+        for (name, unit, count) in [
+            ("<M8[ns]", "ns", 1),
+            (">M8[25us]", "us", 25),
+            ("<m8[D]", "D", 1),
+            ("<m8", "generic", 1),
+        ] {
+            let (parsed, _) = DataType::parse_numpy(name).unwrap();
+            let (DataType::DateTime(found) | DataType::TimeDelta(found)) = parsed else {
+                panic!("{name}")
+            };
+            assert_eq!((found.unit(), found.count()), (unit, count));
+            assert_eq!(parsed.numpy(), name[1..]);
+            assert_eq!((parsed.item_size(), parsed.swap_size()), (Some(8), 8));
+        }
+        for name in
+            ["<M8[x]", "<M8[ns", "<M8[0s]", "<M8[99999999999s]", "<M8[]", "<M4[s]", "<M8[s]x"]
+        {
+            assert_eq!(DataType::parse_numpy(name), None, "{name}");
         }
     }
 

@@ -8,6 +8,9 @@
 //! [`NUMBER`]; see [`marked_number`]. [`write()`] makes of such strings what they stand for: zarr-python and
 //! xarray read the same numbers. Nothing but an attribute has them.
 //!
+//! Escapes of halves of UTF-16 pairs that stand alone, which Python writes, are taken and written again, too:
+//! [`codes_of`] has the codes of such a text.
+//!
 //! What is rarely looked at, and may be much, can stay text: members of an object (those of consolidated
 //! metadata) as [`JsonText`], the attributes of a document in their place, see [`parse_keeping`],
 //! [`object_text`] and [`write_with`].
@@ -15,6 +18,7 @@
 mod compact;
 mod scan;
 mod strict;
+mod surrogates;
 mod texts;
 
 use serde::de::DeserializeSeed;
@@ -25,6 +29,7 @@ use scan::scan;
 use strict::{Budget, Slot, Strict};
 
 pub use compact::ObjectText;
+pub use surrogates::{codes_of, text_of_codes};
 pub use texts::{JsonText, Kept, Texts, write_with};
 
 /// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an integer that
@@ -236,6 +241,7 @@ pub fn write(document: &Value) -> Vec<u8> {
 
 /// `bytes` with bare numbers in the place of the strings that stand for them.
 fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
+    let bytes = surrogates::unmarked(bytes);
     let mut mark = [0; 4];
     let mark = NUMBER.encode_utf8(&mut mark).as_bytes();
     match bytes.windows(mark.len()).any(|window| window == mark) {

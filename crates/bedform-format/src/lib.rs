@@ -39,6 +39,6 @@ pub mod shown;
 pub mod size;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
-pub use dtype::{DataType, Endian};
+pub use dtype::{DataType, Endian, TimeUnit};
 pub use limits::Limits;
 pub use path::{ObjectPath, PathError};

@@ -1,5 +1,8 @@
 //! Every codec by its names and configuration, in Zarr v3, in Zarr v2 and in chunk maps.
 //!
+//! Filters, which take and give elements, are in `filters`, more of
+//! numcodecs' codecs in `numcodecs`.
+//!
 //! To add a codec from bytes to bytes: a variant of [`BytesCodec`], a [`Definition`] and its line in
 //! [`BYTES_CODECS`]; if foreign files have it, a variant of [`ChunkMapCodec`]. To add one from elements to
 //! bytes: the same with [`Serializer`] and [`SERIALIZERS`]. The work of a codec is a file of the engine.
@@ -7,6 +10,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::filters::{FILTERS, Real, StoredNumber};
+use super::numcodecs::{ADLER32, BZ2, CHECKSUM_32C, CRC32, LZ4, LZMA};
 use super::{BloscCompressor, BloscConfiguration, BloscShuffle};
 use crate::fields::{MetadataError, Named, invalid, unsupported};
 use crate::{DataType, Endian};
@@ -57,11 +62,124 @@ pub enum BytesCodec {
     },
     /// HDF5's Fletcher-32, 4 bytes behind the data.
     Fletcher32,
+    /// A checksum of numcodecs, 4 bytes little-endian.
+    Checksum {
+        /// What is summed up.
+        kind: ChecksumKind,
+        /// Whether it lies before the data.
+        is_first: bool,
+    },
+    /// numcodecs' LZ4: a u32 size, little-endian, and a block.
+    Lz4,
+    /// A stream of bzip2.
+    Bz2,
+    /// A stream of LZMA, of xz or of the format before it.
+    Lzma {
+        /// The older format.
+        is_alone: bool,
+    },
+    /// Differences of neighbours (numcodecs).
+    Delta {
+        /// The elements.
+        decoded: StoredNumber,
+        /// Their differences.
+        encoded: StoredNumber,
+    },
+    /// `(element - offset) * scale`, rounded (numcodecs).
+    FixedScaleOffset {
+        /// The elements.
+        decoded: StoredNumber,
+        /// What is stored of them.
+        encoded: StoredNumber,
+        /// The factor.
+        scale: Real,
+        /// What is subtracted.
+        offset: Real,
+    },
+    /// Elements rounded to decimal digits, as another type (numcodecs).
+    Quantize {
+        /// The elements.
+        decoded: StoredNumber,
+        /// What is stored of them.
+        encoded: StoredNumber,
+        /// Digits behind the point.
+        digits: u32,
+    },
+    /// Elements as another type (numcodecs).
+    AsType {
+        /// The elements.
+        decoded: StoredNumber,
+        /// What is stored of them.
+        encoded: StoredNumber,
+    },
+    /// Floats whose last bits are zero (numcodecs).
+    BitRound {
+        /// Bits of the mantissa that are kept.
+        keep_bits: u32,
+    },
+    /// Eight truth values to a byte, behind a byte that counts the padding (numcodecs).
+    PackBits,
+}
+
+/// A checksum of numcodecs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChecksumKind {
+    /// CRC-32 of zlib.
+    Crc32,
+    /// CRC-32C.
+    Crc32c,
+    /// Adler-32 of zlib.
+    Adler32,
+}
+
+impl BytesCodec {
+    /// The types of decoded and encoded elements of a filter that has them.
+    pub(crate) fn types(&self) -> Option<(StoredNumber, StoredNumber)> {
+        match *self {
+            Self::Delta { decoded, encoded }
+            | Self::FixedScaleOffset { decoded, encoded, .. }
+            | Self::Quantize { decoded, encoded, .. }
+            | Self::AsType { decoded, encoded } => Some((decoded, encoded)),
+            _ => None,
+        }
+    }
+
+    /// True for a codec from elements to elements, which documents of Zarr v3 have before bytes.
+    pub fn is_filter(&self) -> bool {
+        self.types().is_some() || matches!(self, Self::BitRound { .. } | Self::PackBits)
+    }
+
+    /// True for a codec that is only read: no array is created with it.
+    pub fn is_only_read(&self) -> bool {
+        self.is_filter()
+            || matches!(
+                self,
+                Self::Fletcher32
+                    | Self::Checksum { .. }
+                    | Self::Lz4
+                    | Self::Bz2
+                    | Self::Lzma { .. }
+            )
+    }
 }
 
 /// The codecs from bytes to bytes.
-pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] =
-    &[ZSTD, GZIP, ZLIB, BLOSC, CRC32C, SHUFFLE, FLETCHER32];
+pub(crate) const BYTES_CODECS: &[Definition<BytesCodec>] = &[
+    ZSTD,
+    GZIP,
+    ZLIB,
+    BLOSC,
+    CRC32C,
+    CHECKSUM_32C,
+    SHUFFLE,
+    FLETCHER32,
+    CRC32,
+    ADLER32,
+    LZ4,
+    BZ2,
+    LZMA,
+];
 
 /// The codecs from elements to bytes.
 pub(crate) const SERIALIZERS: &[Definition<Serializer>] = &[BYTES, VLEN_UTF8, PCODEC];
@@ -69,15 +187,15 @@ pub(crate) const SERIALIZERS: &[Definition<Serializer>] = &[BYTES, VLEN_UTF8, PC
 /// The names and the configuration of a codec in documents.
 pub(crate) struct Definition<C> {
     /// The name that is written in Zarr v3.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// Names that are read in Zarr v3.
-    v3: &'static [&'static str],
+    pub(super) v3: &'static [&'static str],
     /// numcodecs' id in Zarr v2.
-    v2: Option<&'static str>,
+    pub(super) v2: Option<&'static str>,
     /// Reads a configuration.
-    parse: fn(&Named<'_>, &Context<'_>) -> Result<C>,
+    pub(super) parse: fn(&Named<'_>, &Context<'_>) -> Result<C>,
     /// The configuration of Zarr v3, null to write none; nothing for another codec.
-    write: fn(&C, DataType) -> Option<Value>,
+    pub(super) write: fn(&C, DataType) -> Option<Value>,
 }
 
 /// The array whose codecs are parsed, and the place of the codec.
@@ -121,6 +239,16 @@ pub(crate) fn write<C>(definitions: &[Definition<C>], codec: &C, data_type: Data
     }
 }
 
+/// A filter, or a codec from bytes to bytes, as documents of Zarr v3 have it.
+pub(crate) fn write_bytes_codec(codec: &BytesCodec, data_type: DataType) -> Value {
+    write(if codec.is_filter() { FILTERS } else { BYTES_CODECS }, codec, data_type)
+}
+
+/// True for the name of a filter in Zarr v3.
+pub(crate) fn is_filter_name(name: &str) -> bool {
+    FILTERS.iter().any(|definition| definition.v3.contains(&name))
+}
+
 /// True for the name of a codec from elements to bytes in Zarr v3.
 ///
 /// ```
@@ -133,7 +261,7 @@ pub fn is_serializer(name: &str) -> bool {
 
 const ZSTD: Definition<BytesCodec> = Definition {
     name: "zstd",
-    v3: &["zstd"],
+    v3: &["zstd", "numcodecs.zstd"],
     v2: Some("zstd"),
     parse: |named, _| {
         let fields = named.fields()?;
@@ -150,7 +278,7 @@ const ZSTD: Definition<BytesCodec> = Definition {
 
 const GZIP: Definition<BytesCodec> = Definition {
     name: "gzip",
-    v3: &["gzip"],
+    v3: &["gzip", "numcodecs.gzip"],
     v2: Some("gzip"),
     parse: |named, context| Ok(BytesCodec::Gzip { level: deflate_level(named, context, 5)? }),
     write: |codec, _| match codec {
@@ -179,7 +307,7 @@ fn deflate_level(named: &Named<'_>, context: &Context<'_>, default: i64) -> Resu
 
 const BLOSC: Definition<BytesCodec> = Definition {
     name: "blosc",
-    v3: &["blosc"],
+    v3: &["blosc", "numcodecs.blosc"],
     v2: Some("blosc"),
     parse: |named, context| {
         let configuration = BloscConfiguration::parse(&named.fields()?, context.data_type)?;
@@ -193,8 +321,8 @@ const BLOSC: Definition<BytesCodec> = Definition {
 
 const CRC32C: Definition<BytesCodec> = Definition {
     name: "crc32c",
-    v3: &["crc32c", "numcodecs.crc32c"],
-    v2: Some("crc32c"),
+    v3: &["crc32c"],
+    v2: None,
     parse: |named, _| named.fields().map(|_| BytesCodec::Crc32c),
     write: |codec, _| (*codec == BytesCodec::Crc32c).then_some(Value::Null),
 };
@@ -203,9 +331,15 @@ const SHUFFLE: Definition<BytesCodec> = Definition {
     name: "numcodecs.shuffle",
     v3: &["numcodecs.shuffle"],
     v2: Some("shuffle"),
-    parse: |named, _| {
+    parse: |named, context| {
         let bytes = 1..=i64::from(u16::MAX);
-        let element_size = named.fields()?.number("elementsize", bytes, Some(4))?;
+        let item_size = || context.data_type.item_size().and_then(|size| i64::try_from(size).ok());
+        let usual = if context.zarr_format == 2 { None } else { item_size() };
+        let fields = named.fields()?;
+        let element_size = match fields.get("elementsize") {
+            Some(Value::Null) | None => usual.unwrap_or(4).try_into().unwrap_or(1),
+            Some(_) => fields.number("elementsize", bytes, None)?,
+        };
         Ok(BytesCodec::Shuffle { element_size })
     },
     write: |codec, _| match codec {
@@ -216,10 +350,9 @@ const SHUFFLE: Definition<BytesCodec> = Definition {
 
 const FLETCHER32: Definition<BytesCodec> = Definition {
     name: "numcodecs.fletcher32",
-    // Of chunk maps alone.
-    v3: &[],
-    v2: None,
-    parse: |_, _| Ok(BytesCodec::Fletcher32),
+    v3: &["numcodecs.fletcher32"],
+    v2: Some("fletcher32"),
+    parse: |named, _| named.fields().map(|_| BytesCodec::Fletcher32),
     write: |codec, _| (*codec == BytesCodec::Fletcher32).then(|| json!({})),
 };
 

@@ -5,11 +5,15 @@
 
 mod blosc;
 pub(crate) mod definitions;
+pub(crate) mod filters;
+mod numcodecs;
 
 pub use blosc::{BloscCompressor, BloscConfiguration, BloscShuffle};
 pub use definitions::{
-    BytesCodec, PcodecConfiguration, PcodecDelta, PcodecMode, Serializer, is_serializer,
+    BytesCodec, ChecksumKind, PcodecConfiguration, PcodecDelta, PcodecMode, Serializer,
+    is_serializer,
 };
+pub use filters::{Real, StoredNumber};
 
 use crate::Endian;
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::metadata::{Encoding, parse_array_v2, parse_codecs, write_codecs};
 use crate::{DataType, Limits};
 
-const BYTES: [BytesCodec; 9] = [
+const BYTES: [BytesCodec; 15] = [
     BytesCodec::Zstd { level: -7, checksum: true },
     BytesCodec::Zstd { level: 3, checksum: false },
     BytesCodec::Gzip { level: 5 },
@@ -21,7 +21,24 @@ const BYTES: [BytesCodec; 9] = [
     BytesCodec::Shuffle { element_size: 8 },
     BytesCodec::Fletcher32,
     BytesCodec::Shuffle { element_size: 1 },
+    BytesCodec::Checksum { kind: ChecksumKind::Crc32, is_first: true },
+    BytesCodec::Checksum { kind: ChecksumKind::Crc32c, is_first: true },
+    BytesCodec::Checksum { kind: ChecksumKind::Adler32, is_first: false },
+    BytesCodec::Lz4,
+    BytesCodec::Bz2,
+    BytesCodec::Lzma { is_alone: true },
 ];
+
+/// Filters of numcodecs as Zarr v2 has them, for floats of 64 bits.
+fn filters() -> Vec<Value> {
+    vec![
+        json!({"id": "delta", "dtype": "<f8", "astype": "<f4"}),
+        json!({"id": "fixedscaleoffset", "dtype": "<f8", "astype": "|i1", "scale": 0.5, "offset": -1.0}),
+        json!({"id": "quantize", "dtype": "<f8", "astype": "<f2", "digits": 3}),
+        json!({"id": "astype", "decode_dtype": "<f8", "encode_dtype": "<u8"}),
+        json!({"id": "bitround", "keepbits": 7}),
+    ]
+}
 
 fn pcodec(delta: PcodecDelta) -> PcodecConfiguration {
     PcodecConfiguration { level: 3, mode: PcodecMode::Classic, delta, page_elements: 4096 }
@@ -54,10 +71,6 @@ fn every_codec_is_written_by_a_name_of_its_own_and_read_again() {
         let written = write(BYTES_CODECS, &codec, DataType::Float64);
         let name = written["name"].as_str().unwrap();
         assert!(!is_serializer(name), "{codec:?}");
-        // Foreign files alone have it.
-        if codec == BytesCodec::Fletcher32 {
-            continue;
-        }
         let chain = parse(
             &json!([{"name": "bytes", "configuration": {"endian": "big"}}, written]),
             DataType::Float64,
@@ -85,6 +98,25 @@ fn what_a_chunk_map_says_of_a_codec_is_what_it_was_told() {
     }
     assert!(ChunkMapCodec::of(&BytesCodec::Crc32c).is_none());
     assert!(ChunkMapCodec::of(&BytesCodec::Zstd { level: 1, checksum: true }).is_none());
+}
+
+#[test]
+fn filters_stand_before_bytes_in_v3_and_have_the_configuration_of_numcodecs() {
+    for filter in filters() {
+        let chain = parse_v2("<f8", &json!([filter]), &json!({"id": "lz4"})).unwrap();
+        assert!(chain.bytes[0].is_filter() && !chain.is_raw());
+        let written = write_codecs(&Encoding::Chunk(chain.clone()), DataType::Float64);
+        let mut configuration = written[0]["configuration"].clone();
+        configuration["id"] = filter["id"].clone();
+        assert_eq!(configuration, filter);
+        assert_eq!(written[0]["name"], format!("numcodecs.{}", filter["id"].as_str().unwrap()));
+        assert_eq!(written[1]["name"], "bytes");
+        assert_eq!(parse(&written, DataType::Float64), Ok(chain));
+    }
+    let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}});
+    let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
+    let error = parse(&json!([delta, big]), DataType::Int32).unwrap_err();
+    assert!(error.contains("big-endian bytes behind a filter"), "{error}");
 }
 
 #[test]
@@ -175,6 +207,8 @@ fn pcodec_of_what_it_does_not_take_is_refused_by_the_field_at_fault() {
 
 #[test]
 fn codecs_that_are_not_known_or_in_the_wrong_place_are_refused_where_they_stand() {
+    let delta = json!({"name": "numcodecs.delta", "configuration": {"dtype": "|i1"}});
+    let delta_of_f4 = json!({"name": "numcodecs.delta", "configuration": {"dtype": "<f4"}});
     for (codecs, problem) in [
         (json!(["bytes", "lz5"]), "codecs[1]: the codec \"lz5\" is not supported"),
         (json!(["zstd"]), "codecs[0]: the codec \"zstd\" is not supported"),
@@ -182,7 +216,13 @@ fn codecs_that_are_not_known_or_in_the_wrong_place_are_refused_where_they_stand(
         (json!(["bytes", "bytes"]), "codecs[1]: \"bytes\" cannot follow bytes"),
         (json!(["bytes", "pcodec"]), "codecs[1]: \"pcodec\" cannot follow bytes"),
         (json!(["bytes", "transpose"]), "codecs[1]: \"transpose\" cannot follow bytes"),
-        (json!(["bytes", "numcodecs.fletcher32"]), "is not supported"),
+        (json!(["bytes", "numcodecs.bitround"]), "\"numcodecs.bitround\" cannot follow bytes"),
+        (
+            json!([delta, "transpose"]),
+            "codecs[1]: a transposition behind a filter is not supported",
+        ),
+        (json!([delta, delta_of_f4, "bytes"]), "a filter of float32 behind int8 is not supported"),
+        (json!([delta, "vlen-utf8"]), "is not supported"),
         (json!([]), "no codec makes bytes"),
     ] {
         let error = parse(&codecs, DataType::Int8).unwrap_err();

@@ -1,5 +1,6 @@
 //! The pass before parsing: depth, and numbers that JSON lacks or that values do not hold.
 
+use super::surrogates::marked;
 use super::{JsonError, NUMBER, is_marked_word};
 
 /// What a byte outside strings may begin.
@@ -31,8 +32,16 @@ const CLASSES: [Class; 256] = {
     classes
 };
 
-/// Checks the depth, and gives the document with numbers that values do not hold as strings if it has any.
+/// Checks the depth, and gives the document with numbers that values do not hold as strings, and with marks for
+/// halves of pairs, if it has any.
 pub(super) fn scan(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
+    match marked(bytes) {
+        None => scan_numbers(bytes, depth_max),
+        Some(marked) => Ok(Some(scan_numbers(&marked, depth_max)?.unwrap_or(marked))),
+    }
+}
+
+fn scan_numbers(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonError> {
     let mut depth = 0_usize;
     let mut output: Option<Vec<u8>> = None;
     let mut copied = 0;

@@ -59,7 +59,11 @@ impl FillValue {
             };
         }
         if value.is_null() {
-            return Ok(Self::zero(data_type));
+            return Ok(match data_type {
+                // As zarr-python has it.
+                DataType::DateTime(_) | DataType::TimeDelta(_) => Self::Bytes(nat()),
+                _ => Self::zero(data_type),
+            });
         }
         element(value, data_type).map(Self::Bytes).ok_or_else(refuse)
     }
@@ -123,13 +127,45 @@ fn element(value: &Value, data_type: DataType) -> Option<Vec<u8>> {
                 real => [element(real, part)?, vec![0; part.item_size()?]].concat(),
             }
         }
-        T::FixedBytes(size) => text_element(value, size as usize)?,
-        T::FixedUnicode(_) if value.as_str() == Some("") || value.as_u64() == Some(0) => {
-            vec![0; data_type.item_size()?]
-        }
-        T::FixedUnicode(_) | T::String => return None,
+        T::DateTime(_) | T::TimeDelta(_) if value.as_str() == Some("NaT") => nat(),
+        T::DateTime(_) | T::TimeDelta(_) => integer!(i64, signed()?),
+        T::FixedBytes(size) | T::Raw(size) => text_element(value, size as usize)?,
+        T::FixedUnicode(count) => unicode_element(value, count as usize)?,
+        T::String => return None,
     };
     Some(bytes)
+}
+
+/// Not a time: the least number.
+#[allow(clippy::host_endian_bytes)]
+fn nat() -> Vec<u8> {
+    i64::MIN.to_ne_bytes().to_vec()
+}
+
+/// Fixed text: as it is, 0 for nothing.
+#[allow(clippy::host_endian_bytes)]
+fn unicode_element(value: &Value, count: usize) -> Option<Vec<u8>> {
+    let text = match value {
+        Value::String(text) => text.as_str(),
+        other if other.as_u64() == Some(0) => "",
+        _ => return None,
+    };
+    let mut bytes = Vec::with_capacity(count * 4);
+    for code in json::codes_of(text) {
+        bytes.extend(code.to_ne_bytes());
+    }
+    (bytes.len() <= count * 4).then(|| {
+        bytes.resize(count * 4, 0);
+        bytes
+    })
+}
+
+/// The inverse of [`unicode_element`], without padding.
+#[allow(clippy::host_endian_bytes)]
+fn unicode_text(bytes: &[u8]) -> String {
+    let (codes, _) = bytes.as_chunks::<4>();
+    let codes = codes.iter().map(|code| u32::from_ne_bytes(*code));
+    json::text_of_codes(codes).trim_end_matches('\0').to_owned()
 }
 
 /// Fixed bytes: base64 in Zarr v2, empty or 0 for nothing.
@@ -237,11 +273,13 @@ fn element_json(bytes: &[u8], data_type: DataType) -> Value {
             Value::Array(vec![float_json(real), float_json(imaginary)])
         }
         // Padding is not part of the value.
+        T::DateTime(_) | T::TimeDelta(_) => number!(i64),
+        T::Raw(_) => Value::from(to_base64(bytes)),
         T::FixedBytes(_) => {
             let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             Value::from(to_base64(&bytes[..end]))
         }
-        T::FixedUnicode(_) => Value::from(""),
+        T::FixedUnicode(_) => Value::from(unicode_text(bytes)),
         T::String => Value::Null,
     }
 }
@@ -299,10 +337,28 @@ mod tests {
             (DataType::Complex64, json!([1.5, "NaN"])),
             (DataType::Complex128, json!([0.25, -2.0])),
             (DataType::String, json!("none")),
+            (DataType::FixedUnicode(4), json!("n/a")),
+            (DataType::FixedUnicode(2), json!("\u{e9}\u{1f600}")),
+            (DataType::Raw(3), json!("YWIA")),
+            (parsed("<M8[ns]"), json!(-1)),
+            (parsed("<m8[25s]"), json!(i64::MIN)),
         ];
         for (data_type, value) in cases {
             let fill = FillValue::parse(&value, data_type).unwrap();
             assert_eq!(fill.to_json(data_type), value, "{data_type}");
+        }
+    }
+
+    fn parsed(name: &str) -> DataType {
+        DataType::parse_numpy(name).unwrap().0
+    }
+
+    #[test]
+    fn not_a_time_has_a_word_and_is_the_fill_value_where_none_is_given() {
+        let least = FillValue::parse(&json!(i64::MIN), parsed("<M8[s]")).unwrap();
+        for value in [json!("NaT"), json!(null)] {
+            assert_eq!(FillValue::parse(&value, parsed("<M8[s]")).unwrap(), least);
+            assert_eq!(FillValue::parse(&value, parsed("<m8[s]")).unwrap(), least);
         }
     }
 
@@ -317,6 +373,10 @@ mod tests {
             (DataType::Complex64, json!([1, 2, 3])),
             (DataType::Bool, json!("yes")),
             (DataType::String, json!(["a"])),
+            (DataType::FixedUnicode(2), json!("n/a")),
+            (DataType::Raw(2), json!("YWJj")),
+            (parsed("<M8[s]"), json!("never")),
+            (parsed("<M8[s]"), json!(1.5)),
         ] {
             assert!(FillValue::parse(&value, data_type).is_err(), "{data_type} {value}");
         }

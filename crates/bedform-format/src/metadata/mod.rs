@@ -4,7 +4,9 @@
 //! error can then name the field at fault, a document can be written back with every key that we do
 //! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
 
+mod element_type;
 mod fill;
+mod structure;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -16,14 +18,16 @@ use crate::json::ObjectText;
 use crate::{CodecChain, DataType};
 
 pub use crate::fields::MetadataError;
+pub use element_type::parse_data_type;
 pub use fill::FillValue;
+pub use structure::Structure;
 pub use summary::NodeSummary;
 pub use v2::{parse_array_v2, parse_consolidated_v2};
 pub(crate) use v3::identity_field_up_to;
 pub use v3::parse_hex;
 pub use v3::{
-    GroupDocument, GroupTexts, LogState, Replacing, parse_array, parse_codecs, parse_data_type,
-    parse_document, parse_group,
+    GroupDocument, GroupTexts, LogState, Replacing, parse_array, parse_codecs, parse_document,
+    parse_group,
 };
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
@@ -38,6 +42,8 @@ pub struct ArrayMetadata {
     pub shape: Vec<u64>,
     /// Type of the elements.
     pub data_type: DataType,
+    /// The fields of structured elements, which `data_type` has as bytes.
+    pub structure: Option<Structure>,
     /// Elements of a chunk object (of a shard, where arrays are sharded) along each axis.
     pub chunk_shape: Vec<u64>,
     /// How objects are named.

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::v3::{check_sizes, same_rank};
-use super::{ArrayMetadata, ChunkKeys, Encoding, FillValue, MetadataError};
+use super::v3::{check_sizes, chunk_lengths};
+use super::{ArrayMetadata, ChunkKeys, Encoding, FillValue, MetadataError, Structure};
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
+use crate::codec::filters::FILTERS;
 use crate::codec::{BytesCodec, CodecChain, Serializer};
 use crate::fields::{Fields, Named, invalid, unsupported};
 use crate::json::ObjectText;
@@ -49,12 +50,19 @@ pub fn parse_array_v2(
     let fields = Fields::new("", document)?;
     fields.integer("zarr_format", 2..=2, None)?;
     let shape = fields.lengths("shape", limits.rank_max, 0)?;
-    let chunk_shape = fields.lengths("chunks", limits.rank_max, 1)?;
-    same_rank("chunks", chunk_shape.len(), shape.len())?;
-    let (data_type, endian) = match fields.need("dtype")? {
-        Value::String(name) => DataType::parse_numpy(name)
-            .ok_or_else(|| unsupported("dtype", format!("the data type {name:?}")))?,
-        _ => return Err(unsupported("dtype", "a structured data type")),
+    let chunk_shape =
+        chunk_lengths("chunks", fields.lengths("chunks", limits.rank_max, 0)?, &shape)?;
+    let (structure, (data_type, endian)) = match fields.need("dtype")? {
+        Value::String(name) => {
+            let named = DataType::parse_numpy(name);
+            (None, named.ok_or_else(|| unsupported("dtype", format!("the data type {name:?}")))?)
+        }
+        Value::Array(list) => {
+            let structure = Structure::parse_v2(list)?;
+            let data_type = structure.data_type("dtype")?;
+            (Some(structure), (data_type, None))
+        }
+        _ => return Err(invalid("dtype", "expected a string or a list of fields")),
     };
     let (serializer, bytes) = codecs(&fields, data_type, endian, limits)?;
     let transpose = match fields.get("order").map(Value::as_str) {
@@ -81,6 +89,7 @@ pub fn parse_array_v2(
         zarr_format: 2,
         shape,
         data_type,
+        structure,
         chunk_shape,
     };
     check_sizes(&metadata, limits)?;
@@ -146,7 +155,12 @@ fn numcodecs(
         if let Some(serializer) = definitions::parse(SERIALIZERS, &named, &context)? {
             return Ok(Numcodec::Serializer(serializer));
         }
-        definitions::parse(BYTES_CODECS, &named, &context)?
+        let filter = definitions::parse(FILTERS, &named, &context)?;
+        filter
+            .map_or_else(
+                || definitions::parse(BYTES_CODECS, &named, &context),
+                |one| Ok(Some(one)),
+            )?
             .map(Numcodec::Bytes)
             .ok_or_else(|| unsupported(at, format!("the codec {:?}", named.name)))
     };

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::element_type::element_type;
 use super::{
     ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, MetadataError, ShardEncoding,
 };
-use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS};
+use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS, is_filter_name};
+use crate::codec::filters::{FILTERS, check_filters};
 use crate::codec::{BytesCodec, CodecChain, Serializer, is_serializer};
 use crate::fields::{Fields, Named, invalid, shown, unsupported};
 use crate::json::{self, Kept, ObjectText, Texts, object_text};
@@ -38,13 +40,13 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
     let fields = Fields::new("", document)?;
     check_node(&fields, "array", ARRAY_KEYS)?;
     let shape = fields.lengths("shape", limits.rank_max, 0)?;
-    let data_type = parse_data_type(fields.need("data_type")?)?;
+    let (data_type, structure) = element_type(&fields)?;
     let grid = Named::parse("chunk_grid", fields.need("chunk_grid")?)?;
     if grid.name != "regular" {
         return Err(unsupported("chunk_grid.name", format!("the chunk grid {:?}", grid.name)));
     }
-    let chunk_shape = grid.fields()?.lengths("chunk_shape", limits.rank_max, 1)?;
-    same_rank("chunk_grid.configuration.chunk_shape", chunk_shape.len(), shape.len())?;
+    let chunk_shape = grid.fields()?.lengths("chunk_shape", limits.rank_max, 0)?;
+    let chunk_shape = chunk_lengths("chunk_grid.configuration.chunk_shape", chunk_shape, &shape)?;
     if !fields.get("storage_transformers").is_none_or(|list| list == &Value::Array(Vec::new())) {
         return Err(unsupported("storage_transformers", "a storage transformer"));
     }
@@ -59,6 +61,7 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
         zarr_format: 3,
         shape,
         data_type,
+        structure,
         chunk_shape,
         encoding,
     };
@@ -271,28 +274,17 @@ pub(super) fn same_rank(field: &str, found: usize, expected: usize) -> Result<()
     Err(invalid(field, format!("{found} dimensions, but the array has {expected}")))
 }
 
-/// zarr-python's names for NumPy's fixed-size text.
-pub(super) const FIXED_BYTES: &str = "null_terminated_bytes";
-pub(super) const FIXED_UNICODE: &str = "fixed_length_utf32";
-
-/// Reads the data type of an array: its name, or the object that fixed-size text needs.
-///
-/// # Errors
-/// `Unsupported` by the name, `Field` by a length over the limit.
-pub fn parse_data_type(value: &Value) -> Result<DataType> {
-    let named = Named::parse("data_type", value)?;
-    let text = match named.name {
-        FIXED_BYTES => DataType::fixed_bytes as fn(u64) -> Option<DataType>,
-        FIXED_UNICODE => DataType::fixed_unicode,
-        name => {
-            return DataType::parse_v3(name)
-                .ok_or_else(|| unsupported("data_type", format!("the data type {name:?}")));
+/// Lengths of chunks: zarr-python has 0 along an axis of the array that is empty, where any other is as good.
+pub(super) fn chunk_lengths(field: &str, mut chunks: Vec<u64>, shape: &[u64]) -> Result<Vec<u64>> {
+    same_rank(field, chunks.len(), shape.len())?;
+    for (axis, (chunk, length)) in chunks.iter_mut().zip(shape).enumerate() {
+        if *chunk == 0 && *length > 0 {
+            let problem = "expected a length of at least 1, found 0";
+            return Err(invalid(format!("{field}[{axis}]"), problem));
         }
-    };
-    let fields = named.fields()?;
-    let bytes = fields.integer("length_bytes", 0..=i64::from(u32::MAX), None)?;
-    text(bytes.unsigned_abs())
-        .ok_or_else(|| invalid(fields.at("length_bytes"), "not a length of fixed-size text"))
+        *chunk = (*chunk).max(1);
+    }
+    Ok(chunks)
 }
 
 fn chunk_keys(value: &Value) -> Result<ChunkKeys> {
@@ -427,7 +419,7 @@ fn codecs_at_depth(
     let mut transpose: Option<Vec<usize>> = None;
     let mut serializer = None;
     let mut shard = None;
-    let mut bytes = Vec::new();
+    let (mut filters, mut bytes) = (Vec::new(), Vec::new());
     for (index, value) in list.iter().enumerate() {
         let at = format!("{path}[{index}]");
         let codec = Named::parse(&at, value)?;
@@ -436,9 +428,18 @@ fn codecs_at_depth(
         let unknown = || unsupported(at.as_str(), format!("the codec {:?}", codec.name));
         match codec.name {
             name if serialized
-                && (matches!(name, "transpose" | "sharding_indexed") || is_serializer(name)) =>
+                && (matches!(name, "transpose" | "sharding_indexed")
+                    || is_serializer(name)
+                    || is_filter_name(name)) =>
             {
                 return Err(invalid(at, format!("{name:?} cannot follow bytes")));
+            }
+            name if !serialized && is_filter_name(name) => {
+                let filter = definitions::parse(FILTERS, &codec, &context)?;
+                filters.push(filter.ok_or_else(unknown)?);
+            }
+            "transpose" if !filters.is_empty() => {
+                return Err(unsupported(at, "a transposition behind a filter"));
             }
             "transpose" => {
                 let order = transpose_order(&codec, chunk_shape.len())?;
@@ -469,12 +470,21 @@ fn codecs_at_depth(
     match (serializer, shard) {
         (None, None) => Err(invalid(path, "no codec makes bytes of the elements")),
         (_, Some(shard)) => {
-            if transpose.is_some() || !bytes.is_empty() {
+            if transpose.is_some() || !filters.is_empty() || !bytes.is_empty() {
                 return Err(unsupported(path, "a codec around 'sharding_indexed'"));
             }
             Ok(Encoding::Shard(shard))
         }
         (Some(serializer), None) => {
+            let serializer = match (serializer, filters.is_empty()) {
+                (Serializer::Bytes(endian), false) => {
+                    Serializer::Bytes(check_filters(path, &filters, data_type, endian)?)
+                }
+                (_, false) => return Err(unsupported(path, "a filter of what is not bytes")),
+                (serializer, true) => serializer,
+            };
+            filters.append(&mut bytes);
+            let bytes = filters;
             // The identity needs no work.
             let transpose = transpose.filter(|order| !order.is_sorted());
             Ok(Encoding::Chunk(CodecChain { transpose, serializer, bytes }))

@@ -8,12 +8,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::v3::{FIXED_BYTES, FIXED_UNICODE};
+use super::element_type::{DATE_TIME, FIXED_BYTES, FIXED_UNICODE, RAW_BYTES, TIME_DELTA};
 use super::{ArrayMetadata, Encoding, Identity, LogState, MetadataError, ShardEncoding};
-use crate::DataType;
 use crate::checksum::crc32c;
 use crate::codec::{CodecChain, definitions};
 use crate::json::Kept;
+use crate::{DataType, TimeUnit};
 
 /// The document of an array, not yet sealed. Its attributes stay [text](crate::json::object_text).
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
@@ -54,9 +54,13 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
 /// The data type of an array as metadata have it.
 pub fn write_data_type(data_type: DataType) -> Value {
     let fixed = |name: &str| json!({"name": name, "configuration": {"length_bytes": data_type.item_size()}});
+    let time = |name: &str, unit: TimeUnit| json!({"name": name, "configuration": {"unit": unit.unit(), "scale_factor": unit.count()}});
     match data_type {
         DataType::FixedBytes(_) => fixed(FIXED_BYTES),
         DataType::FixedUnicode(_) => fixed(FIXED_UNICODE),
+        DataType::Raw(_) => fixed(RAW_BYTES),
+        DataType::DateTime(unit) => time(DATE_TIME, unit),
+        DataType::TimeDelta(unit) => time(TIME_DELTA, unit),
         _ => json!(data_type.v3_name()),
     }
 }
@@ -161,9 +165,13 @@ fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
     if let Some(order) = &chain.transpose {
         list.push(json!({"name": "transpose", "configuration": {"order": order}}));
     }
+    // Filters of Zarr v2 may stand anywhere; those in front stand before the bytes in v3.
+    let filters = chain.bytes.iter().take_while(|codec| codec.is_filter()).count();
+    let (filters, bytes) = chain.bytes.split_at(filters);
+    let written = |codec| definitions::write_bytes_codec(codec, data_type);
+    list.extend(filters.iter().map(written));
     list.push(definitions::write(definitions::SERIALIZERS, &chain.serializer, data_type));
-    let bytes = chain.bytes.iter();
-    list.extend(bytes.map(|codec| definitions::write(definitions::BYTES_CODECS, codec, data_type)));
+    list.extend(bytes.iter().map(written));
     Value::Array(list)
 }
 

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::zarr::state::inner;
 
 impl Array {
-    /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's), `chunks`, `shards`
+    /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's; of structured elements its
+    /// list of fields), `chunks`, `shards`
     /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
     /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
     /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has
@@ -30,7 +31,10 @@ impl Array {
             "path": self.path(),
             "shape": metadata.shape,
             "dtype": metadata.data_type.to_string(),
-            "numpy": metadata.data_type.numpy(),
+            "numpy": match &metadata.structure {
+                Some(structure) => structure.numpy().clone(),
+                None => Value::from(metadata.data_type.numpy()),
+            },
             "chunks": chunks,
             "shards": shards,
             "order": shards.map(|_| state.order.name()),

@@ -82,7 +82,7 @@ impl ChunkCodec {
 
     /// Bytes that decoding a chunk takes beside those that come and those that are wanted.
     pub(crate) fn scratch_bytes(&self) -> u64 {
-        let chunk = self.decoded_bytes as u64;
+        let chunk = self.largest_bytes() as u64;
         match self.stages.len() + usize::from(!self.is_identity) {
             0 => 0,
             1 => chunk,
@@ -133,8 +133,21 @@ impl ChunkCodec {
     /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
     pub fn encoded_bytes_max(&self) -> u64 {
         // Every codec from bytes to bytes adds less than this to what it cannot compress.
-        let least = (self.decoded_bytes as u64).saturating_mul(2).saturating_add(1 << 20);
+        let least = (self.largest_bytes() as u64).saturating_mul(2).saturating_add(1 << 20);
         least.max(self.array.encoded_bytes_max(self.decoded_bytes) as u64)
+    }
+
+    /// The most bytes that a chunk has between codecs whose lengths are known: filters may make elements longer.
+    fn largest_bytes(&self) -> usize {
+        let mut largest = self.decoded_bytes;
+        if self.is_identity {
+            let mut length = Some(self.decoded_bytes);
+            for stage in &self.stages {
+                length = length.and_then(|length| stage.codec.encoded_length(length));
+                largest = largest.max(length.unwrap_or(0));
+            }
+        }
+        largest
     }
 
     /// Decodes `encoded` into exactly [`ChunkCodec::decoded_bytes`] bytes, in the order and byte
@@ -224,7 +237,7 @@ impl ChunkCodec {
                 exact = exact.and_then(|length| stage.codec.encoded_length(length));
             }
         }
-        let least = decoded.saturating_mul(2).saturating_add(1 << 16);
+        let least = decoded.max(self.largest_bytes()).saturating_mul(2).saturating_add(1 << 16);
         let most = || SizeBound::AtMost(least.max(self.array.encoded_bytes_max(decoded)));
         exact.map_or_else(most, SizeBound::Exactly)
     }

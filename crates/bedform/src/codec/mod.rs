@@ -23,13 +23,21 @@
 //! To add a codec: its entry in `bedform_format::codec::definitions`, its file here, its line in
 //! `BYTES_TO_BYTES` or `ARRAY_TO_BYTES`.
 
+mod bitround;
 mod blosc;
 mod bytes;
+mod bz2;
+mod checksum;
 mod chunk;
 mod crc32c;
+mod filters;
 mod fletcher32;
 mod gzip;
+mod lz4;
+mod lzma;
 mod memory;
+mod numbers;
+mod packbits;
 mod pcodec;
 mod shuffle;
 pub mod text;
@@ -54,10 +62,17 @@ type OpenArrayToBytes = fn(&Serializer, &ChunkOf<'_>) -> Option<Arc<dyn ArrayToB
 
 /// The codecs from bytes to bytes.
 const BYTES_TO_BYTES: &[OpenBytesToBytes] = &[
+    bitround::open,
     blosc::open,
+    bz2::open,
+    checksum::open,
     crc32c::open,
+    filters::open,
     fletcher32::open,
     gzip::open,
+    lz4::open,
+    lzma::open,
+    packbits::open,
     shuffle::open,
     zlib::open,
     zstd::open,

@@ -1,6 +1,6 @@
 //! What a conversion will do: a plain value, decided without reading elements.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bedform_format::DataType;
 use bedform_geometry::Order;
@@ -96,7 +96,7 @@ pub(super) fn decide(
     let names = chosen_names(source, &options.exclude)?;
     let mut arrays = Vec::with_capacity(names.len());
     let (mut matched, mut known) = (BTreeSet::new(), BTreeSet::new());
-    let mut left_out = source.refused();
+    let (mut left_out, mut unstorable) = (source.refused(), BTreeMap::new());
     for name in names {
         let array = match source.array(&name) {
             Err(error) if source.is_store() && error.is_of_document() => {
@@ -105,10 +105,16 @@ pub(super) fn decide(
             }
             outcome => outcome?,
         };
+        if let Some(reason) = array.not_storable() {
+            unstorable.insert(name, reason);
+            continue;
+        }
         let reads = reads_of(&array, options, &mut matched);
         known.extend(array.dimension_names.iter().cloned());
         arrays.push(decide_array(name, &array, reads, target, options)?);
     }
+    let names: Vec<String> = unstorable.keys().cloned().collect();
+    check_all(source, &names, NO_TYPE, &|name| unstorable.get(name).cloned())?;
     if let (true, true, Some((path, reason))) =
         (arrays.is_empty(), source.is_store(), left_out.first())
     {

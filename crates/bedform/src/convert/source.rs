@@ -299,6 +299,11 @@ impl SourceArray {
         })
     }
 
+    /// Why no store can hold the elements, if none can.
+    pub(super) fn not_storable(&self) -> Option<String> {
+        self.stored.is_only_read().then(|| format!("elements of type {}", self.stored))
+    }
+
     /// Type of the elements in a store: text of fixed length becomes text.
     pub(super) fn data_type(&self) -> DataType {
         match self.stored {

@@ -71,8 +71,9 @@ impl NewArray {
                 .ok_or_else(|| bad(key))
         };
         let named = get("dtype").ok_or_else(|| bad("dtype"))?;
-        let data_type = parse_data_type(named)
-            .map_err(|_| Error::invalid(format!("arrays of {named} are not supported")))?;
+        let data_type = parse_data_type(named).ok().filter(|data_type| !data_type.is_only_read());
+        let data_type = data_type
+            .ok_or_else(|| Error::invalid(format!("arrays of {named} are not supported")))?;
         let chunk_shape = lengths("chunks")?;
         let order = match get("order").map(Value::as_str) {
             None => Order::RowMajor,
@@ -207,8 +208,14 @@ fn codecs(
             },
         );
     }
+    let names: Vec<String> = all.iter().filter_map(name).collect();
     match parse_codecs("codecs", &Value::Array(all), chunk_shape, data_type, limits) {
         Ok(Encoding::Chunk(CodecChain { serializer, bytes, .. })) => {
+            if let Some(index) = bytes.iter().position(BytesCodec::is_only_read) {
+                let name = names.get(index + 1).map_or("", String::as_str);
+                let text = format!("the codec {name:?} is only read: no new array has it");
+                return Err(Error::invalid(text));
+            }
             Ok((is_named.then_some(serializer), bytes))
         }
         Ok(Encoding::Shard(_)) => {

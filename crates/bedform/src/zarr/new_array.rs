@@ -96,6 +96,7 @@ impl NewArray {
         Ok(ArrayMetadata {
             shape: self.shape.clone(),
             data_type: self.data_type,
+            structure: None,
             chunk_shape: layout.shard_shape.clone(),
             keys: ChunkKeys::DEFAULT,
             fill_value: self.fill_value.clone(),

@@ -1,0 +1,34 @@
+//! Floats whose last bits are zero: numcodecs' `bitround`. Nothing is to be decoded. It is read, not written.
+
+use std::sync::Arc;
+
+use bedform_format::BytesCodec;
+
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+
+pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
+    matches!(codec, BytesCodec::BitRound { .. }).then(|| Arc::new(Rounded) as Arc<dyn BytesToBytes>)
+}
+
+#[derive(Debug)]
+struct Rounded;
+
+impl BytesToBytes for Rounded {
+    fn decode(
+        &self,
+        input: &[u8],
+        _: Wanted,
+        _: &mut Vec<u8>,
+        _: &mut Contexts,
+    ) -> Result<Decoded> {
+        Ok(Decoded::Front(input.len()))
+    }
+
+    fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
+        Err(CodecError::Unsupported("writing the codec bitround".to_owned()))
+    }
+
+    fn encoded_length(&self, decoded: usize) -> Option<usize> {
+        Some(decoded)
+    }
+}
