@@ -128,7 +128,7 @@ fn explore_all(budget: Budget) -> Counts {
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let name = "crash::a_power_cut_after_any_call";
     let (any, torn) = effort((8, 130), (1, 2));
-    let fixed = Budget { seed: 1, any, torn, pending_max: effort(12, 0) };
+    let fixed = Budget { seed: 1, any, torn, pending_max: effort(11, 0) };
     let mut counts = explore_all(fixed);
     counts += explore_all(Budget { seed: random_seed(name), any: 1, torn: 2, pending_max: 0 });
     count("cuts", counts.cuts);
