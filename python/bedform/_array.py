@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Array(BasicReads):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
-    ``[]`` is NumPy's basic indexing, ``.oindex`` takes one list per axis, ``.vindex`` points.
+    ``[]`` is NumPy's basic indexing, or takes one list of positions or a mask; ``.oindex`` takes
+    one list per axis, ``.vindex`` points.
     Values are raw: decoding by conventions is xarray's. What is written is converted as NumPy's
     assignment does; masked elements, times and text are refused where numbers are stored. Reading
     releases the interpreter's lock; one array may be used by many threads. Arrays pickle as their

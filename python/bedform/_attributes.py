@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
@@ -160,9 +160,18 @@ class Attributes(MutableMapping[str, Any]):
         return list(self)
 
 
-def refuse_change(message: str) -> NoReturn:
-    """Fail for attributes that are only read."""
-    raise ReadOnlyError(message)
+class Stored:
+    """What is stored: a name that Python would keep to itself is refused, not lost in silence."""
+
+    #: Names beside those of the class.
+    _OWN: ClassVar = frozenset({"path", "oindex", "vindex", "style"})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:1] != "_" and name not in self._OWN and not hasattr(type(self), name):
+            raise InvalidArgumentError(
+                f"{name} would not be stored: assign to attributes[{name!r}] instead"
+            )
+        super().__setattr__(name, value)
 
 
 def read_only(value: Any) -> Any:

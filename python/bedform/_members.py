@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, KeysView, ValuesView
 from typing import TYPE_CHECKING, Any
 
+from bedform._attributes import Stored
 from bedform._errors import WrongTypeError
 from bedform._tree import Tree
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Members:
+class Members(Stored):
     """The members of a group, by name, in the words of dictionaries, h5py and zarr-python.
 
     A subclass has ``__getitem__``, and gives the nodes below it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bedform import _selection
+from bedform._attributes import Stored
 from bedform._blocks import AsType, BlockIndex, bounds_of, boxes, rows_at_once
 from bedform._elements import AnyArray, type_of
 from bedform._errors import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-class BasicReads:
+class BasicReads(Stored):
     """What every array that can be read does with a selection.
 
     A subclass has ``shape`` and ``dtype`` and fills buffers.

@@ -110,8 +110,8 @@ def basic(key: Any, shape: tuple[int, ...]) -> Selected:
             chosen = (_index(entry, axis, shape[axis]), 1, 1)
         else:
             raise InvalidSelectionError(
-                f"[] takes integers, slices, ... and None, not {type(entry).__name__}; "
-                "use .oindex or .vindex for lists and arrays"
+                f"[] takes integers, slices, one list of positions, ... and None, not "
+                f"{type(entry).__name__}; .oindex and .vindex take several lists"
             )
         axes.append(chosen)
         filled.append(chosen[2])

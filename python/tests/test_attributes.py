@@ -152,6 +152,16 @@ def test_a_typing_error_in_the_name_of_an_attribute_names_the_one_that_is_there(
         store.attributes.update({3: "x"})
 
 
+def test_a_name_that_python_would_keep_to_itself_is_refused(store: bf.Store) -> None:
+    for owner in owners(store):
+        with pytest.raises(ValueError, match=r"not be stored: assign to attributes\['units'\]"):
+            owner.units = "K"
+        with pytest.raises(AttributeError, match="no setter"):
+            owner.name = "other"
+        owner.attrs = {"units": "K"}
+        assert owner.attributes == {"units": "K"}
+
+
 def test_threads_that_set_attributes_at_once_lose_none(store: bf.Store) -> None:
     def work(number: int) -> None:
         for step in range(5):

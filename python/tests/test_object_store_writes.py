@@ -438,3 +438,22 @@ def test_who_may_not_delete_is_told_that_the_commit_stands_and_what_is_left(
     assert cli("settle", url).startswith("0\n")
     # What lies there is taken for that of a writer who may live, for half a minute.
     assert bf.open(url).info()["log"]["commits"] == 0
+
+
+def test_attributes_data_and_copies_are_written_there_as_in_a_directory(bucket: str) -> None:
+    store = bf.create(f"{bucket}/written/words.zarr")
+    values = numbers((20, 40, 30))
+    store["g/t"] = values
+    t = store["g/t"]
+    t.attributes["units"] = "K"
+    bf.open(store.store_path, "r+")["g/t"].attributes["theirs"] = 1
+    # A handle that does not look for changes keeps those of others.
+    t.attributes.update(ours=2)
+    store.move("g", "h")
+    again = bf.open(store.store_path)
+    assert again["h/t"].attributes == {"units": "K", "theirs": 1, "ours": 2}
+    np.testing.assert_array_equal(again["h/t"][...], values)
+    assert list(again) == ["h"]
+    with pytest.raises(bf.BedformError, match=r"masked element"):
+        store["bad"] = np.ma.array([1.0, 2.0], mask=[True, False])
+    assert list(bf.open(store.store_path)) == ["h"]
