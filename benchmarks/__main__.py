@@ -29,6 +29,7 @@ NAMES = {
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",
+    "xarray": "benchmarks.xarray_engine",
 }
 
 

@@ -9,7 +9,6 @@ All functions take pieces of a chunk map's description, as `json.loads` gives th
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 import numpy as np
@@ -216,72 +215,18 @@ def group_attributes(group: dict[str, Any], style: Style) -> dict[str, Any]:
     return python_attributes(group["attributes"], style)
 
 
-def unlimited_dimensions(group: dict[str, Any], style: Style) -> set[str]:
+def unlimited_dimensions(group: dict[str, Any]) -> set[str]:
     """The dimensions of a group that can grow, for a dataset's encoding."""
-    return {
-        dimension["name"]
-        for dimension in group["dimensions"]
-        if dimension["unlimited"] and not (style == "h5netcdf" and dimension["phony"])
-    }
+    return {item["name"] for item in group["dimensions"] if item["unlimited"]}
 
 
-def dimension_names(
-    description: dict[str, Any], group: str, style: Style
-) -> dict[str, tuple[str, ...]]:
+def dimension_names(description: dict[str, Any], group: str) -> dict[str, tuple[str, ...]]:
     """For each variable of a group, by its path, the names of its dimensions.
 
-    They are those of the map, except that h5netcdf makes up others where a file has none: it counts
-    the groups on the way to this one, and gives an axis the next unused name of its length.
+    Where a file has none they are those that the netCDF library makes up.
     """
-    arrays = [array for array in description["arrays"] if _parent(array["path"]) == group]
-    names = {array["path"]: tuple(array["dimension_names"] or ()) for array in arrays}
-    if style == "netcdf4" or not any(array["encoding"]["unlabeled"] for array in arrays):
-        return names
-    counter = 0
-    made: list[tuple[str, int]] = []
-    for place in _way_to(group):
-        made, counter = _phony_dimensions(description, place, counter)
-    of_length: dict[int, list[str]] = {}
-    for name, length in made:
-        of_length.setdefault(length, []).append(name)
-    for array in arrays:
-        if array["encoding"]["unlabeled"]:
-            names[array["path"]] = _take_names(array["shape"], of_length)
-    return names
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _way_to(group: str) -> list[str]:
-    parts = group.split("/") if group else []
-    return ["", *("/".join(parts[: end + 1]) for end in range(len(parts)))]
-
-
-def _phony_dimensions(
-    description: dict[str, Any], group: str, counter: int
-) -> tuple[list[tuple[str, int]], int]:
-    """The dimensions of a group with those that h5netcdf makes up, and its counter after them."""
-    stored = next(item for item in description["groups"] if item["path"] == group)
-    named = [dimension for dimension in stored["dimensions"] if not dimension["phony"]]
-    needed: Counter[int] = Counter()
-    for array in description["arrays"]:
-        if _parent(array["path"]) == group and array["encoding"]["unlabeled"]:
-            needed |= Counter(array["shape"])
-    have = Counter(None if item["unlimited"] else item["size"] for item in named)
-    made = [(item["name"], item["size"]) for item in named]
-    for size, count in needed.items():
-        for _ in range(have[size], count):
-            made.append((f"phony_dim_{counter}", size))
-            counter += 1
-    return made, counter
-
-
-def _take_names(shape: list[int], of_length: dict[int, list[str]]) -> tuple[str, ...]:
-    used: Counter[int] = Counter()
-    names = []
-    for size in shape:
-        names.append(of_length[size][used[size]])
-        used[size] += 1
-    return tuple(names)
+    return {
+        array["path"]: tuple(array["dimension_names"] or ())
+        for array in description["arrays"]
+        if array["path"].rpartition("/")[0] == group
+    }

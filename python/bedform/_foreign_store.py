@@ -181,7 +181,7 @@ class ForeignStore(Members):
     def _names_in(self, group: str) -> dict[str, tuple[str, ...]]:
         """The dimension names of the variables of a group, found for all of them at once."""
         if group not in self._dimension_names:
-            found = _foreign_encoding.dimension_names(self._description, group, self.style)
+            found = _foreign_encoding.dimension_names(self._description, group)
             self._dimension_names[group] = found
         return self._dimension_names[group]
 
@@ -191,7 +191,7 @@ class ForeignStore(Members):
 
     def unlimited_dimensions(self, path: str = "") -> set[str]:
         """The dimensions of a group that can grow."""
-        return _foreign_encoding.unlimited_dimensions(self._group(path), self.style)
+        return _foreign_encoding.unlimited_dimensions(self._group(path))
 
     @property
     def unlimited_dims(self) -> set[str]:

@@ -23,9 +23,9 @@ from xarray.core.utils import FrozenDict
 import bedform as bf
 from bedform import _accessor, _selection, _shown
 from bedform._array import Array
-from bedform._errors import NotFoundError
+from bedform._errors import BedformError, NotFoundError
 from bedform._group import Group
-from bedform._opening import CACHE
+from bedform._opening import CACHE, open_place
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
 
@@ -42,6 +42,11 @@ _accessor.register()
 # What our own stores have near their beginning.
 _OURS = re.compile(rb'"consolidated_metadata"\s*:\s*\{\s*"bedform"\s*:')
 _START_BYTES = 4096
+# The object stores where such a store may lie, and how long one is asked for it.
+_SCHEMES = ("s3://", "gs://", "az://")
+_GUESS_SECONDS = 5
+# Groups that a message names.
+_GROUPS_SHOWN = 12
 
 
 class LeftOutWarning(UserWarning):
@@ -217,8 +222,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether it is a store that Bedform made; for all else the engine has to be named."""
-        if not isinstance(filename_or_obj, (str, os.PathLike)) or "://" in str(filename_or_obj):
+        if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
+        if "://" in str(filename_or_obj):
+            url = str(filename_or_obj)
+            return url.startswith(_SCHEMES) and _is_ours_at(url)
         try:
             with Path(filename_or_obj, "zarr.json").open("rb") as document:
                 return _OURS.search(document.read(_START_BYTES)) is not None
@@ -297,6 +305,20 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         return DataTree.from_dict(dict(groups))
 
 
+def _is_ours_at(url: str) -> bool:
+    """Whether a store of ours lies in an object store: one whose first array Bedform made."""
+    try:
+        store = open_place(url, storage_options={"deadline_seconds": _GUESS_SECONDS})
+        if not isinstance(store, Store):
+            return False
+        first = next(
+            (path for path, kind in store._call(store._inner.nodes)() if kind == "array"), None
+        )
+        return first is not None and bool(store.array(first)._facts["bedform"])
+    except BedformError:
+        return False
+
+
 def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> Group | Array:
     """Open the group at ``path`` of the store at ``place``, or of a snapshot of it.
 
@@ -305,15 +327,19 @@ def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> G
     opened: Any = bf.open(place, **options)
     if snapshot:
         opened = _held(opened)
-    inner = (path or "").strip("/")
+    inner = "/".join(filter(None, (path or "").split("/")))
     if not inner:
         return cast("Group | Array", opened)
     if isinstance(opened, Array):
         raise NotFoundError(f"{place} is an array, and has no group {inner!r}")
-    found = opened[inner]
-    if hasattr(found, "dtype"):
-        raise NotFoundError(f"{inner} in {opened} is an array, not a group")
-    return cast("Group", found)
+    groups: dict[str, Group] = opened.groups()
+    if inner not in groups:
+        kind = "is an array, not a group" if inner in opened else "does not exist"
+        known = ", ".join(sorted(groups)[:_GROUPS_SHOWN])
+        more = f" and {len(groups) - _GROUPS_SHOWN} more" if len(groups) > _GROUPS_SHOWN else ""
+        has = f"it has {known}{more}" if groups else "it has none below the root"
+        raise NotFoundError(f"group {inner!r} of {opened.store_path} {kind}: {has}")
+    return groups[inner]
 
 
 def _held(opened: Any) -> Any:

@@ -67,3 +67,24 @@ def bedform_command(
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     return run_here
+
+
+# What xarray's own tests of its engines ask for.
+
+
+@pytest.fixture
+def default_zarr_format() -> int:
+    """Of the stores that the tests write."""
+    return 3
+
+
+@pytest.fixture(params=[False, True], ids=["numpy", "dask"])
+def use_dask(request: pytest.FixtureRequest) -> bool:
+    """Whether data sets are chunked."""
+    return bool(request.param)
+
+
+@pytest.fixture(params=["s", "ms", "us", "ns"])
+def time_unit(request: pytest.FixtureRequest) -> str:
+    """The resolution of times."""
+    return str(request.param)

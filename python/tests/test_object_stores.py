@@ -29,6 +29,7 @@ from faulty_proxy import DenyingProxy
 from support import command_line
 
 import bedform as bf
+from bedform.xarray_backend import BedformBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,6 +105,18 @@ def made(path: Path) -> np.ndarray[Any, Any]:
     )
     array[:] = values
     return values
+
+
+def test_xarray_selects_the_engine_for_stores_in_s3_that_bedform_made(
+    tmp_path: Path, upload: Callable[[Path, str], str]
+) -> None:
+    values = made(tmp_path / "ours.zarr")
+    opened = xr.open_dataset(upload(tmp_path / "ours.zarr", "guess/ours.zarr"), group="g")
+    np.testing.assert_array_equal(opened["t"].isel(t=3).values, values[3])
+    zarr.create_group(tmp_path / "theirs.zarr").create_array("t", shape=(2,), dtype="f4")
+    engine = BedformBackendEntrypoint()
+    assert not engine.guess_can_open(upload(tmp_path / "theirs.zarr", "guess/theirs.zarr"))
+    assert not engine.guess_can_open("s3://bucket/guess/nothing.zarr")
 
 
 def cli(*arguments: str) -> str:

@@ -346,10 +346,24 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     path = make(tmp_path / "s.zarr", t=("a", [1.0]))
     with pytest.raises(FileNotFoundError, match="no such file or store"):
         xr.open_dataset(str(tmp_path / "missing.zarr"), engine="bedform")
-    with pytest.raises(KeyError, match="no array or group 'g'"):
+    with pytest.raises(
+        KeyError, match=r"group 'g' of .* does not exist: it has none below the root"
+    ):
         xr.open_dataset(path, engine="bedform", group="g")
-    with pytest.raises(KeyError, match="is an array, not a group"):
+    with pytest.raises(KeyError, match=r"group 't' of .* is an array, not a group"):
         xr.open_dataset(path, engine="bedform", group="t")
+
+
+def test_groups_are_named_as_for_other_engines(store: str, tmp_path: Path) -> None:
+    path = tmp_path / "groups.nc"
+    xr.Dataset({"counts": ("x", [1, 2])}).to_netcdf(path, group="below/deep", engine="netcdf4")
+    for where in (store, path):
+        for group in ("below/deep", "/below/deep", "/below/deep/", "below//deep"):
+            opened = xr.open_dataset(where, engine="bedform", group=group)
+            assert list(opened) == ["counts"]
+        for group in ("nope", "/below/nope"):
+            with pytest.raises(OSError, match=r"does not exist: it has below, below/deep$"):
+                xr.open_dataset(where, engine="bedform", group=group)
 
 
 class ForeignArray:

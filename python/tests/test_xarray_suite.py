@@ -63,24 +63,6 @@ EXCLUDED = {
 }
 
 
-@pytest.fixture
-def default_zarr_format() -> int:
-    """Of the stores that the tests write."""
-    return 3
-
-
-@pytest.fixture(params=[False, True], ids=["numpy", "dask"])
-def use_dask(request: pytest.FixtureRequest) -> bool:
-    """Whether data sets are chunked."""
-    return bool(request.param)
-
-
-@pytest.fixture(params=["s", "ms", "us", "ns"])
-def time_unit(request: pytest.FixtureRequest) -> str:
-    """The resolution of times."""
-    return str(request.param)
-
-
 def without_excluded(tests: type) -> type:
     """Hide the excluded tests from pytest."""
     for name in EXCLUDED:

@@ -291,7 +291,7 @@ impl SourceArray {
         Ok(Self {
             shape: array.shape.clone(),
             stored,
-            dimension_names: dimension_names(map, array, style),
+            dimension_names: dimension_names(array),
             chunks: chunks_of(array),
             fill_value: storable_fill(fill_of(array, stored), stored),
             attributes: attributes::variable_attributes(array, style),

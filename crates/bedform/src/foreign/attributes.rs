@@ -4,9 +4,7 @@
 //! `h5netcdf` (for other HDF5 files) show, so that a dataset is the same through every door, and before and
 //! after a conversion.
 
-use bedform_format::chunk_map::{
-    Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray, ForeignDimension,
-};
+use bedform_format::chunk_map::{Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray};
 use bedform_format::json::NUMBER;
 use bedform_format::{DataType, Endian};
 use serde_json::{Map, Number, Value, json};
@@ -131,76 +129,10 @@ fn half(bits: u16) -> f64 {
 }
 
 /// A name for each axis of a variable.
-pub(crate) fn dimension_names(map: &ChunkMap, array: &MapArray, style: Style) -> Vec<String> {
-    if style == Style::H5netcdf && array.encoding.unlabeled {
-        return made_up_names(map, array);
-    }
+pub(crate) fn dimension_names(array: &MapArray) -> Vec<String> {
     let given = array.dimension_names.as_deref().unwrap_or_default();
     let name = |axis: usize| given.get(axis).cloned().unwrap_or_else(|| format!("dim_{axis}"));
     (0..array.shape.len()).map(name).collect()
-}
-
-/// The names that h5netcdf makes up for axes that a file does not name: it counts the groups on the way
-/// to the variable's, and gives an axis the next unused name of its length.
-fn made_up_names(map: &ChunkMap, array: &MapArray) -> Vec<String> {
-    let group = parent(&array.path);
-    let mut way = vec![""];
-    way.extend(group.match_indices('/').map(|(at, _)| &group[..at]));
-    if !group.is_empty() {
-        way.push(group);
-    }
-    let (mut names, mut counter) = (Vec::new(), 0);
-    for place in way {
-        names = phony_dimensions(map, place, &mut counter);
-    }
-    let mut taken = vec![false; names.len()];
-    let named = array.shape.iter().enumerate().map(|(axis, length)| {
-        let free = |at: &usize| !taken[*at] && names[*at].1 == *length;
-        let found = (0..names.len()).find(free);
-        found.map_or_else(
-            || format!("dim_{axis}"),
-            |at| {
-                taken[at] = true;
-                names[at].0.clone()
-            },
-        )
-    });
-    named.collect()
-}
-
-/// The dimensions of a group, with those that h5netcdf makes up.
-fn phony_dimensions(map: &ChunkMap, group: &str, counter: &mut u64) -> Vec<(String, u64)> {
-    let named: Vec<&ForeignDimension> = map
-        .group(group)
-        .map(|group| group.dimensions.iter().filter(|dimension| !dimension.phony).collect())
-        .unwrap_or_default();
-    // How many axes of each length one variable has at most, in the order in which they are met.
-    let mut needed: Vec<(u64, usize)> = Vec::new();
-    let unlabeled = |array: &&MapArray| parent(&array.path) == group && array.encoding.unlabeled;
-    for array in map.arrays.iter().filter(unlabeled) {
-        for length in &array.shape {
-            let count = array.shape.iter().filter(|other| *other == length).count();
-            match needed.iter_mut().find(|(known, _)| known == length) {
-                Some((_, most)) => *most = (*most).max(count),
-                None => needed.push((*length, count)),
-            }
-        }
-    }
-    let mut names: Vec<(String, u64)> =
-        named.iter().map(|dimension| (dimension.name.clone(), dimension.size)).collect();
-    for (length, count) in needed {
-        let fixed =
-            |dimension: &&&ForeignDimension| !dimension.unlimited && dimension.size == length;
-        for _ in named.iter().filter(fixed).count()..count {
-            names.push((format!("phony_dim_{counter}"), length));
-            *counter += 1;
-        }
-    }
-    names
-}
-
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 #[cfg(test)]

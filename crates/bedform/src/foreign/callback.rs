@@ -279,7 +279,7 @@ impl ForeignVariable for CalledVariable {
         let Some((map, position)) = &self.described else {
             return vec![None; self.facts.layout.grid.rank()];
         };
-        let names = attributes::dimension_names(map, &map.arrays[*position], Style::of(map));
+        let names = attributes::dimension_names(&map.arrays[*position]);
         names.into_iter().map(Some).collect()
     }
 

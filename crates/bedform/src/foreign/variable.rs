@@ -95,8 +95,7 @@ impl ForeignVariable for Variable {
     }
 
     fn dimension_names(&self) -> Vec<Option<String>> {
-        let style = Style::of(&self.file.map);
-        let names = attributes::dimension_names(&self.file.map, self.array(), style);
+        let names = attributes::dimension_names(self.array());
         names.into_iter().map(Some).collect()
     }
 
