@@ -168,7 +168,13 @@ class Group(Creating):
         }
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._kind(name.strip("/")) is not None
+        if not isinstance(name, str):
+            return False
+        try:
+            return self._kind(name.strip("/")) is not None
+        except _REFUSALS:
+            # What is there cannot be read.
+            return True
 
     def __getitem__(self, name: str) -> Any:
         key: Any = name

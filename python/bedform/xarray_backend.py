@@ -290,7 +290,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         groups = {"/": parent, **{f"/{path}": below for path, below in inner.items()}}
         return {
             path: _decoded(
-                BedformDataStore(below, use_fill_value_as_mask=use_zarr_fill_value_as_mask),
+                BedformDataStore(
+                    below,
+                    use_fill_value_as_mask=use_zarr_fill_value_as_mask,
+                    drop_variables=decoding.get("drop_variables"),
+                ),
                 **decoding,
             )
             for path, below in groups.items()

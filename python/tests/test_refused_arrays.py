@@ -57,6 +57,8 @@ def test_a_store_with_bad_arrays_lists_the_others_and_says_what_is_wrong_with_th
     assert "torn" in refused["torn"]
     assert "not valid JSON" in refused["torn"]
     assert store["inner"].refused().keys() == {"strange"}
+    assert all(name in store for name in ("good", "strange", "torn", "inner"))
+    assert "nothing" not in store
     assert store.info()["refused"] == refused
     assert store.info()["arrays"].keys() == {"good"}
     assert sorted(store) == ["good", "inner", "strange", "torn"]
@@ -95,7 +97,9 @@ def test_xarray_opens_what_can_be_read_with_one_warning_that_names_the_rest(mixe
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         without = xr.open_dataset(mixed, engine="bedform", drop_variables=["strange", "torn"])
+        tree = xr.open_datatree(mixed, engine="bedform", drop_variables=["strange", "torn"])
     np.testing.assert_array_equal(without["good"], np.arange(1.0, 7.0))
+    assert list(tree["good"].values) == list(without["good"].values)
 
 
 def test_a_conversion_leaves_out_what_cannot_be_read_and_says_so(
