@@ -403,16 +403,38 @@ def read_native(
     ForeignFileError
         There is no such variable, or HDF5 cannot read it.
     """
-    with _as_one_line(path), h5py.File(path, "r") as file:
+    with _as_one_line(path), _opened(path) as file:
         dataset = open_path(file, variable, allow_external=allow_external)
         text = h5py.check_string_dtype(dataset.dtype)
         is_text = text is not None and text.length is None
-        source: Any = dataset.asstr() if is_text else dataset
+        # Bytes that are not UTF-8 become what Python has for them.
+        source: Any = dataset.asstr("utf-8", "surrogateescape") if is_text else dataset
+        if dataset.shape == ():
+            return _scalar(source[()], dataset.dtype)
         if shape is None or shape == dataset.shape:
             return np.asarray(source[selection])
         grown = np.full(shape, "" if is_text else dataset.fillvalue, dataset.dtype)
         grown[tuple(slice(0, size) for size in dataset.shape)] = source[...]
         return np.asarray(grown[selection])
+
+
+def _opened(path: str | Path) -> h5py.File:
+    """The file; one that a single writer keeps whole (SWMR) as its readers open it."""
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        if not _BEING_WRITTEN.search(str(error)):
+            raise
+        return h5py.File(path, "r", swmr=True)
+
+
+def _scalar(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The one element of a dataset without axes, which may be a text or a list of its own."""
+    if dtype.kind != "O":
+        return np.asarray(value)
+    scalar = np.empty((), object)
+    scalar[()] = value
+    return scalar
 
 
 def read_region(
@@ -428,7 +450,7 @@ def read_region(
 
     Of a region that the dataset ends within, only what is there is read.
     """
-    with _as_one_line(path), h5py.File(path, "r") as file:
+    with _as_one_line(path), _opened(path) as file:
         dataset = open_path(file, variable, allow_external=allow_external)
         region = tuple(slice(at, at + count) for at, count in zip(start, lengths, strict=True))
         if shape == dataset.shape:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
-from bedform._foreign import read_native, read_region
 from bedform._foreign_names import ForeignFileError
+from bedform._foreign_worker import read_native, read_region
 from bedform._reads import BasicReads
 from bedform._remote import is_url
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
     from bedform._elements import AnyArray
     from bedform._foreign_store import ForeignStore
+
+#: Bytes of a part of what the library reads.
+_PIECE_BYTES: Final = 64 << 20
+#: What an element of any length takes at least, in memory.
+_OBJECT_BYTES: Final = 64
 
 
 class ForeignArray(BasicReads):
@@ -65,17 +71,24 @@ class ForeignArray(BasicReads):
     def _region_reader(self) -> Callable[[list[int], list[int]], Any]:
         """What gives the elements of a region through the library, for the engine to call."""
         store = self._store
-        path, where, allow_external = self.path, store._path, store._allow_external
+        path, where, options = self.path, store._path, self._native_options()
         shape, dtype = self.shape, self._dtype.newbyteorder("=")
 
         def read(start: list[int], lengths: list[int]) -> Any:
             # A function without the array, which would hold itself by the engine's handle.
-            values = _translated(
-                read_region, where, path, start, lengths, shape=shape, allow_external=allow_external
-            )
+            values = _translated(read_region, where, path, start, lengths, shape=shape, **options)
             return np.ascontiguousarray(values, dtype=dtype).reshape(-1).view(np.uint8)
 
         return read
+
+    def _native_options(self) -> dict[str, Any]:
+        """How the library is asked for elements."""
+        return {
+            "item_bytes": _OBJECT_BYTES if self._dtype.hasobject else self._dtype.itemsize,
+            "filters": [one["id"] for one in self._described["encoding"]["filters"]],
+            "allow_external": self._store._allow_external,
+            "seconds": self._store._map_time,
+        }
 
     @property
     def _inner(self) -> _internal.Array | None:
@@ -236,20 +249,19 @@ class ForeignArray(BasicReads):
         return values[()] if selected.scalar and scalar else values
 
     def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
-        wanted = self.shape
-        if slices is not None:
-            wanted = tuple(
-                len(range(*part.indices(size)))
-                for part, size in zip(slices, self.shape, strict=True)
+        wanted = self.shape if slices is None else _sizes(slices, self.shape)
+        options = self._native_options()
+        pieces = [slices]
+        if wanted and 0 not in wanted:
+            everything = slices or tuple(slice(0, size, 1) for size in self.shape)
+            pieces = list(_pieces_of(everything, wanted, options["item_bytes"]))
+        found = [
+            _translated(
+                read_native, self._store._path, self.path, piece, shape=self.shape, **options
             )
-        values = _translated(
-            read_native,
-            self._store._path,
-            self.path,
-            ... if slices is None else slices,
-            shape=self.shape,
-            allow_external=self._store._allow_external,
-        )
+            for piece in pieces
+        ]
+        values = found[0] if len(found) == 1 else np.concatenate(found)
         if values.shape != wanted:
             # Elements that are arrays themselves: NumPy gives them as more axes.
             raise UnsupportedError(
@@ -293,6 +305,23 @@ class ForeignArray(BasicReads):
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
+
+
+def _sizes(slices: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    axes = zip(slices, shape, strict=True)
+    return tuple(len(range(*part.indices(size))) for part, size in axes)
+
+
+def _pieces_of(
+    slices: tuple[slice, ...], sizes: tuple[int, ...], item_bytes: int
+) -> Iterator[tuple[slice, ...]]:
+    """The same selection in parts along its first axis, which are read one after another."""
+    first, *rest = slices
+    rows = max(1, _PIECE_BYTES // (item_bytes * math.prod(sizes[1:])))
+    for at in range(0, sizes[0], rows):
+        start = first.start + first.step * at
+        count = min(rows, sizes[0] - at)
+        yield (slice(start, start + first.step * (count - 1) + 1, first.step), *rest)
 
 
 def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> AnyArray:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bedform._foreign_storage import ChunkTable
 
-__all__ = ["SlowOpenWarning", "isolated_chunk_map"]
+__all__ = ["SlowOpenWarning", "failure", "isolated_chunk_map", "time_limit"]
 
 _TIME: Final = "BEDFORM_MAP_TIME"
 _SECONDS: Final = 20.0
@@ -75,7 +75,7 @@ def isolated_chunk_map(
         As `chunk_map`; also where HDF5 crashes on the file or does not come to an end, and where
         the system gives the process too little.
     """
-    limit = _time_limit(seconds)
+    limit = time_limit(seconds)
     # A wrong path or kind needs no process.
     file_kind(path)
     arguments = [str(path), str(int(allow_external)), *([] if group is None else [group])]
@@ -100,10 +100,11 @@ def isolated_chunk_map(
     if child.returncode == 0:
         return _read_parts(memoryview(output)[len(_READY) :])
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    raise _failure(path, child.returncode, is_ready=output.startswith(_READY), said=lines)
+    raise failure(path, child.returncode, is_ready=output.startswith(_READY), said=lines)
 
 
-def _time_limit(given: float | str | None) -> float:
+def time_limit(given: float | str | None) -> float:
+    """The seconds that HDF5 may take: as given, as the environment says, or the default."""
     name, text = ("map_time", given) if given is not None else (_TIME, os.environ.get(_TIME))
     if given is None and not text:
         return _SECONDS
@@ -137,7 +138,7 @@ def _outcome(path: str | Path, child: subprocess.Popen[bytes], limit: float) -> 
         raise ForeignFileError(message, "LimitExceeded") from error
 
 
-def _failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> ForeignFileError:
+def failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> ForeignFileError:
     """The error for a child that ended with this code, after these lines."""
     last = said[-1] if said else f"exit status {code}"
     if code == _REFUSED and said:

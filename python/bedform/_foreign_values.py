@@ -1,0 +1,180 @@
+"""Values on their way from one process to another: as bytes that no code comes out of.
+
+The process that reads a foreign file may be at the mercy of the file. So its answers are a header
+in JSON and a body of plain bytes, and whatever does not fit its header is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bedform._foreign_names import ForeignFileError
+
+__all__ = ["decode_values", "encode_values"]
+
+Values = npt.NDArray[Any]
+_DEPTH_MAX: Final = 32
+
+
+def encode_values(values: Values, parts: list[bytes]) -> dict[str, Any]:
+    """The header of an array; its bytes are put behind those in `parts`.
+
+    Raises
+    ------
+    ForeignFileError
+        It has elements that mean nothing outside their file: references.
+    """
+    header: dict[str, Any] = {"shape": list(values.shape)}
+    dtype = values.dtype
+    if not dtype.hasobject:
+        parts.append(np.ascontiguousarray(values).tobytes())
+        return {**header, "dtype": _described(dtype)}
+    if dtype.names is not None:
+        fields = [(name, encode_values(values[name], parts)) for name in dtype.names]
+        return {**header, "fields": fields}
+    items = values.ravel().tolist()
+    if all(isinstance(item, str) for item in items):
+        texts = [item.encode("utf-8", "surrogateescape") for item in items]
+        return {**header, **_encode_texts("text", texts, parts)}
+    if all(isinstance(item, bytes) for item in items):
+        return {**header, **_encode_texts("bytes", items, parts)}
+    if items and all(_is_plain_list(item, items[0]) for item in items):
+        lengths = np.array([len(item) for item in items], "<u8")
+        parts.append(lengths.tobytes())
+        parts.extend(np.ascontiguousarray(item).tobytes() for item in items)
+        kind = {"kind": "lists", "of": _described(items[0].dtype)}
+        return {**header, **kind, "bytes": int(lengths.sum()) * items[0].dtype.itemsize}
+    if all(isinstance(item, np.ndarray) for item in items):
+        return {**header, "items": [encode_values(item, parts) for item in items]}
+    message = "its elements are references, which mean nothing outside: read it with h5py"
+    raise ForeignFileError(message, "Unsupported")
+
+
+def _is_plain_list(item: Any, first: Any) -> bool:
+    return (
+        isinstance(item, np.ndarray)
+        and item.ndim == 1
+        and not item.dtype.hasobject
+        and item.dtype == first.dtype
+    )
+
+
+def _described(dtype: np.dtype[Any]) -> Any:
+    """A type as JSON has it: NumPy's words, or a list of names, types, shapes and offsets."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"base": _described(base), "shape": list(shape)}
+    if dtype.names is None:
+        return dtype.str
+    fields: Any = dtype.fields
+    return {
+        "names": list(dtype.names),
+        "formats": [_described(fields[name][0]) for name in dtype.names],
+        "offsets": [fields[name][1] for name in dtype.names],
+        "itemsize": dtype.itemsize,
+    }
+
+
+def _encode_texts(kind: str, texts: list[bytes], parts: list[bytes]) -> dict[str, Any]:
+    lengths = np.array([len(text) for text in texts], "<u8")
+    parts.append(lengths.tobytes())
+    parts.extend(texts)
+    return {"kind": kind, "bytes": int(lengths.sum())}
+
+
+class _Body:
+    """What is left of the bytes behind a header."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+
+    def take(self, count: int) -> memoryview:
+        if not 0 <= count <= len(self.data):
+            message = "an answer that is shorter than its header says"
+            raise ValueError(message)
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+
+def decode_values(header: dict[str, Any], data: memoryview) -> Values:
+    """The array that `encode_values` gave.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError
+        The header and the bytes are no such array.
+    """
+    return _decode(header, _Body(data), _DEPTH_MAX)
+
+
+def _decode(header: dict[str, Any], body: _Body, depth_left: int) -> Values:
+    if depth_left == 0:
+        message = "an answer that is nested too deeply"
+        raise ValueError(message)
+    shape = tuple(int(size) for size in header["shape"])
+    count = math.prod(shape)
+    if "dtype" in header:
+        dtype = _plain_dtype(header["dtype"])
+        return _numbers(body.take(count * dtype.itemsize), dtype, count).reshape(shape)
+    if "fields" in header:
+        return _decode_fields(header["fields"], shape, body, depth_left - 1)
+    values = np.empty(count, object)
+    items = header.get("items")
+    if items is not None:
+        for position, item in enumerate(items):
+            values[position] = _decode(item, body, depth_left - 1)
+        return values.reshape(shape)
+    lengths = np.frombuffer(body.take(8 * count), "<u8").tolist()
+    of_items = _Body(body.take(int(header["bytes"])))
+    dtype = _plain_dtype(header.get("of", "u1"))
+    for position, length in enumerate(lengths):
+        one = of_items.take(length * dtype.itemsize)
+        if header["kind"] == "lists":
+            values[position] = _numbers(one, dtype, length).copy()
+        elif header["kind"] == "text":
+            values[position] = bytes(one).decode("utf-8", "surrogateescape")
+        else:
+            values[position] = bytes(one)
+    return values.reshape(shape)
+
+
+def _numbers(data: memoryview, dtype: np.dtype[Any], count: int) -> Values:
+    if dtype.itemsize == 0:
+        return np.zeros(count, dtype)
+    numbers: Values = np.frombuffer(data, dtype, count)
+    return numbers if numbers.flags.aligned else numbers.copy()
+
+
+def _plain_dtype(described: Any) -> np.dtype[Any]:
+    dtype = _dtype_of(described)
+    if dtype.hasobject:
+        message = "an answer of objects"
+        raise ValueError(message)
+    return dtype
+
+
+def _decode_fields(
+    fields: list[tuple[str, dict[str, Any]]], shape: tuple[int, ...], body: _Body, depth_left: int
+) -> Values:
+    found = [(name, _decode(header, body, depth_left)) for name, header in fields]
+    dtype = np.dtype([(name, part.dtype, part.shape[len(shape) :]) for name, part in found])
+    values = np.empty(shape, dtype)
+    for name, part in found:
+        values[name] = part
+    return values
+
+
+def _dtype_of(described: Any) -> np.dtype[Any]:
+    if isinstance(described, str):
+        return np.dtype(described)
+    if "base" in described:
+        part: Any = (_dtype_of(described["base"]), tuple(described["shape"]))
+        array: np.dtype[Any] = np.dtype(part)
+        return array
+    fields: Any = {**described, "formats": [_dtype_of(one) for one in described["formats"]]}
+    made: np.dtype[Any] = np.dtype(fields)
+    return made
