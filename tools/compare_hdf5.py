@@ -215,12 +215,13 @@ def tables_of(ours: Json, theirs: Json) -> dict[str, tuple[Json, Json]]:
 
 
 #: Why h5py reads what the parser knows to be simple: numbers of one byte that have an order, chunks
-#: at the edge, of which h5py does not tell whether they are filtered, and what was never written in
-#: a file with a user block.
+#: at the edge, of which h5py does not tell whether they are filtered, what was never written in a
+#: file with a user block, and chunks that grow behind other axes, which h5py places wrongly.
 KNOWN_BETTER = (
     "numbers in a form that NumPy does not have",
     "its chunks at the edge may be",
     "its storage has another size",
+    "HDF5 does not say where its chunks lie",
 )
 
 

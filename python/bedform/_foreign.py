@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,8 @@ from bedform._foreign_attributes import describe_attributes
 from bedform._foreign_dimensions import (
     Group,
     Variable,
-    is_variable,
     name_dimensions,
+    refuse_names_alike,
     scale_dimension,
     variable_name,
 )
@@ -39,7 +40,7 @@ from bedform._foreign_storage import (
     describe_storage,
     element_type,
 )
-from bedform._foreign_walk import Refusal, members, open_path, refuse_outside
+from bedform._foreign_walk import Refusal, is_variable, members, open_path, refuse_outside
 from bedform._limits import limit_met
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ __all__ = [
 _GROUPS_MAX: Final = 100_000
 _DEPTH_MAX: Final = 64
 _VARIABLES_MAX: Final = 1_000_000
+_PATH_BYTES_MAX: Final = 1024
+#: What a signed offset of the system can say.
+_ARRAY_BYTES_MAX: Final = (1 << 63) - 1
 #: What HDF5 says of filters that it does not have.
 _NO_FILTER: Final = re.compile(
     r"required filter|filter .*is not registered|can't open directory|plugin|"
@@ -213,7 +217,7 @@ class _Walk:
         self.scales: dict[tuple[int, int], dict[str, Any]] = {}
 
     def describe(self, source: dict[str, Any], only: str | None) -> ChunkMapParts:
-        root = self.group("", self.file["/"], ())
+        root = self.group("", "", self.file["/"], ())
         name_dimensions(self.file, root, self.scales)
         is_netcdf = bool(self.scales) or "_NCProperties" in self.file.attrs
         wanted = _within(root, only, str(self.file.filename))
@@ -233,19 +237,21 @@ class _Walk:
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         return ChunkMapParts(text.encode("utf-8", "replace"), tables)
 
-    def group(self, path: str, stored: h5py.Group, above: tuple[tuple[int, int], ...]) -> Group:
-        """A group with all that is within it."""
+    def group(
+        self, path: str, name: str, stored: h5py.Group, above: tuple[tuple[int, int], ...]
+    ) -> Group:
+        """A group with all that is within it; the file calls it `name`."""
         self.group_count += 1
         if self.group_count > _GROUPS_MAX:
             message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
             raise ForeignFileError(message, "LimitExceeded")
-        group = Group(path, describe_attributes(stored.attrs))
+        group = Group(path, describe_attributes(stored.attrs), name)
         above = (*above, _address(stored))
-        for name, member in members(stored, allow_external=self.allow_external):
-            refusal = self.add(group, name, member, above)
+        for member_name, member in members(stored, allow_external=self.allow_external):
+            refusal = self.add(group, member_name, member, above)
             if refusal is not None:
-                shown = name.encode("utf-8", "replace").decode()
-                group.refused.append({"name": shown, "reason": refusal.reason})
+                group.refuse(member_name, refusal.reason)
+        refuse_names_alike(group, self.scales)
         return group
 
     def add(
@@ -255,14 +261,14 @@ class _Walk:
         if isinstance(member, Refusal):
             return member
         if isinstance(member, h5py.Group):
-            shown = display_name(name)
-            if shown is None:
-                return Refusal("a name that cannot be shown")
+            inner = _path_in(group, display_name(name))
+            if isinstance(inner, Refusal):
+                return inner
             if _address(member) in above:
                 return Refusal("a link back to a group that it lies in")
             if len(above) >= _DEPTH_MAX:
                 return Refusal(f"more than {_DEPTH_MAX} groups, one within another")
-            group.groups.append(self.group(_join(group.path, shown), member, above))
+            group.groups.append(self.group(inner, name, member, above))
         elif isinstance(member, h5py.Dataset):
             return self.add_dataset(group, name, member)
         elif isinstance(member, h5py.Datatype):
@@ -273,24 +279,25 @@ class _Walk:
         refusal = refuse_outside(dataset, allow_external=self.allow_external)
         if refusal is not None:
             return refusal
-        shown = variable_name(name)
-        if shown is None:
-            return Refusal("a name that cannot be shown")
+        path = _path_in(group, variable_name(name))
+        if isinstance(path, Refusal):
+            return path
         if dataset.shape is None:
             return Refusal("a dataset without a data space")
+        if _bytes_of(dataset) > _ARRAY_BYTES_MAX:
+            return Refusal("more than 2^63 bytes")
         self.variable_count += 1
         if self.variable_count > _VARIABLES_MAX:
             message = f"{self.file.filename}: more than {_VARIABLES_MAX} datasets"
             raise ForeignFileError(message, "LimitExceeded")
         elsewhere = _address(dataset)[0] != _address(self.file)[0]
         if not elsewhere and _address(dataset) not in self.scales:
-            dimension = scale_dimension(dataset, shown)
+            dimension = scale_dimension(dataset, path.rpartition("/")[2])
             if dimension is not None:
                 group.dimensions.append(dimension)
                 self.scales[_address(dataset)] = dimension
         if is_variable(dataset):
-            path = _join(group.path, shown)
-            group.variables.append(Variable(path, dataset, dataset.shape, elsewhere))
+            group.variables.append(Variable(path, dataset, dataset.shape, elsewhere, name))
         return None
 
 
@@ -299,8 +306,20 @@ def _address(stored: h5py.Group | h5py.Dataset) -> tuple[int, int]:
     return information.fileno, information.addr
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name
+def _path_in(group: Group, name: str | None) -> str | Refusal:
+    """The path of a member that is shown by this name, or why it has none."""
+    if name is None:
+        return Refusal("a name that cannot be shown")
+    path = f"{group.path}/{name}" if group.path else name
+    if len(path.encode()) > _PATH_BYTES_MAX:
+        return Refusal("a path of more than 1,024 bytes")
+    return path
+
+
+def _bytes_of(dataset: h5py.Dataset) -> int:
+    """Bytes of a dataset, whatever its axes of length 0 say."""
+    count: int = math.prod(size for size in dataset.shape if size)
+    return count * int(dataset.id.get_type().get_size())
 
 
 def _within(root: Group, only: str | None, file_name: str) -> list[Group]:

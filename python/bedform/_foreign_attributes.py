@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from bedform._foreign_names import display_name, name_text
 from bedform._limits import limit_met
 
 __all__ = ["HIDDEN", "Style", "describe_attributes", "endian_of", "python_attributes"]
@@ -47,6 +48,7 @@ def describe_attributes(
     the netCDF4 library does.
     """
     described = []
+    names: set[str] = set()
     for name in attributes:
         if name in HIDDEN:
             continue
@@ -58,7 +60,13 @@ def describe_attributes(
             # h5py has no NumPy type for it.
             value = None
         if value is not None:
-            described.append((_clean(name), value))
+            shown = _clean(name)
+            if shown in names:
+                # Without what is not UTF-8 it is the same as another.
+                shown = display_name(name_text(name), bytes_max=None) or shown
+            if shown not in names:
+                names.add(shown)
+                described.append((shown, value))
     return described
 
 

@@ -7,16 +7,20 @@ names are made up: `phony_dim_N`, counted over the whole file, groups within a g
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import h5py
 
 from bedform._foreign_names import display_name
 from bedform._foreign_walk import NON_COORDINATE
 
-__all__ = ["Group", "Variable", "is_variable", "name_dimensions", "scale_dimension"]
-
-_NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
+__all__ = [
+    "Group",
+    "Variable",
+    "name_dimensions",
+    "refuse_names_alike",
+    "scale_dimension",
+]
 
 
 @dataclass
@@ -28,6 +32,8 @@ class Variable:
     #: Shape as NetCDF sees it; along a dimension that can grow, the dimension's length.
     shape: tuple[int, ...]
     elsewhere: bool
+    #: Its name in the file.
+    name: str
     dimension_names: list[str] = field(default_factory=list)
     unlabeled: bool = False
 
@@ -38,16 +44,17 @@ class Group:
 
     path: str
     attributes: list[tuple[str, dict[str, Any]]]
+    #: Its name in the file.
+    name: str
     dimensions: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, str]] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
 
-
-def is_variable(dataset: h5py.Dataset) -> bool:
-    """False for a dataset that only stands for a dimension."""
-    name = dataset.attrs.get("NAME") if h5py.h5ds.is_scale(dataset.id) else None
-    return not (isinstance(name, bytes) and name.startswith(_NOT_A_VARIABLE))
+    def refuse(self, name: str, reason: str) -> None:
+        """Lists a member of this name in the file as refused."""
+        shown = name.encode("utf-8", "replace").decode()
+        self.refused.append({"name": shown, "reason": reason})
 
 
 def scale_dimension(dataset: h5py.Dataset, name: str) -> dict[str, Any] | None:
@@ -162,6 +169,54 @@ def _name_group(
 
 def _grows(variable: Variable, axis: int) -> bool:
     return not variable.elsewhere and variable.dataset.maxshape[axis] is None
+
+
+def refuse_names_alike(group: Group, scales: dict[tuple[int, int], dict[str, Any]]) -> None:
+    """Of members shown by one path keeps the one that the file names so, else the first.
+
+    Of dimensions of one name the first is kept: a variable that refers to another has an axis
+    without a name.
+    """
+    members: list[Variable | Group] = [*group.variables, *group.groups]
+    kept: dict[str, Variable | Group] = {}
+    for member in members:
+        known = kept.setdefault(member.path, member)
+        if _is_as_stored(member) and not _is_as_stored(known):
+            kept[member.path] = member
+    refused = [member for member in members if kept[member.path] is not member]
+    for member in refused:
+        shown = member.path.rpartition("/")[2]
+        group.refuse(member.name, f"another member is shown as '{shown}', too")
+    group.variables = [variable for variable in group.variables if kept[variable.path] is variable]
+    group.groups = [inner for inner in group.groups if kept[inner.path] is inner]
+    own = [id(scales.get(_address(variable.dataset.id))) for variable in group.variables]
+    lost = {
+        id(scales.get(_address(member.dataset.id)))
+        for member in refused
+        if isinstance(member, Variable)
+    }
+    _drop_dimensions_alike(group, scales, lost.difference(own))
+
+
+def _is_as_stored(member: Variable | Group) -> bool:
+    return member.path.rpartition("/")[2] == member.name
+
+
+def _drop_dimensions_alike(
+    group: Group, scales: dict[tuple[int, int], dict[str, Any]], lost: set[int]
+) -> None:
+    names = set()
+    kept = []
+    for dimension in group.dimensions:
+        if id(dimension) in lost or dimension["name"] in names:
+            lost.add(id(dimension))
+        else:
+            names.add(dimension["name"])
+            kept.append(dimension)
+    if len(kept) < len(group.dimensions):
+        group.dimensions = kept
+        for address in [where for where, scale in scales.items() if id(scale) in lost]:
+            del scales[address]
 
 
 def variable_name(name: str) -> str | None:

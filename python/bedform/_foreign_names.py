@@ -6,7 +6,7 @@ path cannot have as ``%2F`` and so on; the NetCDF classic parser in Rust does th
 
 from __future__ import annotations
 
-__all__ = ["ForeignFileError", "display_name"]
+__all__ = ["ForeignFileError", "display_name", "name_text"]
 
 _NAME_BYTES_MAX = 255
 
@@ -22,8 +22,13 @@ class ForeignFileError(ValueError):
         self.kind = kind
 
 
-def display_name(name: str) -> str | None:
-    r"""The name as a segment of a path; None if it has none.
+def name_text(name: str | bytes) -> str:
+    """A name as text: h5py gives those that are not UTF-8 as bytes."""
+    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+
+
+def display_name(name: str, bytes_max: int | None = _NAME_BYTES_MAX) -> str | None:
+    r"""The name as a segment of a path, of so many bytes at most; None if it has none.
 
     >>> display_name("temperature"), display_name("a\\b"), display_name("..")
     ('temperature', 'a%5Cb', '%2E%2E')
@@ -31,7 +36,7 @@ def display_name(name: str) -> str | None:
     if name in {".", ".."}:
         return name.replace(".", "%2E")
     shown = "".join(_display_character(character) for character in name)
-    if not shown or len(shown.encode()) > _NAME_BYTES_MAX:
+    if not shown or (bytes_max is not None and len(shown.encode()) > bytes_max):
         return None
     return shown
 

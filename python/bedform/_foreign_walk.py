@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import h5py
 
-from bedform._foreign_names import ForeignFileError, display_name
+from bedform._foreign_names import ForeignFileError, display_name, name_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Member", "Refusal", "members", "open_path", "outside_storage", "refuse_outside"]
+__all__ = [
+    "Member",
+    "Refusal",
+    "is_variable",
+    "members",
+    "open_path",
+    "outside_storage",
+    "refuse_outside",
+]
 
 #: What the netCDF library puts before the name of a variable that is not the coordinate of the
 #: dimension of the same name.
 NON_COORDINATE: Final = "_nc4_non_coord_"
 _SOFT_LINKS_MAX: Final = 16
+_NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,6 @@ def members(group: h5py.Group, *, allow_external: bool) -> Iterator[tuple[str, M
     """The members of a group by their names, in the order of the file."""
     for name in map(name_text, group):
         yield name, open_member(group, name, allow_external=allow_external)
-
-
-def name_text(name: str | bytes) -> str:
-    """A name as text: h5py gives those that are not UTF-8 as bytes."""
-    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
 
 
 def open_member(
@@ -94,6 +98,12 @@ def _has(group: h5py.Group, name: str) -> bool:
     return bool(group.id.links.exists(name.encode("utf-8", "surrogateescape")))
 
 
+def is_variable(dataset: h5py.Dataset) -> bool:
+    """False for a dataset that only stands for a dimension."""
+    name = dataset.attrs.get("NAME") if h5py.h5ds.is_scale(dataset.id) else None
+    return not (isinstance(name, bytes) and name.startswith(_NOT_A_VARIABLE))
+
+
 def outside_storage(dataset: h5py.Dataset) -> str | None:
     """What other files a dataset takes its bytes from, as the end of a sentence; None if none.
 
@@ -125,7 +135,9 @@ def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Datas
     """
     found: Member = file["/"]
     for segment in path.split("/"):
-        name = _stored_name(found, segment) if isinstance(found, h5py.Group) else None
+        name = None
+        if isinstance(found, h5py.Group):
+            name = _stored_name(found, segment, allow_external=allow_external)
         if name is None or not isinstance(found, h5py.Group):
             message = f"{file.filename}: it has no variable {path!r}"
             raise ForeignFileError(message, "NotFound")
@@ -141,9 +153,27 @@ def open_path(file: h5py.File, path: str, *, allow_external: bool) -> h5py.Datas
     return found
 
 
-def _stored_name(group: h5py.Group, segment: str) -> str | None:
-    """The name in the file of the member that the map shows as `segment`."""
-    for name in (NON_COORDINATE + segment, segment):
-        if _has(group, name):
-            return name
-    return next((name for name in map(name_text, group) if display_name(name) == segment), None)
+def _stored_name(group: h5py.Group, segment: str, *, allow_external: bool) -> str | None:
+    """The name in the file of the member that the map shows as `segment`.
+
+    The name itself counts first, unless it only stands for a dimension; else the first that is
+    shown so.
+    """
+    other = NON_COORDINATE + segment
+    if _has(group, segment) and display_name(segment) == segment:
+        if not _has(group, other):
+            return segment
+        member = open_member(group, segment, allow_external=allow_external)
+        if isinstance(member, h5py.Group) or (
+            isinstance(member, h5py.Dataset) and is_variable(member)
+        ):
+            return segment
+    if "%" not in segment:
+        return other if _has(group, other) else None
+    shown = (
+        name
+        for name in map(name_text, group)
+        if display_name(name.removeprefix(NON_COORDINATE)) == segment
+        or display_name(name) == segment
+    )
+    return next(shown, None)

@@ -37,7 +37,7 @@ CACHE = "256 MiB"
 
 
 def create(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     attributes: Mapping[str, Any] | None = None,
     *,
     cache: int | str = CACHE,
@@ -101,7 +101,7 @@ def _stage(
 
 
 def open(  # noqa: A001 - the name users expect
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     mode: Literal["r", "r+"] = "r",
     *,
     cache: int | str = CACHE,

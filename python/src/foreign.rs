@@ -69,7 +69,7 @@ impl ForeignFile {
         let options = options(opening)?;
         let tables = tables.iter().map(table).collect::<PyResult<Vec<_>>>()?;
         let map = py
-            .detach(|| ChunkMap::from_description(description, tables, &Limits::default()))
+            .detach(|| ChunkMap::of_library(description, tables, &Limits::default()))
             .map_err(|error| map_error(&path, &error))?;
         detached(py, || bedform::ForeignFile::open_with_map(&path, map, allow_external, &options))
             .map(|inner| Self { inner })

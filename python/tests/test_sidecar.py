@@ -62,7 +62,7 @@ def opened(path: Path) -> bf.ForeignStore:
     return store
 
 
-def test_a_file_is_opened_by_what_it_says_and_a_map_of_many_chunks_is_kept(
+def test_a_file_is_opened_by_what_it_says_and_the_table_of_many_chunks_is_kept(
     tmp_path: Path, maps: Maps, kept: Path
 ) -> None:
     path = write(tmp_path / "data" / "file.h5")
@@ -70,7 +70,7 @@ def test_a_file_is_opened_by_what_it_says_and_a_map_of_many_chunks_is_kept(
     assert not kept.exists()
     path = write(tmp_path / "data" / "many.h5", chunks=1 << 14)
     assert bf.open(path)["t"][-1] == (1 << 14) - 1
-    (file,) = kept.glob("*/chunk-map")
+    (file,) = kept.glob("*/chunk-table-*")
     made = file.stat().st_mtime_ns
     assert bf.open(path)["t"][5] == 5
     assert file.stat().st_mtime_ns == made

@@ -335,7 +335,7 @@ fn fill_value(variable: &Variable) -> Option<Vec<u8>> {
 }
 
 /// A name that can be a segment of a path: the module says how.
-pub(crate) fn shown(name: &[u8]) -> String {
+pub fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let needs_escape = |c: char| c.is_control() || c == '/' || c == '\\';
     if text == "." || text == ".." {

@@ -35,6 +35,7 @@ mod tree;
 mod writer;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -147,6 +148,18 @@ impl LocalStorage<OsFileSystem> {
     /// `PermissionDenied`, `ReadOnly`, `Io`.
     pub fn open(root: &Path, mode: Mode) -> Result<Self> {
         Ok(Self::over(system_of(root, mode)?, mode, Staging::default()))
+    }
+}
+
+impl LocalStorage {
+    /// As [`LocalStorage::open`] to read, where `name` stands for the file `real`: for names that are not
+    /// those of objects.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::open`].
+    pub fn open_with_alias(root: &Path, name: &ObjectPath, real: &OsStr) -> Result<Self> {
+        let system = system_of(root, Mode::ReadOnly)?.with_alias(name.as_str(), real);
+        Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
     }
 }
 

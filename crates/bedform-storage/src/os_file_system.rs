@@ -7,7 +7,7 @@
 //! Of a place beside another the directory above is held, and the root is looked up at every call: it
 //! may be made and deleted while we look.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::num::NonZeroU64;
@@ -71,6 +71,14 @@ pub struct OsFileSystem {
     /// False once the system has refused `openat2`.
     resolves: AtomicBool,
     tokens: AtomicU64,
+    alias: Option<Alias>,
+}
+
+/// A file whose name is no name of an object, by the one that it has here.
+#[derive(Debug, Clone)]
+struct Alias {
+    name: String,
+    real: OsString,
 }
 
 /// The directory that all paths lie below.
@@ -117,6 +125,7 @@ impl OsFileSystem {
             path: root.to_owned(),
             resolves: AtomicBool::new(true),
             tokens: AtomicU64::new(0),
+            alias: None,
         })
     }
 
@@ -144,6 +153,21 @@ impl OsFileSystem {
     pub fn without_openat2(self) -> Self {
         self.resolves.store(false, Ordering::Relaxed);
         self
+    }
+
+    /// The same directory, in which the file `real` has the name `name`: for names that are not UTF-8.
+    #[must_use]
+    pub(crate) fn with_alias(mut self, name: &str, real: &OsStr) -> Self {
+        self.alias = Some(Alias { name: name.to_owned(), real: real.to_owned() });
+        self
+    }
+
+    /// The path that the system knows by this one.
+    fn real<'a>(&'a self, path: &'a str) -> &'a OsStr {
+        match &self.alias {
+            Some(alias) if alias.name == path => &alias.real,
+            _ => OsStr::new(path),
+        }
     }
 
     /// Does `work` with the root.
@@ -174,7 +198,7 @@ impl OsFileSystem {
         flags: OFlags,
         links: Links,
     ) -> rustix::io::Result<OwnedFd> {
-        let path = if path.is_empty() { "." } else { path };
+        let path = self.real(if path.is_empty() { "." } else { path });
         if self.resolves.load(Ordering::Relaxed) {
             let mut rule = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if links == Links::Refuse {
@@ -213,11 +237,12 @@ fn ask_lfs(directory: &OwnedFd, name: &str, target: u32) -> io::Result<()> {
 }
 
 /// Opens `path` segment by segment, following no link.
-fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+fn walk(root: BorrowedFd<'_>, path: &OsStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let (head, last) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut segments = path.as_bytes().split(|byte| *byte == b'/');
+    let last = segments.next_back().unwrap_or_default();
     let mut directory: Option<OwnedFd> = None;
-    for segment in head.split('/').filter(|segment| !segment.is_empty()) {
+    for segment in segments.filter(|segment| !segment.is_empty()) {
         let from = directory.as_ref().map_or(root, AsFd::as_fd);
         directory = Some(rustix::fs::openat(from, segment, step, Mode::empty())?);
     }
@@ -337,6 +362,7 @@ impl FileSystem for OsFileSystem {
             root: Root::Named { parent, name },
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
+            alias: None,
         })
     }
 
@@ -347,6 +373,7 @@ impl FileSystem for OsFileSystem {
             path: self.path.join(path),
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
+            alias: None,
         })
     }
 
@@ -392,7 +419,9 @@ impl FileSystem for OsFileSystem {
     }
 
     fn peek(&self, path: &str) -> io::Result<Status> {
-        let peek = |root: BorrowedFd<'_>| rustix::fs::statx(root, path, AtFlags::empty(), ASKED);
+        let peek = |root: BorrowedFd<'_>| {
+            rustix::fs::statx(root, self.real(path), AtFlags::empty(), ASKED)
+        };
         Ok(status_of(&self.in_root(peek)?))
     }
 

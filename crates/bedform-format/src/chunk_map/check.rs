@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Attribute, ChunkMap, ChunkMapError, ChunkTable, ForeignArray, ForeignStorage};
+use super::{
+    Attribute, ChunkMap, ChunkMapError, ChunkTable, ForeignArray, ForeignStorage, RefusedMember,
+};
 use crate::{DataType, Limits, ObjectPath};
 
 type Result<T = ()> = std::result::Result<T, String>;
@@ -51,6 +53,47 @@ impl ChunkMap {
             }
         }
         Ok(())
+    }
+}
+
+impl ChunkMap {
+    /// Takes variables that do not hold out of the map and lists them as refused: one of them says nothing of
+    /// the others.
+    pub fn refuse_invalid(&mut self, limits: &Limits) {
+        let groups: HashSet<&str> = self.groups.iter().map(|group| group.path.as_str()).collect();
+        let mut paths = HashSet::new();
+        let mut refused = Vec::new();
+        let size = self.source.size;
+        let reasons: Vec<Option<String>> = self
+            .arrays
+            .iter()
+            .map(|array| match check_array(array, size, &groups, limits) {
+                Ok(()) if paths.insert(&array.path) => None,
+                Ok(()) => Some("another variable of the same path".into()),
+                Err(reason) => Some(reason),
+            })
+            .collect();
+        let mut reasons = reasons.into_iter();
+        self.arrays.retain(|array| match reasons.next().flatten() {
+            Some(reason) => {
+                refused.push((array.path.clone(), reason));
+                false
+            }
+            None => true,
+        });
+        for (path, reason) in refused {
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let member = RefusedMember { name: name.to_owned(), reason };
+            let group = self.groups.iter_mut().find(|group| group.path == parent);
+            group.into_iter().for_each(|group| group.refused.push(member.clone()));
+        }
+    }
+}
+
+impl ForeignArray {
+    /// Checks the chunks of this array in a file of so many bytes.
+    pub(crate) fn check_chunks(&self, file_bytes: u64, limits: &Limits) -> Result {
+        check_storage(self, 0, file_bytes, limits)
     }
 }
 

@@ -131,6 +131,32 @@ impl ChunkMap {
         tables: Vec<ChunkTable>,
         limits: &Limits,
     ) -> Result<Self, ChunkMapError> {
+        let map = Self::parse(description, tables, limits)?;
+        map.check(limits)?;
+        Ok(map)
+    }
+
+    /// As [`ChunkMap::from_description`], of a file that its library has just described: variables that
+    /// do not hold are [refused](ChunkMap::refuse_invalid), others are in the map.
+    ///
+    /// # Errors
+    /// As [`ChunkMap::from_description`].
+    pub fn of_library(
+        description: &[u8],
+        tables: Vec<ChunkTable>,
+        limits: &Limits,
+    ) -> Result<Self, ChunkMapError> {
+        let mut map = Self::parse(description, tables, limits)?;
+        map.refuse_invalid(limits);
+        map.check(limits)?;
+        Ok(map)
+    }
+
+    fn parse(
+        description: &[u8],
+        tables: Vec<ChunkTable>,
+        limits: &Limits,
+    ) -> Result<Self, ChunkMapError> {
         let refuse = |reason: String| Err(ChunkMapError::Description(reason));
         if description.len() as u64 > limits.metadata_bytes_max {
             return refuse(format!("{} bytes, over the limit", description.len()));
@@ -156,7 +182,6 @@ impl ChunkMap {
         if tables.next().is_some() {
             return refuse("more chunk tables than chunked arrays".into());
         }
-        map.check(limits)?;
         Ok(map)
     }
 

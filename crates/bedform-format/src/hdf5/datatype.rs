@@ -4,7 +4,7 @@ use super::cursor::{Cursor, bytes_for};
 use super::error::{Hdf5Error, Result};
 
 /// The type of an element.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Datatype {
     /// Bytes of an element in the file.
     pub size: u32,
@@ -15,7 +15,7 @@ pub struct Datatype {
 }
 
 /// What the bytes of an element mean.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TypeKind {
     /// An integer.
@@ -70,7 +70,7 @@ pub enum TypeKind {
 }
 
 /// The order of the bytes of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Least significant byte first.
     Little,
@@ -81,7 +81,7 @@ pub enum ByteOrder {
 }
 
 /// Where in its bytes a number lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BitRange {
     /// Order of the bytes.
     pub order: ByteOrder,
@@ -92,7 +92,7 @@ pub struct BitRange {
 }
 
 /// Where in a floating-point number its parts lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FloatFormat {
     /// Bit of the sign.
     pub sign_at: u8,
@@ -111,7 +111,7 @@ pub struct FloatFormat {
 }
 
 /// How text is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextFormat {
     /// What fills the rest.
     pub padding: Padding,
@@ -120,7 +120,7 @@ pub struct TextFormat {
 }
 
 /// What follows text that is shorter than its element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Padding {
     /// A zero ends the text, and anything may follow.
     ZeroTerminated,
@@ -131,7 +131,7 @@ pub enum Padding {
 }
 
 /// A member of a record.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
     /// Its name.
     pub name: Vec<u8>,
@@ -142,7 +142,7 @@ pub struct Member {
 }
 
 /// What a reference refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReferenceKind {
     /// An object, by its address.
     Object,

@@ -30,11 +30,19 @@ pub enum Hdf5Error {
         /// Where in the file.
         at: u64,
     },
-    /// The file asks for more than a limit allows.
+    /// An object asks for more than a limit allows: others may not.
     #[error("HDF5 metadata over a limit: {what}")]
     Limit {
         /// Of what there is too much, and how much is allowed.
         what: String,
+    },
+    /// All objects together ask for more than a limit allows.
+    #[error("HDF5 metadata over a limit, met at {object:?}: {what}")]
+    FileLimit {
+        /// Of what there is too much, and how much is allowed.
+        what: String,
+        /// The path of the object at which the limit was met.
+        object: String,
     },
     /// What the file says gives no chunk map that holds.
     #[error(transparent)]
@@ -55,5 +63,19 @@ impl Hdf5Error {
 
     pub(super) fn limit(what: impl Into<String>) -> Self {
         Self::Limit { what: what.into() }
+    }
+
+    pub(super) fn limit_of_file(what: impl Into<String>) -> Self {
+        Self::FileLimit { what: what.into(), object: "/".into() }
+    }
+
+    /// The same error, met at the object of this path unless it was at one within.
+    pub(super) fn met_at(mut self, path: &str) -> Self {
+        if let Self::FileLimit { object, .. } = &mut self
+            && object == "/"
+        {
+            path.clone_into(object);
+        }
+        self
     }
 }

@@ -27,8 +27,16 @@ pub(super) struct FractalHeap<'s, 'r> {
     root: Option<u64>,
     /// Rows of the root, if it is an indirect block.
     root_rows: u16,
-    direct: RefCell<HashMap<u64, Rc<Block>>>,
+    direct: RefCell<DirectBlocks>,
     indirect: RefCell<HashMap<u64, Rc<Vec<Option<u64>>>>>,
+}
+
+/// Direct blocks that were read. Objects are asked for in the order of hashes, so that any block may be
+/// needed next.
+#[derive(Default)]
+struct DirectBlocks {
+    kept: HashMap<u64, Rc<Block>>,
+    bytes: u64,
 }
 
 /// How the space of a heap is cut. Rows 0 and 1 have blocks of the first size, later ones of twice
@@ -52,8 +60,8 @@ struct TablePlace {
     start: u64,
 }
 
-/// Blocks that are kept of a heap.
-const KEPT_MAX: usize = 64;
+/// Indirect blocks that are kept of a heap.
+const INDIRECT_MAX: usize = 64;
 /// Indirect blocks within indirect blocks: sizes double, so that there can be no more.
 const DEPTH_MAX: usize = 64;
 const FLAG_CHECKSUMS: u8 = 0x02;
@@ -200,7 +208,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
     }
 
     fn direct_block(&self, address: u64, length: u64) -> Result<Rc<Block>> {
-        if let Some(block) = self.direct.borrow().get(&address) {
+        if let Some(block) = self.direct.borrow().kept.get(&address) {
             return Ok(Rc::clone(block));
         }
         let block = self.source.block(address, length)?;
@@ -215,11 +223,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
             self.source.check_sum(block.at, &bytes, stored)?;
         }
         let block = Rc::new(block);
-        let mut kept = self.direct.borrow_mut();
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
-        }
-        kept.insert(address, Rc::clone(&block));
+        self.direct.borrow_mut().keep(address, &block, self.source.limits.metadata_bytes_max);
         Ok(block)
     }
 
@@ -238,7 +242,7 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
         let entries = (0..count).map(|_| cursor.address()).collect::<Result<Vec<_>>>()?;
         let entries = Rc::new(entries);
         let mut kept = self.indirect.borrow_mut();
-        if kept.len() >= KEPT_MAX {
+        if kept.len() >= INDIRECT_MAX {
             kept.clear();
         }
         kept.insert(address, Rc::clone(&entries));
@@ -253,6 +257,18 @@ impl<'s, 'r> FractalHeap<'s, 'r> {
             return Err(cursor.corrupt("a block of another heap"));
         }
         cursor.skip(self.offset_bytes)
+    }
+}
+
+impl DirectBlocks {
+    fn keep(&mut self, address: u64, block: &Rc<Block>, bytes_max: u64) {
+        let bytes = block.bytes.len() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > bytes_max {
+            self.kept.clear();
+            self.bytes = bytes;
+        }
+        self.kept.insert(address, Rc::clone(block));
     }
 }
 

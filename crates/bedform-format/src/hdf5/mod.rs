@@ -67,7 +67,7 @@ use crate::Limits;
 
 pub use attribute::Attribute;
 pub use chunk_index::{Chunk, TakeChunk};
-pub use chunk_map::{chunk_map, chunk_map_of_group};
+pub use chunk_map::{chunk_map, chunk_map_of_group, chunk_map_without_tables, chunk_table};
 pub use dataspace::Dataspace;
 pub use datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,
@@ -138,6 +138,11 @@ impl<'r> Hdf5File<'r> {
     fn of(mut source: source::Source<'r>) -> Result<Self, Hdf5Error> {
         let superblock = superblock::read(&mut source)?;
         Ok(Self { source, superblock, heaps: global_heap::GlobalHeaps::default() })
+    }
+
+    /// Bytes of the file.
+    pub(super) fn size(&self) -> u64 {
+        self.source.size()
     }
 
     /// What the superblock says.

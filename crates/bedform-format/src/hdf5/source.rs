@@ -50,6 +50,7 @@ pub(super) struct Source<'r> {
     pub(super) checks_sums: bool,
     block_bytes: usize,
     blocks: RefCell<Blocks>,
+    bytes_allowed: u64,
     bytes_left: Cell<u64>,
 }
 
@@ -67,6 +68,7 @@ impl<'r> Source<'r> {
         limits: &Limits,
     ) -> Self {
         let allowed = size.saturating_mul(USES_MAX).saturating_add(FREE_BYTES);
+        let bytes_allowed = allowed.min(limits.hdf5_bytes_max);
         Self {
             reader,
             size,
@@ -77,7 +79,8 @@ impl<'r> Source<'r> {
             checks_sums: true,
             block_bytes: block_bytes.max(512),
             blocks: RefCell::default(),
-            bytes_left: Cell::new(allowed.min(limits.hdf5_bytes_max)),
+            bytes_allowed,
+            bytes_left: Cell::new(bytes_allowed),
         }
     }
 
@@ -160,7 +163,9 @@ impl<'r> Source<'r> {
     pub(super) fn spend(&self, bytes: u64) -> Result {
         let left = self.bytes_left.get().checked_sub(bytes.saturating_add(REQUEST_COST));
         self.bytes_left.set(left.unwrap_or(0));
-        left.map(|_| ()).ok_or_else(|| Hdf5Error::limit("more bytes of metadata than are allowed"))
+        let allowed = self.bytes_allowed;
+        let over = || Hdf5Error::limit_of_file(format!("{allowed} bytes of metadata are allowed"));
+        left.map(|_| ()).ok_or_else(over)
     }
 
     fn fetch(&self, mut offset: u64, length: u64) -> Result<Vec<u8>> {

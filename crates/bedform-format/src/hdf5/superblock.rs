@@ -12,7 +12,8 @@ const SUPERBLOCK_BYTES: u64 = 128;
 
 /// Where version 3 has its flags, and those of a file that is open for writing.
 const FLAGS_AT: usize = 11;
-const BEING_WRITTEN: u8 = 0x05;
+const BEING_WRITTEN: u8 = 0x01;
+const SINGLE_WRITER: u8 = 0x04;
 
 /// What the superblock and its extension say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub struct Superblock {
     /// Whether a writer has the file open, or ended without closing it: what it holds may not fit
     /// together, and the HDF5 library refuses it.
     pub being_written: bool,
+    /// Whether the same is so of a single writer that lets others read (SWMR): it keeps the file whole at
+    /// every moment.
+    pub single_writer: bool,
 }
 
 /// Where the table of shared messages is.
@@ -51,8 +55,10 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Superblock> {
         read_extension(source, address)?;
     }
     let flags = block.bytes.get(FLAGS_AT).copied().unwrap_or(0);
-    let being_written = version == 3 && flags & BEING_WRITTEN != 0;
-    Ok(Superblock { version, user_block_bytes: source.base, root, being_written })
+    let marks = if version == 3 { flags & (BEING_WRITTEN | SINGLE_WRITER) } else { 0 };
+    let single_writer = marks == BEING_WRITTEN | SINGLE_WRITER;
+    let being_written = marks != 0 && !single_writer;
+    Ok(Superblock { version, user_block_bytes: source.base, root, being_written, single_writer })
 }
 
 /// The superblock lies at 0, 512, 1024, 2048 and so on.

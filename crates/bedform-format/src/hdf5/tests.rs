@@ -107,6 +107,36 @@ fn chunks_along_an_axis_that_grows_behind_others_are_where_they_belong() {
 }
 
 #[test]
+fn chunk_tables_are_read_one_by_one_as_all_at_once() {
+    for (bytes, _) in GOLDEN {
+        let (whole, limits) = (map_of(bytes).unwrap(), Limits::default());
+        with_file(bytes, |file| {
+            let (mut map, addresses) =
+                chunk_map_without_tables(file, &whole.source, &limits).unwrap();
+            assert_eq!(map.arrays.len(), addresses.len());
+            for (array, address) in map.arrays.iter_mut().zip(&addresses) {
+                let described = array.clone();
+                let ForeignStorage::Chunked { chunks, chunk_shape, .. } = &mut array.storage else {
+                    assert_eq!(*address, None);
+                    continue;
+                };
+                assert!(chunks.is_empty());
+                *chunks =
+                    chunk_table(file, address.unwrap(), &described, &limits).unwrap().unwrap();
+                // Of an array with other chunks nothing is said.
+                let shape: Vec<u64> = chunk_shape.iter().map(|size| size + 1).collect();
+                let mut other = described;
+                if let ForeignStorage::Chunked { chunk_shape, .. } = &mut other.storage {
+                    *chunk_shape = shape;
+                }
+                assert_eq!(chunk_table(file, address.unwrap(), &other, &limits).unwrap(), None);
+            }
+            assert_eq!(map, whole);
+        });
+    }
+}
+
+#[test]
 fn every_kind_of_index_has_all_chunks() {
     let kinds = [
         ("implicit", ChunkIndex::Implicit, 4),
@@ -227,7 +257,7 @@ fn errors_say_by_their_kind_what_to_do() {
     let limits = Limits { hdf5_bytes_max: 2000, ..Limits::default() };
     let file = Hdf5File::open(&OLD, OLD.len() as u64, BLOCK_BYTES, &limits).unwrap();
     let refused = chunk_map(&file, &SourceVersion::default(), &limits);
-    assert!(matches!(refused, Err(Hdf5Error::Limit { .. })));
+    assert!(matches!(refused, Err(Hdf5Error::FileLimit { .. })));
 }
 
 #[test]

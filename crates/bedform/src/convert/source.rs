@@ -146,7 +146,7 @@ impl ConvertSource {
     /// Why no store can hold the elements of the array at `path`; nothing if one can.
     pub(super) fn not_storable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };
-        let array = file.map().array(path)?;
+        let array = file.described(path)?;
         match &array.storage {
             _ if array.data_type.is_some() => None,
             ForeignStorage::Native { reason } => Some(reason.clone()),
@@ -158,7 +158,7 @@ impl ConvertSource {
     /// callback.
     pub(super) fn not_readable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };
-        match &file.map().array(path)?.storage {
+        match &file.described(path)?.storage {
             ForeignStorage::Native { reason } if !self.readers.contains_key(path) => {
                 Some(reason.clone())
             }
@@ -279,15 +279,14 @@ impl SourceArray {
     }
 
     fn of_file(file: &ForeignFile, path: &str, reading: Box<dyn Readable>) -> Result<Self> {
-        let map = file.map();
-        let array = map.array(path).ok_or_else(|| {
+        let array = file.described(path).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", file.name()))
         })?;
         let stored = array.data_type.ok_or_else(|| {
             let text = format!("{path:?} of {} has elements that no store can hold", file.name());
             Error::new(ErrorKind::Unsupported, text)
         })?;
-        let style = Style::of(map);
+        let style = Style::of(file.map());
         Ok(Self {
             shape: array.shape.clone(),
             stored,

@@ -1,4 +1,4 @@
-//! Attributes and dimension names of foreign files, as JSON.
+//! Attributes of foreign files, as JSON.
 //!
 //! The names and values are those that xarray's engines `netcdf4` (for files that are NetCDF) and
 //! `h5netcdf` (for other HDF5 files) show, so that a dataset is the same through every door, and before and

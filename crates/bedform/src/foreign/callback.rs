@@ -21,9 +21,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::chunk_map::{ChunkMap, ForeignStorage};
+use bedform_format::chunk_map::ForeignStorage;
 use bedform_format::metadata::FillValue;
-use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};
+use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Limits, Serializer};
 use bedform_geometry::{ChunkGrid, Region, strides};
 use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
 use serde_json::{Map, Value, json};
@@ -77,6 +77,17 @@ impl Callback {
     }
 }
 
+impl Callback {
+    /// The same, but every call fails: `LimitExceeded` with this message.
+    fn refusing(mut self, message: String) -> Self {
+        let fail = move |_: &Region, _: &mut [u8]| {
+            Err(Error::new(ErrorKind::LimitExceeded, message.clone()))
+        };
+        self.read = Arc::new(fail);
+        self
+    }
+}
+
 impl fmt::Debug for Callback {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { read: _, is_serial, is_kept } = self;
@@ -110,6 +121,13 @@ impl CallbackArray {
         self
     }
 
+    /// Bytes of a chunk, if the array has chunks.
+    fn chunk_bytes(&self) -> Option<u64> {
+        let item = self.data_type.item_size().unwrap_or(1) as u64;
+        let axes = self.chunk_shape.as_ref()?.iter();
+        Some(axes.fold(item, |bytes, axis| bytes.saturating_mul(*axis)))
+    }
+
     /// The same with a fill value: an element in the machine's byte order.
     #[must_use]
     pub fn with_fill(mut self, element: &[u8]) -> Self {
@@ -124,7 +142,7 @@ pub(crate) struct CalledVariable {
     facts: VariableFacts,
     called: Arc<Called>,
     /// Its place in the chunk map, in a file.
-    described: Option<(Arc<ChunkMap>, usize)>,
+    described: Option<(ForeignFile, usize)>,
 }
 
 /// A callback, and the file that it reads.
@@ -163,10 +181,7 @@ impl CalledVariable {
     /// # Errors
     /// `NotFound`; `Unsupported` for elements without a fixed size; as [`CalledVariable::alone`].
     pub(crate) fn of_file(file: &ForeignFile, path: &str, callback: Callback) -> Result<Self> {
-        let position = file.map.arrays.iter().position(|array| array.path == path);
-        let position = position.ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", file.name()))
-        })?;
+        let position = file.position(path)?;
         let array = &file.map.arrays[position];
         let data_type = array.data_type.ok_or_else(|| {
             let text = format!("{path:?} of {} has elements without a type", file.name());
@@ -176,12 +191,26 @@ impl CalledVariable {
             ForeignStorage::Chunked { chunk_shape, .. } => Some(chunk_shape),
             _ => array.encoding.chunks.as_ref(),
         };
-        let described = CallbackArray {
+        let mut described = CallbackArray {
             name: format!("{}/{path}", file.name()),
             shape: array.shape.clone(),
             data_type,
             chunk_shape: chunk_shape.filter(|chunks| chunks.len() == array.shape.len()).cloned(),
             fill: array.fill_element(),
+        };
+        let largest = Limits::default().chunk_bytes_max;
+        let large = described.chunk_bytes().filter(|bytes| *bytes > largest);
+        if large.is_some() {
+            // A library that does not decode such chunks reads rows of them.
+            described.chunk_shape = None;
+        }
+        let callback = match large {
+            Some(bytes) if !array.encoding.filters.is_empty() => callback.refusing(format!(
+                "{}: a compressed chunk of {bytes} bytes is over the limit of {largest}; write the \
+                 variable with smaller chunks, with h5repack, or read it with h5py",
+                described.name
+            )),
+            _ => callback,
         };
         let cache = match callback.is_kept {
             true => file.cache.clone(),
@@ -189,7 +218,7 @@ impl CalledVariable {
         };
         let place = (cache, file.tuning.clone());
         let mut variable = Self::new(described, callback, place, Some((file, path)), u64::MAX)?;
-        variable.described = Some((file.map.clone(), position));
+        variable.described = Some((file.clone(), position));
         Ok(variable)
     }
 
@@ -271,20 +300,20 @@ impl ForeignVariable for CalledVariable {
     }
 
     fn attributes(&self) -> Map<String, Value> {
-        let Some((map, position)) = &self.described else { return Map::new() };
-        attributes::variable_attributes(&map.arrays[*position], Style::of(map))
+        let Some((file, position)) = &self.described else { return Map::new() };
+        attributes::variable_attributes(&file.map.arrays[*position], Style::of(&file.map))
     }
 
     fn dimension_names(&self) -> Vec<Option<String>> {
-        let Some((map, position)) = &self.described else {
+        let Some((file, position)) = &self.described else {
             return vec![None; self.facts.layout.grid.rank()];
         };
-        let names = attributes::dimension_names(&map.arrays[*position]);
+        let names = attributes::dimension_names(&file.map.arrays[*position]);
         names.into_iter().map(Some).collect()
     }
 
     fn describe(&self) -> Value {
-        let encoding = self.described.as_ref().map(|(map, at)| &map.arrays[*at].encoding);
+        let encoding = self.described.as_ref().map(|(file, at)| &file.map.arrays[*at].encoding);
         let grid = &self.facts.layout.grid;
         json!({
             "path": self.facts.path,

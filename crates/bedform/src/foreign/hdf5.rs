@@ -5,47 +5,128 @@
 use std::fs::File;
 use std::path::Path;
 
-use bedform_format::chunk_map::{ChunkMap, ForeignStorage};
-use bedform_format::hdf5::{BLOCK_BYTES, Hdf5File, ReadAt, ReadError, chunk_map};
-use bedform_storage::Object;
+use bedform_format::Limits;
+use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray};
+use bedform_format::hdf5::{
+    BLOCK_BYTES, Hdf5Error, Hdf5File, ReadAt, ReadError, chunk_map_without_tables, chunk_table,
+};
+use bedform_storage::{Object, StorageError, Version};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::source_version;
+use super::url::{self, Fronted};
+use super::{source_version, writers};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 
-/// A map of so many chunks is kept: to find them again takes longer than to read it.
-const KEPT_CHUNKS_MIN: usize = 1 << 14;
+/// The variable of the HDF5 library that says whether it locks files.
+const LOCKING: &str = "HDF5_USE_FILE_LOCKING";
 
-struct Reader<'a>(&'a dyn Object);
+/// An opened file as the parser reads it.
+pub(super) struct Reader<'a> {
+    object: &'a dyn Object,
+    /// What came with its opening, if that is kept.
+    front: Option<&'a Fronted>,
+    block_bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(object: &'a dyn Object, front: Option<&'a Fronted>, is_remote: bool) -> Self {
+        let block_bytes = if is_remote { url::BLOCK_BYTES } else { BLOCK_BYTES };
+        Self { object, front, block_bytes }
+    }
+
+    pub(super) fn version(&self) -> &Version {
+        self.object.version()
+    }
+}
 
 impl ReadAt for Reader<'_> {
-    fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
+    fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
+        if let Some(front) = self.front {
+            return front.read_at(offset, length);
+        }
         let mut bytes = vec![0; length];
-        self.0.read(offset, &mut bytes)?;
+        self.object.read(offset, &mut bytes)?;
         Ok(bytes)
     }
 }
 
-/// The chunk map of the HDF5 file at `path`, which `object` is; nothing if it is for the library to say.
-pub(super) fn parse(path: &Path, object: &dyn Object, options: &OpenOptions) -> Option<ChunkMap> {
-    // The library holds this lock while it writes. Who cannot have it is told by the library; where the
-    // system has no locks it does without, too.
-    let file = File::open(path).ok()?;
-    if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
-        return None;
-    }
-    let (reader, limits) = (Reader(object), &options.limits);
-    let version = object.version();
-    let opened = Hdf5File::open(&reader, version.size, BLOCK_BYTES, limits).ok()?;
-    chunk_map(&opened, &source_version(version), limits).ok()
+/// A file as the parser found it.
+pub(super) struct Parsed {
+    /// Its chunk map, with empty chunk tables.
+    pub(super) map: ChunkMap,
+    /// For each variable with a chunk table the address of its dataset.
+    pub(super) datasets: Vec<Option<u64>>,
 }
 
-/// True if a map that was parsed is worth keeping.
-pub(super) fn is_kept(map: &ChunkMap) -> bool {
-    let chunks = map.arrays.iter().map(|array| match &array.storage {
-        ForeignStorage::Chunked { chunks, .. } => chunks.len(),
-        _ => 0,
+/// The HDF5 file at `path`, which `object` is, by what it says; nothing if it is for the library to say.
+///
+/// # Errors
+/// `LimitExceeded` for a file whose metadata are over a limit: the library would not come to an end sooner.
+pub(super) fn parse(
+    path: &Path,
+    object: &dyn Object,
+    options: &OpenOptions,
+) -> Result<Option<Parsed>> {
+    // The library holds this lock while it writes. Who cannot have it is told by the library; where the
+    // system has no locks it does without, too.
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    let lock = || flock(&file, FlockOperation::NonBlockingLockShared);
+    if uses_locks() && lock() == Err(Errno::WOULDBLOCK) {
+        return Ok(None);
+    }
+    let (reader, version) = (Reader::new(object, None, false), object.version());
+    let limits = &options.limits;
+    let parsed = Hdf5File::open(&reader, version.size, BLOCK_BYTES, limits).and_then(|opened| {
+        if opened.superblock().single_writer && writers::has_writer(&file) {
+            return Ok(None);
+        }
+        chunk_map_without_tables(&opened, &source_version(version), limits).map(Some)
     });
-    chunks.sum::<usize>() >= KEPT_CHUNKS_MIN
+    match parsed {
+        Ok(parsed) => Ok(parsed.map(|(map, datasets)| Parsed { map, datasets })),
+        Err(error @ (Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. })) => {
+            let text = format!("{}: {error}; read it with h5py", path.display());
+            Err(Error::new(ErrorKind::LimitExceeded, text))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// The chunk table of a variable, whose dataset is at `address` of the file.
+///
+/// # Errors
+/// `Conflict` if another dataset lies there now; by the file.
+pub(super) fn read_table(
+    reader: &Reader<'_>,
+    address: u64,
+    array: &ForeignArray,
+    limits: &Limits,
+) -> Result<ChunkTable> {
+    let table = Hdf5File::open(reader, reader.version().size, reader.block_bytes, limits)
+        .and_then(|file| chunk_table(&file, address, array, limits));
+    let kind = match table {
+        Ok(Some(table)) => return Ok(table),
+        Ok(None) => {
+            let text = "has changed since the file was opened; open it again";
+            return Err(Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path)));
+        }
+        Err(Hdf5Error::Read(error)) => {
+            return match error.downcast::<StorageError>() {
+                Ok(error) => Err((*error).into()),
+                Err(error) => Err(Error::new(ErrorKind::Io, error.to_string())),
+            };
+        }
+        Err(Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. }) => ErrorKind::LimitExceeded,
+        Err(Hdf5Error::Unknown { .. }) => ErrorKind::Unsupported,
+        Err(_) => ErrorKind::Corrupt,
+    };
+    let said = table.err().map(|error| error.to_string()).unwrap_or_default();
+    Err(Error::new(kind, format!("the chunks of {:?}: {said}", array.path)))
+}
+
+/// Whether files are locked, as the library decides it.
+fn uses_locks() -> bool {
+    !std::env::var_os(LOCKING).is_some_and(|value| value == "FALSE" || value == "0")
 }

@@ -11,8 +11,11 @@
 //! | `callback` | variables that a callback reads: what only a foreign library can decode |
 //! | `facts` | what is known of a variable, whoever reads it |
 //! | `hdf5` | chunk maps of HDF5 files by our own parser |
+//! | `tables` | chunk tables of HDF5 files, read when they are needed |
+//! | `writers` | programs that have a file open for writing |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 //! | `attributes` | attributes and dimension names as JSON |
+//! | `lookup` | groups and variables by their paths |
 //! | `opening` | files by their paths, and the chunk maps that are kept of them |
 //! | `url` | files at URLs |
 
@@ -21,18 +24,24 @@ pub(crate) mod callback;
 pub(crate) mod facts;
 mod hdf5;
 mod inline;
+mod lookup;
 mod opening;
+mod tables;
 pub(crate) mod url;
 pub(crate) mod variable;
+mod writers;
 
 use std::sync::Arc;
 
-use bedform_format::chunk_map::ChunkMap;
-use bedform_format::chunk_map::Header;
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignGroup, Header};
 use bedform_format::header::format_of;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Storage, Version};
 
+use self::hdf5::Reader;
+use self::lookup::Lookup;
+use self::tables::Tables;
+use self::url::Kept;
 use self::variable::Variable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,12 +63,14 @@ pub struct ForeignFile {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) path: ObjectPath,
     pub(super) map: Arc<ChunkMap>,
+    lookup: Arc<Lookup>,
+    tables: Arc<Tables>,
     pub(crate) tuning: Tuning,
     pub(crate) cache: Arc<CacheHandle>,
     /// Whether every read looks if the file has changed.
     pub(super) checks: bool,
     /// The file as it was opened, where it can be read again without opening it.
-    pub(super) kept: Option<Arc<dyn Object>>,
+    kept: Option<Kept>,
 }
 
 impl ForeignFile {
@@ -91,7 +102,8 @@ impl ForeignFile {
         let tuning = Tuning::with(options);
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
-        Ok(Self { storage, path, map: Arc::new(map), tuning, cache, checks, kept: None })
+        let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
+        Ok(Self { storage, path, map, lookup, tables, tuning, cache, checks, kept: None })
     }
 
     /// Opens a file whose [header](bedform_format::header) is its chunk map.
@@ -131,11 +143,33 @@ impl ForeignFile {
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its native library reads.
     pub(crate) fn variable(&self, path: &str) -> Result<Variable> {
-        let position = self.map.arrays.iter().position(|array| array.path == path);
-        let position = position.ok_or_else(|| {
+        Variable::new(self.clone(), self.position(path)?)
+    }
+
+    /// The number of the variable at `path` in the chunk map.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(super) fn position(&self, path: &str) -> Result<usize> {
+        self.lookup.array(&self.map, path).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("no variable {path:?} in {}", self.name()))
-        })?;
-        Variable::new(self.clone(), position)
+        })
+    }
+
+    /// The same file, whose map lacks the chunk tables that `tables` reads.
+    fn with_tables(mut self, tables: Tables) -> Self {
+        self.tables = Arc::new(tables);
+        self
+    }
+
+    /// The variable at `path` in the chunk map.
+    pub(crate) fn described(&self, path: &str) -> Option<&ForeignArray> {
+        self.map.arrays.get(self.lookup.array(&self.map, path)?)
+    }
+
+    /// The group at `path` in the chunk map.
+    pub(crate) fn group(&self, path: &str) -> Option<&ForeignGroup> {
+        self.lookup.group(&self.map, path)
     }
 
     /// The file, opened: the one that the chunk map is of.
@@ -144,7 +178,7 @@ impl ForeignFile {
     /// `Conflict` if another file has taken its place; those of storage.
     fn object(&self) -> Result<Arc<dyn Object>> {
         if let Some(kept) = self.kept.as_ref().filter(|_| !self.checks) {
-            return Ok(kept.clone());
+            return Ok(kept.object.clone());
         }
         // Nobody reads its end because it is the end.
         let object = self.storage.open_end(&self.path, 1)?;
@@ -153,6 +187,12 @@ impl ForeignFile {
             false => self.check_is_there(object.version())?,
         }
         Ok(Arc::from(object))
+    }
+
+    /// What the parser reads `object` by, which is the file.
+    fn reader<'a>(&'a self, object: &'a dyn Object) -> Reader<'a> {
+        let front = self.kept.as_ref().filter(|_| !self.checks).map(|kept| &*kept.front);
+        Reader::new(object, front, self.storage.is_remote())
     }
 
     pub(super) fn check_version(&self, version: &Version) -> Result<()> {

@@ -2,8 +2,8 @@
 //!
 //! The header of a classic file says where its variables lie. For an HDF5 file the parser finds that each time, or
 //! its library once, for a file that the parser does not know. The [chunk map](ChunkMap) is then a helper file
-//! in the [sidecar](crate::sidecar) of the file, as that of a file with many chunks is, and every process of the
-//! same user opens the file by it.
+//! in the [sidecar](crate::sidecar) of the file, as the chunk tables of variables with many chunks are, and
+//! every process of the same user opens the file by it.
 
 use std::path::Path;
 
@@ -11,7 +11,9 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_storage::StorageErrorKind;
 
-use super::{ForeignFile, hdf5};
+use super::ForeignFile;
+use super::hdf5::{self, Parsed};
+use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file, url_of};
 use crate::options::OpenOptions;
@@ -48,7 +50,7 @@ impl ForeignFile {
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like; `Corrupt` by a header;
-    /// those of storage.
+    /// `LimitExceeded` for metadata over a limit; those of storage.
     pub fn find(path: &Path, allow_external: bool, options: &OpenOptions) -> Result<Option<Self>> {
         if let Some(url) = url_of(path) {
             return Self::open_url(url, options).map(Some);
@@ -75,12 +77,10 @@ impl ForeignFile {
                 }
                 // Other files are for the library.
                 let parse = || hdf5::parse(path, &*object, options);
-                let Some(map) = (!allow_external).then(parse).flatten() else { return Ok(None) };
-                let file = Self::new(storage, name, map, options)?;
-                if let Some(sidecar) = sidecar.filter(|_| hdf5::is_kept(file.map())) {
-                    sidecar.save(name_of_map(allow_external), file.map());
-                }
-                Ok(Some(file))
+                let parsed = (!allow_external).then(parse).transpose()?.flatten();
+                let Some(Parsed { map, datasets }) = parsed else { return Ok(None) };
+                let tables = Tables::new(datasets, sidecar, options.limits.clone());
+                Ok(Some(Self::new(storage, name, map, options)?.with_tables(tables)))
             }
             PlaceKind::OtherFile(looks) => Err(other(&looks)),
             _ => Err(other(NO_FILE)),

@@ -4,12 +4,12 @@
 //! with the next request, and what the parser reads between in large blocks. The opened object is kept: reads
 //! ask for the version that was opened.
 
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use bedform_format::hdf5::{Hdf5Error, Hdf5File, ReadAt, ReadError, chunk_map};
+use bedform_format::hdf5::{Hdf5Error, Hdf5File, ReadAt, ReadError, chunk_map_without_tables};
 use bedform_storage::{Object, StorageError};
 
+use super::tables::Tables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{PlaceKind, kind_of_bytes, remote_file_of};
@@ -20,7 +20,7 @@ const TAIL_BYTES: u64 = 1 << 20;
 /// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
 /// What the parser asks for at once elsewhere.
-const BLOCK_BYTES: usize = 256 << 10;
+pub(super) const BLOCK_BYTES: usize = 256 << 10;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
 const SUFFIXES: [&str; 9] = ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4"];
 
@@ -32,9 +32,18 @@ pub fn names_file(url: &str) -> bool {
 }
 
 /// An opened file whose front is fetched once.
-struct Fronted {
+#[derive(Debug)]
+pub(super) struct Fronted {
     object: Box<dyn Object>,
-    front: OnceCell<Vec<u8>>,
+    front: OnceLock<Vec<u8>>,
+}
+
+/// A file as it was opened, which can be read again without opening it.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) object: Arc<dyn Object>,
+    /// What has come of it already, for the parser.
+    pub(super) front: Arc<Fronted>,
 }
 
 impl Fronted {
@@ -78,7 +87,7 @@ impl ReadAt for Fronted {
 pub(crate) fn kind_at(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
     let (storage, name) = remote_file_of(url, &mut options.clone())?;
     match storage.open_end(&name, TAIL_BYTES) {
-        Ok(object) => kind_of(&Fronted { object, front: OnceCell::new() }),
+        Ok(object) => kind_of(&Fronted { object, front: OnceLock::new() }),
         Err(error) if error.is_not_found() => Ok(PlaceKind::Missing),
         Err(error) => Err(error.into()),
     }
@@ -102,25 +111,32 @@ impl ForeignFile {
         let object = storage
             .open_end(&name, TAIL_BYTES)
             .map_err(|error| Error::from(error).at(storage.name()))?;
-        let file = Fronted { object, front: OnceCell::new() };
+        let file = Fronted { object, front: OnceLock::new() };
         let version = file.object.version().clone();
         let (source, limits) = (source_version(&version), &options.limits);
+        let mut datasets = Vec::new();
         let map = match kind_of(&file)? {
             PlaceKind::WithHeader(_) => {
                 read_header(&|offset, buffer| Ok(file.read(offset, buffer)?), &source, limits)
                     .map_err(|error| error.at(shown))?
             }
-            PlaceKind::Hdf5 => Hdf5File::open(&file, version.size, BLOCK_BYTES, limits)
-                .and_then(|opened| chunk_map(&opened, &source, limits))
-                .map_err(|error| refusal(error, &shown))?,
+            PlaceKind::Hdf5 => {
+                let parsed = Hdf5File::open(&file, version.size, BLOCK_BYTES, limits)
+                    .and_then(|opened| chunk_map_without_tables(&opened, &source, limits));
+                let (map, found) = parsed.map_err(|error| refusal(error, &shown))?;
+                datasets = found;
+                map
+            }
             PlaceKind::OtherFile(looks) => {
                 let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
             _ => return Err(Error::new(ErrorKind::NotFound, format!("{shown}: no such file"))),
         };
-        let kept = file.object.kept();
-        Ok(Self::opened(storage, name, map, &options)?.keeping(kept))
+        let tables = Tables::new(datasets, None, options.limits.clone());
+        let kept = file.object.kept().map(|object| Kept { object, front: Arc::new(file) });
+        let opened = Self::opened(storage, name, map, &options)?.with_tables(tables);
+        Ok(Self { kept, ..opened })
     }
 }
 
@@ -139,16 +155,8 @@ fn refusal(error: Hdf5Error, shown: &str) -> Error {
             );
             return Error::new(ErrorKind::Unsupported, text);
         }
-        Hdf5Error::Limit { .. } => ErrorKind::LimitExceeded,
+        Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. } => ErrorKind::LimitExceeded,
         _ => ErrorKind::Corrupt,
     };
     Error::new(kind, format!("{shown}: {error}"))
-}
-
-impl ForeignFile {
-    /// Reads from `object`, where one opened version can be read again and again.
-    fn keeping(mut self, object: Option<Arc<dyn Object>>) -> Self {
-        self.kept = object;
-        self
-    }
 }

@@ -142,12 +142,19 @@ impl Source for Variable {
         _: Option<PendingCell>,
         _: &dyn Fn(),
     ) -> Result<Option<OpenCell>> {
+        let mut table = None;
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
             ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
-            _ => self.file.object()?,
+            _ => {
+                let object = self.file.object()?;
+                let reader = self.file.reader(&*object);
+                let found = self.file.tables.of(&self.file.map, self.position, &reader);
+                table = found.map_err(|error| error.at(self.file.name()))?;
+                object
+            }
         };
-        let chunks = VariableChunks { map: self.file.map.clone(), position: self.position };
+        let chunks = VariableChunks { map: self.file.map.clone(), position: self.position, table };
         Ok(Some(OpenCell {
             object,
             locations: ChunkLocations::Table(Arc::new(chunks)),
@@ -167,6 +174,8 @@ impl Source for Variable {
 struct VariableChunks {
     map: Arc<ChunkMap>,
     position: usize,
+    /// Its table, if the map has none.
+    table: Option<Arc<ChunkTable>>,
 }
 
 impl LocateChunk for VariableChunks {
@@ -179,7 +188,9 @@ impl LocateChunk for VariableChunks {
         match &self.map.arrays[self.position].storage {
             ForeignStorage::Contiguous { offset, length } => Some(at(*offset, *length)),
             ForeignStorage::Compact { data } => Some(at(0, data.len() as u64)),
-            ForeignStorage::Chunked { chunks, .. } => find_in(chunks),
+            ForeignStorage::Chunked { chunks, .. } => {
+                find_in(self.table.as_deref().unwrap_or(chunks))
+            }
             ForeignStorage::Records { offset, stride, length } => {
                 Some(at(offset.checked_add(stride.checked_mul(position)?)?, *length))
             }

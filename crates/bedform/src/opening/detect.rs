@@ -1,12 +1,14 @@
 //! What a path or URL names: a store, a foreign file, or something else.
 
 use std::io::ErrorKind as IoErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::header::format_of;
-use bedform_storage::{Mode, Object, Storage, StorageErrorKind};
+use bedform_format::netcdf_classic::shown;
+use bedform_storage::{LocalStorage, Mode, Object, Storage, StorageErrorKind};
 
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
@@ -118,7 +120,7 @@ pub(crate) fn is_file(path: &Path) -> bool {
 /// The directory that holds the file at `path`, links resolved, as storage; and the file's name in it.
 ///
 /// # Errors
-/// `NotFound`, `PermissionDenied`, `Io`; `InvalidArgument` for a name that is no text.
+/// `NotFound`, `PermissionDenied`, `Io`; `InvalidArgument` for a path that has no name.
 pub(crate) fn file_of(
     path: &Path,
     options: &OpenOptions,
@@ -126,8 +128,14 @@ pub(crate) fn file_of(
     let unusable = || Error::invalid(format!("{}: not the path of a file", path.display()));
     let real = path.canonicalize().map_err(|error| failed(path, &error))?;
     let (parent, name) = real.parent().zip(real.file_name()).ok_or_else(unusable)?;
-    let name = ObjectPath::parse(name.to_str().ok_or_else(unusable)?)?;
-    Ok((storage_of(parent, Mode::ReadOnly, options)?, name))
+    match name.to_str().map(ObjectPath::parse) {
+        Some(Ok(name)) => Ok((storage_of(parent, Mode::ReadOnly, options)?, name)),
+        _ => {
+            let shown = ObjectPath::parse(&shown(name.as_bytes()))?;
+            let storage = LocalStorage::open_with_alias(parent, &shown, name)?;
+            Ok((Arc::new(storage), shown))
+        }
+    }
 }
 
 /// What is at a URL: a file where it ends like one, else a store where there is one.

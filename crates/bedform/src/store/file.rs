@@ -28,11 +28,10 @@ impl FileStore {
     }
 
     pub(super) fn kind(&self, path: &ObjectPath) -> Option<NodeKind> {
-        let map = self.file.map();
-        if path.is_root() || map.group(path.as_str()).is_some() {
+        if path.is_root() || self.file.group(path.as_str()).is_some() {
             return Some(NodeKind::Group);
         }
-        map.array(path.as_str()).map(|_| NodeKind::Array)
+        self.file.described(path.as_str()).map(|_| NodeKind::Array)
     }
 
     pub(super) fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
@@ -44,18 +43,17 @@ impl FileStore {
     }
 
     pub(super) fn group_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
-        let map = self.file.map();
-        match map.group(path.as_str()) {
-            Some(group) => Ok(group_attributes(&group.attributes, Style::of(map))),
+        match self.file.group(path.as_str()) {
+            Some(group) => Ok(group_attributes(&group.attributes, Style::of(self.file.map()))),
             None if path.is_root() => Ok(Map::new()),
             None => Err(self.missing("group", path)),
         }
     }
 
     pub(super) fn variable_attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
-        let map = self.file.map();
-        let array = map.array(path.as_str()).ok_or_else(|| self.missing("variable", path))?;
-        Ok(variable_attributes(array, Style::of(map)))
+        let array = self.file.described(path.as_str());
+        let array = array.ok_or_else(|| self.missing("variable", path))?;
+        Ok(variable_attributes(array, Style::of(self.file.map())))
     }
 
     fn missing(&self, what: &str, path: &ObjectPath) -> Error {

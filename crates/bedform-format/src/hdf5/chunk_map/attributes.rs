@@ -1,10 +1,13 @@
 //! Attributes as a chunk map has them: those that users see.
 
+use std::collections::HashSet;
+
 use super::numpy::{NumpyType, numpy_type};
 use crate::chunk_map::{Attribute as Described, AttributeValues};
 use crate::hdf5::datatype::TypeKind;
 use crate::hdf5::error::{Hdf5Error, Result};
 use crate::hdf5::{Attribute, Dataspace, Hdf5File, Value};
+use crate::netcdf_classic::shown;
 use crate::{DataType, Endian};
 
 /// Attributes that hold NetCDF's own bookkeeping; no library shows them.
@@ -26,12 +29,18 @@ pub(super) fn describe(
     attributes: &[Attribute],
 ) -> Result<Vec<(String, Described)>> {
     let mut described = Vec::new();
+    let mut names = HashSet::new();
     for attribute in attributes {
         if HIDDEN.iter().any(|hidden| hidden.as_bytes() == attribute.name) {
             continue;
         }
         if let Some(value) = describe_one(file, attribute)? {
-            described.push((clean(&attribute.name), value));
+            // Names that are not UTF-8 may be the same without what is not: then they are shown with it.
+            let name = Some(clean(&attribute.name)).filter(|name| !names.contains(name));
+            let name = name.unwrap_or_else(|| shown(&attribute.name));
+            if names.insert(name.clone()) {
+                described.push((name, value));
+            }
         }
     }
     Ok(described)

@@ -4,7 +4,7 @@
 //! not, names are made up: `phony_dim_N`, counted over the whole file, groups within a group before
 //! it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::walk::{Variable, Walk};
 use crate::chunk_map::ForeignDimension;
@@ -97,12 +97,16 @@ pub(super) fn name_all(walk: &mut Walk<'_, '_>) -> Result {
 struct Namer {
     by_id: HashMap<i128, usize>,
     next_id: i128,
+    /// The dimensions of the group whose variables are named, in its order, by length and whether they grow.
+    by_size: HashMap<(u64, bool), Vec<usize>>,
 }
 
 impl Namer {
     fn over(walk: &Walk<'_, '_>) -> Self {
-        let mut namer = Self { by_id: HashMap::new(), next_id: 0 };
-        for (number, dimension) in walk.dimensions.iter().enumerate() {
+        let mut namer = Self { by_id: HashMap::new(), next_id: 0, by_size: HashMap::new() };
+        let scales: HashSet<usize> = walk.scales.values().copied().collect();
+        let dimensions = walk.dimensions.iter().enumerate();
+        for (number, dimension) in dimensions.filter(|(number, _)| scales.contains(number)) {
             let id = dimension.id.unwrap_or(namer.next_id);
             namer.by_id.insert(id, number);
             namer.next_id = namer.next_id.max(id.saturating_add(1));
@@ -145,9 +149,20 @@ impl Namer {
         for inner in groups {
             self.name_group(walk, inner, labels);
         }
+        self.take_sizes(walk, number);
         for at in variables {
             if let Some(labels) = labels.get(at) {
                 self.name_variable(walk, number, at, labels);
+            }
+        }
+    }
+
+    fn take_sizes(&mut self, walk: &Walk<'_, '_>, group: usize) {
+        self.by_size.clear();
+        for at in walk.groups.get(group).into_iter().flat_map(|group| &group.dimensions) {
+            if let Some(dimension) = walk.dimensions.get(*at) {
+                let size = (dimension.shown.size, dimension.shown.unlimited);
+                self.by_size.entry(size).or_default().push(*at);
             }
         }
     }
@@ -193,21 +208,16 @@ impl Namer {
         taken: &[usize],
     ) -> usize {
         let name_of = |at: &usize| walk.dimensions.get(*at).map(|found| &found.shown.name);
-        let fits = |at: &&usize| {
-            let shown = walk.dimensions.get(**at).map(|dimension| &dimension.shown);
-            shown.is_some_and(|shown| {
-                let is_taken = taken.iter().any(|other| name_of(other) == Some(&shown.name));
-                (shown.size, shown.unlimited) == (size, unlimited) && !is_taken
-            })
-        };
-        let known = walk.groups.get(group).and_then(|group| group.dimensions.iter().find(fits));
-        if let Some(known) = known {
+        let is_free = |at: &&usize| taken.iter().all(|other| name_of(other) != name_of(at));
+        let of_size = self.by_size.entry((size, unlimited)).or_default();
+        if let Some(known) = of_size.iter().find(is_free) {
             return *known;
         }
         let name = format!("phony_dim_{}", self.next_id);
         self.next_id = self.next_id.saturating_add(1);
         let shown = ForeignDimension { name, size, unlimited, phony: true };
         let number = walk.dimensions.len();
+        of_size.push(number);
         walk.dimensions.push(Dimension { shown, id: None });
         walk.groups.get_mut(group).into_iter().for_each(|group| group.dimensions.push(number));
         number

@@ -1,5 +1,6 @@
 //! The type of a variable's elements, and whether the engine can take their bytes as they are.
 
+use super::named_types::NamedTypes;
 use super::numpy::{NumpyType, member_value, numpy_type};
 use crate::chunk_map::Enumeration;
 use crate::hdf5::datatype::{Datatype, Padding, TypeKind};
@@ -17,9 +18,6 @@ pub(super) struct ElementType {
     /// The names of its values, if it is an enumeration that is no bool.
     pub(super) enumeration: Option<Enumeration>,
 }
-
-/// The types that a file has names for.
-pub(super) type NamedTypes = Vec<(String, u64, Datatype)>;
 
 impl ElementType {
     pub(super) fn of(datatype: &Datatype, named_types: &NamedTypes) -> Self {
@@ -77,13 +75,10 @@ fn enumeration(
     if data_type == DataType::Bool {
         return None;
     }
-    let committed = named_types.iter().find(|(_, at, _)| datatype.committed == Some(*at));
-    // A type that is no named one may have been made with the same words.
-    let found = committed.or_else(|| named_types.iter().find(|(.., t)| t.kind == datatype.kind));
     let members = members.iter().map(|(name, stored)| {
         let value = member_value(base, stored).unwrap_or(0);
         (String::from_utf8_lossy(name).into_owned(), value.to_string())
     });
-    let name = found.map(|(name, ..)| name.clone()).unwrap_or_default();
+    let name = named_types.name_of(datatype).unwrap_or_default().to_owned();
     Some(Enumeration { name, members: members.collect() })
 }

@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `walk` | groups and their members, links followed inside the file |
+//! | `listing`, `named_types` | members by their names, types by what they are |
 //! | `dimensions` | dimension scales, and a name for each axis |
 //! | `numpy`, `element` | types in NumPy's words, and which of them the engine has |
 //! | `attributes` | attributes that users see |
@@ -15,14 +16,21 @@
 mod attributes;
 mod dimensions;
 mod element;
+mod listing;
+mod named_types;
 mod numpy;
 mod storage;
 mod walk;
 
+use std::collections::HashMap;
+
 use super::error::{Hdf5Error, Result};
 use super::filter::FillValue;
-use super::{Dataset, Dataspace, Hdf5File, Layout, TypeKind, value};
-use crate::chunk_map::{ChunkMap, Encoding, Filter, ForeignArray, ForeignGroup, SourceVersion};
+use super::{Dataset, Dataspace, Hdf5File, Layout, ObjectKind, TypeKind, value};
+use crate::chunk_map::{
+    ChunkMap, ChunkMapError, ChunkTable, Encoding, Filter, ForeignArray, ForeignGroup,
+    ForeignStorage, SourceVersion,
+};
 use crate::{DataType, Limits};
 use element::ElementType;
 use storage::Tables;
@@ -38,7 +46,55 @@ pub fn chunk_map(
     limits: &Limits,
 ) -> std::result::Result<ChunkMap, Hdf5Error> {
     let walk = walk_over(file, limits)?;
-    map_of(&walk, walk.parents_first(), source, limits)
+    map_of(&walk, walk.parents_first(), source, limits, Tables::new(limits)).map(|(map, _)| map)
+}
+
+/// The chunk map of a file with empty chunk tables, and for each of its arrays that has one the address
+/// of the dataset, for [`chunk_table`].
+///
+/// # Errors
+/// As [`chunk_map`].
+pub fn chunk_map_without_tables(
+    file: &Hdf5File<'_>,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> std::result::Result<(ChunkMap, Vec<Option<u64>>), Hdf5Error> {
+    let walk = walk_over(file, limits)?;
+    map_of(&walk, walk.parents_first(), source, limits, Tables::deferred(limits))
+}
+
+/// The chunk table of an array of the map that [`chunk_map_without_tables`] gave of the same file, and the
+/// address with it; none if another array lies there now.
+///
+/// # Errors
+/// As [`chunk_map`].
+pub fn chunk_table(
+    file: &Hdf5File<'_>,
+    address: u64,
+    array: &ForeignArray,
+    limits: &Limits,
+) -> std::result::Result<Option<ChunkTable>, Hdf5Error> {
+    let ObjectKind::Dataset(dataset) = file.object(address)?.kind else { return Ok(None) };
+    let found = storage::describe_chunked(file, &dataset, &array.shape, limits)?;
+    let (Some(ForeignStorage::Chunked { chunk_shape, codecs, chunks }), Some(item_size)) =
+        (found, array.data_type.and_then(DataType::item_size))
+    else {
+        return Ok(None);
+    };
+    let is_known = matches!(&array.storage,
+        ForeignStorage::Chunked { chunk_shape: shape, codecs: known, .. }
+            if *shape == chunk_shape && *known == codecs);
+    if !is_known || dataset.datatype.size as usize != item_size {
+        return Ok(None);
+    }
+    let storage = ForeignStorage::Chunked { chunk_shape, codecs, chunks };
+    let described = ForeignArray { storage, ..array.clone() };
+    let invalid = |reason| ChunkMapError::Invalid { path: array.path.clone(), reason };
+    described.check_chunks(file.size(), limits).map_err(invalid)?;
+    match described.storage {
+        ForeignStorage::Chunked { chunks, .. } => Ok(Some(chunks)),
+        _ => Ok(None),
+    }
 }
 
 /// The chunk map of one group, what is within it, and the groups that it is within; none if the file
@@ -65,7 +121,7 @@ pub fn chunk_map_of_group(
         let other = walk.groups.get(*number).map_or("", |other| other.path.as_str());
         is_within(other, group) || is_within(group, other)
     });
-    map_of(&walk, wanted, source, limits).map(Some)
+    map_of(&walk, wanted, source, limits, Tables::new(limits)).map(|(map, _)| Some(map))
 }
 
 fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f, 'r>> {
@@ -77,19 +133,25 @@ fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f,
     Ok(walk)
 }
 
-/// The map of the groups with these numbers.
+/// The map of the groups with these numbers, and for each array that has chunks the address of its dataset.
 fn map_of(
     walk: &Walk<'_, '_>,
     wanted: Vec<usize>,
     source: &SourceVersion,
     limits: &Limits,
-) -> Result<ChunkMap> {
-    let mut tables = Tables::new(limits);
+    mut tables: Tables,
+) -> Result<(ChunkMap, Vec<Option<u64>>)> {
     let mut groups = Vec::new();
     let mut arrays = Vec::new();
+    let mut addresses = HashMap::new();
     for group in wanted.into_iter().filter_map(|number| walk.groups.get(number)) {
         for variable in group.variables.iter().filter_map(|number| walk.variables.get(*number)) {
-            arrays.push(array_of(walk, variable, &mut tables)?);
+            let array = array_of(walk, variable, &mut tables);
+            let array = array.map_err(|error| error.met_at(&variable.path))?;
+            if let ForeignStorage::Chunked { .. } = array.storage {
+                addresses.insert(array.path.clone(), variable.address);
+            }
+            arrays.push(array);
         }
         groups.push(ForeignGroup {
             path: group.path.clone(),
@@ -99,9 +161,11 @@ fn map_of(
         });
     }
     let format = if walk.is_netcdf() { "netcdf4" } else { "hdf5" };
-    let map = ChunkMap { source: source.clone(), format: format.into(), groups, arrays };
+    let mut map = ChunkMap { source: source.clone(), format: format.into(), groups, arrays };
+    map.refuse_invalid(limits);
     map.check(limits)?;
-    Ok(map)
+    let addresses = map.arrays.iter().map(|array| addresses.get(&array.path).copied()).collect();
+    Ok((map, addresses))
 }
 
 fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Result<ForeignArray> {

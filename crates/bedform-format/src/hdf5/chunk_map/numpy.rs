@@ -1,5 +1,7 @@
 //! Types as h5py gives them to NumPy, and NumPy's words for them.
 
+use std::collections::HashMap;
+
 use crate::hdf5::datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Member, ReferenceKind, TypeKind,
 };
@@ -142,17 +144,16 @@ fn record(members: &[Member], size: u32) -> Option<NumpyType> {
     by_offset.sort_by_key(|member| member.offset);
     // In memory, where NumPy has the fields, what is in a heap has another size than in the file.
     let mut moved = 0_i64;
-    let mut offsets = Vec::new();
+    let mut offsets = HashMap::new();
     for member in by_offset {
         let offset = i64::from(member.offset).checked_add(moved)?;
-        offsets.push((&member.name, u32::try_from(offset).ok()?));
+        offsets.entry(&member.name).or_insert(u32::try_from(offset).ok()?);
         let change = i64::from(memory_size(&member.datatype)?);
         moved = moved.checked_add(change.checked_sub(member.datatype.size.into())?)?;
     }
     for member in members {
         let name = String::from_utf8(member.name.clone()).ok()?;
-        let (_, offset) = offsets.iter().find(|(other, _)| **other == member.name)?;
-        fields.push((name, numpy_type(&member.datatype)?, *offset));
+        fields.push((name, numpy_type(&member.datatype)?, *offsets.get(&member.name)?));
     }
     complex(&fields, size).or_else(|| {
         let size = u32::try_from(i64::from(size).checked_add(moved)?).ok()?;

@@ -7,7 +7,7 @@ use crate::Limits;
 use crate::chunk_map::{ChunkTable, ForeignStorage};
 use crate::codec::{BloscCompressor, BloscConfiguration, BloscShuffle, BytesCodec};
 use crate::hdf5::error::{Hdf5Error, Result};
-use crate::hdf5::{ChunkLayout, Hdf5File, Layout, PipelineFilter};
+use crate::hdf5::{ChunkLayout, Dataset, Hdf5File, Layout, PipelineFilter};
 
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
@@ -17,8 +17,10 @@ const ZSTD: u16 = 32015;
 /// Bytes of a chunk in its table.
 const ENTRY_BYTES: u64 = 28;
 
-/// How much the chunk tables of a file may still take.
+/// Which chunk tables of a file are read, and how much they may still take.
 pub(super) struct Tables {
+    /// Whether tables stay empty, to be read when they are needed.
+    are_deferred: bool,
     chunk_bytes_max: u64,
     codecs_max: usize,
     entries_left: u64,
@@ -27,10 +29,15 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
+            are_deferred: false,
             chunk_bytes_max: limits.chunk_bytes_max,
             codecs_max: limits.codecs_max,
             entries_left: limits.index_bytes_max / ENTRY_BYTES,
         }
+    }
+
+    pub(super) fn deferred(limits: &Limits) -> Self {
+        Self { are_deferred: true, ..Self::new(limits) }
     }
 }
 
@@ -51,7 +58,9 @@ pub(super) fn describe(
     let item_size = element.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
     let total = variable.shape.iter().try_fold(item_size, |bytes, size| bytes.checked_mul(*size));
     match &variable.dataset.layout {
-        Layout::Chunked(layout) => describe_chunks(file, variable, layout, tables),
+        Layout::Chunked(layout) => {
+            describe_chunks(file, &variable.dataset, &variable.shape, layout, tables)
+        }
         Layout::Compact(data) if Some(data.len() as u64) == total => {
             Ok(ForeignStorage::Compact { data: data.clone() })
         }
@@ -69,13 +78,14 @@ pub(super) fn describe(
 
 fn describe_chunks(
     file: &Hdf5File<'_>,
-    variable: &Variable,
+    dataset: &Dataset,
+    shape: &[u64],
     layout: &ChunkLayout,
     tables: &mut Tables,
 ) -> Result<ForeignStorage> {
     let native = |reason: String| Ok(ForeignStorage::Native { reason });
     let mut codecs = Vec::new();
-    for filter in &variable.dataset.filters {
+    for filter in &dataset.filters {
         match codec_of(filter) {
             Some(codec) => codecs.push(codec),
             None => return native(format!("filter {}, which Bedform does not have", filter.id)),
@@ -85,33 +95,48 @@ fn describe_chunks(
     if is_large || codecs.len() > tables.codecs_max {
         return native("chunks or filters over the limits".into());
     }
-    let own = variable.dataset.space.shape();
+    let own = dataset.space.shape();
     let ends_inside = |((own, seen), chunk): ((&u64, &u64), &u64)| {
         own != seen && own.checked_rem(*chunk).is_some_and(|rest| rest != 0)
     };
-    if own.iter().zip(&variable.shape).zip(&layout.shape).any(ends_inside) {
+    if own.iter().zip(shape).zip(&layout.shape).any(ends_inside) {
         // Nothing is said of the bytes of a chunk behind the end of its dataset.
         return native("it is shorter than its dimension and ends inside a chunk".into());
     }
-    let chunks = chunk_table(file, variable, layout, codecs.len(), tables)?;
+    let chunks = match tables.are_deferred {
+        true => ChunkTable::default(),
+        false => chunk_table(file, dataset, shape, layout, codecs.len(), tables)?,
+    };
     Ok(ForeignStorage::Chunked { chunk_shape: layout.shape.clone(), codecs, chunks })
+}
+
+/// The storage of a variable of this shape, whose dataset has chunks.
+pub(super) fn describe_chunked(
+    file: &Hdf5File<'_>,
+    dataset: &Dataset,
+    shape: &[u64],
+    limits: &Limits,
+) -> Result<Option<ForeignStorage>> {
+    let Layout::Chunked(layout) = &dataset.layout else { return Ok(None) };
+    describe_chunks(file, dataset, shape, layout, &mut Tables::new(limits)).map(Some)
 }
 
 /// The chunks inside the shape of a variable, ascending by their place in the grid.
 fn chunk_table(
     file: &Hdf5File<'_>,
-    variable: &Variable,
+    dataset: &Dataset,
+    shape: &[u64],
     layout: &ChunkLayout,
     codec_count: usize,
     tables: &mut Tables,
 ) -> Result<ChunkTable> {
-    let own = variable.dataset.space.shape();
-    let axes = variable.shape.iter().zip(&layout.shape);
+    let own = dataset.space.shape();
+    let axes = shape.iter().zip(&layout.shape);
     let grid: Vec<u64> = axes.map(|(size, chunk)| size.div_ceil((*chunk).max(1))).collect();
     let codec_count = u32::try_from(codec_count).unwrap_or(u32::MAX);
     let all_skipped = 1_u32.checked_shl(codec_count).unwrap_or(0).wrapping_sub(1);
     let mut table = ChunkTable::default();
-    file.chunks(&variable.dataset, &mut |chunk| {
+    file.chunks(dataset, &mut |chunk| {
         let mut index = Some(0_u64);
         for (at, size) in chunk.position.iter().zip(&grid) {
             index = index
@@ -122,7 +147,7 @@ fn chunk_table(
         tables.entries_left = tables
             .entries_left
             .checked_sub(1)
-            .ok_or_else(|| Hdf5Error::limit("more chunks than a chunk map may have"))?;
+            .ok_or_else(|| Hdf5Error::limit_of_file("more chunks than a chunk map may have"))?;
         let ends = chunk.position.iter().zip(&layout.shape);
         let ends = ends.map(|(at, size)| at.saturating_add(1).saturating_mul(*size));
         let is_edge = ends.zip(own).any(|(end, size)| end > *size);

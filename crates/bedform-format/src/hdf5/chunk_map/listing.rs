@@ -1,0 +1,40 @@
+//! The names in a group, found by name.
+
+use crate::hdf5::{Link, Links};
+
+/// The links of a group.
+pub(super) struct Listing {
+    links: Links,
+    /// Numbers of the links, ascending by name.
+    by_name: Vec<usize>,
+}
+
+/// Bytes that a link takes beside its name.
+const LINK_BYTES: u64 = 24;
+
+impl Listing {
+    pub(super) fn of(links: Links) -> Self {
+        let mut by_name: Vec<usize> = (0..links.links.len()).collect();
+        by_name.sort_unstable_by_key(|at| links.links.get(*at).map(|link| link.name.as_slice()));
+        Self { links, by_name }
+    }
+
+    /// The links in the order of the file.
+    pub(super) fn links(&self) -> &[Link] {
+        &self.links.links
+    }
+
+    pub(super) fn find(&self, name: &[u8]) -> Option<&Link> {
+        let link_at = |at: &usize| self.links.links.get(*at);
+        let at = self
+            .by_name
+            .binary_search_by_key(&Some(name), |at| link_at(at).map(|link| link.name.as_slice()));
+        self.by_name.get(at.ok()?).and_then(link_at)
+    }
+
+    /// About the bytes of memory that it takes.
+    pub(super) fn weight(&self) -> u64 {
+        let names = self.links.links.iter().map(|link| link.name.len() as u64);
+        names.fold(0, |sum, bytes| sum.saturating_add(bytes).saturating_add(LINK_BYTES))
+    }
+}

@@ -1,0 +1,135 @@
+//! Chunk tables of a file that the parser opened, each read when its variable is first selected from.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::Limits;
+use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignGroup, ForeignStorage};
+
+use super::hdf5::{self, Reader};
+use crate::error::Result;
+use crate::sidecar::Sidecar;
+
+/// A table of so many chunks is kept: to find them again takes longer than to read it.
+const KEPT_CHUNKS_MIN: usize = 1 << 14;
+/// Bytes of a chunk in a table.
+const ENTRY_BYTES: u64 = 28;
+
+/// The tables of one file.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// For each variable whose table is not in the chunk map the address of its dataset.
+    datasets: Vec<Option<u64>>,
+    sidecar: Option<Sidecar>,
+    limits: Limits,
+    read: Mutex<Read>,
+}
+
+/// Tables that were read, by the numbers of their variables.
+#[derive(Debug, Default)]
+struct Read {
+    tables: HashMap<usize, Arc<ChunkTable>>,
+    bytes: u64,
+}
+
+impl Tables {
+    pub(super) fn new(
+        datasets: Vec<Option<u64>>,
+        sidecar: Option<Sidecar>,
+        limits: Limits,
+    ) -> Self {
+        Self { datasets, sidecar, limits, read: Mutex::default() }
+    }
+
+    /// The table of a variable; nothing if the map has it. `reader` reads the file.
+    ///
+    /// # Errors
+    /// As [`hdf5::read_table`].
+    pub(super) fn of(
+        &self,
+        map: &ChunkMap,
+        position: usize,
+        reader: &Reader<'_>,
+    ) -> Result<Option<Arc<ChunkTable>>> {
+        let Some(address) = self.datasets.get(position).copied().flatten() else { return Ok(None) };
+        // A thread that panicked left whole tables.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = read.tables.get(&position) {
+            return Ok(Some(table.clone()));
+        }
+        let mut limits = self.limits.clone();
+        limits.index_bytes_max = limits.index_bytes_max.saturating_sub(read.bytes);
+        let array = &map.arrays[position];
+        let table = match self.kept(map, array, address) {
+            Some(table) => table,
+            None => self.read_and_keep(map, array, address, reader, &limits)?,
+        };
+        read.bytes += table.len() as u64 * ENTRY_BYTES;
+        let table = Arc::new(table);
+        read.tables.insert(position, table.clone());
+        Ok(Some(table))
+    }
+
+    /// The table as it is kept in the sidecar, if it may be.
+    fn kept(&self, map: &ChunkMap, array: &ForeignArray, address: u64) -> Option<ChunkTable> {
+        if grid_chunks(array) < KEPT_CHUNKS_MIN as u64 {
+            return None;
+        }
+        let kept: ChunkMap =
+            self.sidecar.as_ref()?.load(&name_of(address), &map.source, &self.limits)?;
+        let found = kept.arrays.into_iter().find(|found| found.path == array.path)?;
+        if found.shape != array.shape || found.codec_chain() != array.codec_chain() {
+            return None;
+        }
+        match (found.storage, &array.storage) {
+            (
+                ForeignStorage::Chunked { chunk_shape, chunks, .. },
+                ForeignStorage::Chunked { chunk_shape: expected, .. },
+            ) if chunk_shape == *expected => Some(chunks),
+            _ => None,
+        }
+    }
+
+    fn read_and_keep(
+        &self,
+        map: &ChunkMap,
+        array: &ForeignArray,
+        address: u64,
+        reader: &Reader<'_>,
+        limits: &Limits,
+    ) -> Result<ChunkTable> {
+        let table = hdf5::read_table(reader, address, array, limits)?;
+        let is_current = super::source_version(reader.version()) == map.source;
+        if table.len() >= KEPT_CHUNKS_MIN
+            && is_current
+            && let Some(sidecar) = &self.sidecar
+        {
+            sidecar.save(&name_of(address), &map_of_one(map, array, table.clone()));
+        }
+        Ok(table)
+    }
+}
+
+/// The name of a chunk table in the sidecar of its file.
+fn name_of(address: u64) -> String {
+    format!("chunk-table-{address}")
+}
+
+/// Chunks that a variable has at most.
+fn grid_chunks(array: &ForeignArray) -> u64 {
+    let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return 0 };
+    let axes = array.shape.iter().zip(chunk_shape);
+    axes.fold(1, |count, (size, chunk)| count.saturating_mul(size.div_ceil((*chunk).max(1))))
+}
+
+/// A map that has this variable and its table alone.
+fn map_of_one(map: &ChunkMap, array: &ForeignArray, table: ChunkTable) -> ChunkMap {
+    let mut array = ForeignArray { attributes: Vec::new(), ..array.clone() };
+    if let ForeignStorage::Chunked { chunks, .. } = &mut array.storage {
+        *chunks = table;
+    }
+    let group_of = |path: &str| ForeignGroup { path: path.to_owned(), ..ForeignGroup::default() };
+    let mut groups = vec![group_of("")];
+    groups.extend(array.path.match_indices('/').map(|(at, _)| group_of(&array.path[..at])));
+    ChunkMap { source: map.source.clone(), format: map.format.clone(), groups, arrays: vec![array] }
+}
