@@ -6,6 +6,7 @@ in JSON and a body of plain bytes, and whatever does not fit its header is an er
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Final
 
@@ -38,10 +39,9 @@ def encode_values(values: Values, parts: list[bytes]) -> dict[str, Any]:
         return {**header, "fields": fields}
     items = values.ravel().tolist()
     if all(isinstance(item, str) for item in items):
-        texts = [item.encode("utf-8", "surrogateescape") for item in items]
-        return {**header, **_encode_texts("text", texts, parts)}
+        return {**header, **_encode_texts(items, parts)}
     if all(isinstance(item, bytes) for item in items):
-        return {**header, **_encode_texts("bytes", items, parts)}
+        return {**header, **_encode_bytes("bytes", items, parts)}
     if items and all(_is_plain_list(item, items[0]) for item in items):
         lengths = np.array([len(item) for item in items], "<u8")
         parts.append(lengths.tobytes())
@@ -79,10 +79,20 @@ def _described(dtype: np.dtype[Any]) -> Any:
     }
 
 
-def _encode_texts(kind: str, texts: list[bytes], parts: list[bytes]) -> dict[str, Any]:
-    lengths = np.array([len(text) for text in texts], "<u8")
+def _encode_texts(texts: list[str], parts: list[bytes]) -> dict[str, Any]:
+    whole = "".join(texts)
+    if not whole.isascii():
+        encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
+        return _encode_bytes("text", encoded, parts)
+    parts.append(np.fromiter(map(len, texts), "<u8", len(texts)).tobytes())
+    parts.append(whole.encode())
+    return {"kind": "text", "bytes": len(whole)}
+
+
+def _encode_bytes(kind: str, items: list[bytes], parts: list[bytes]) -> dict[str, Any]:
+    lengths = np.fromiter(map(len, items), "<u8", len(items))
     parts.append(lengths.tobytes())
-    parts.extend(texts)
+    parts.append(b"".join(items))
     return {"kind": kind, "bytes": int(lengths.sum())}
 
 
@@ -129,17 +139,29 @@ def _decode(header: dict[str, Any], body: _Body, depth_left: int) -> Values:
             values[position] = _decode(item, body, depth_left - 1)
         return values.reshape(shape)
     lengths = np.frombuffer(body.take(8 * count), "<u8").tolist()
-    of_items = _Body(body.take(int(header["bytes"])))
-    dtype = _plain_dtype(header.get("of", "u1"))
-    for position, length in enumerate(lengths):
-        one = of_items.take(length * dtype.itemsize)
-        if header["kind"] == "lists":
-            values[position] = _numbers(one, dtype, length).copy()
-        elif header["kind"] == "text":
-            values[position] = bytes(one).decode("utf-8", "surrogateescape")
-        else:
-            values[position] = bytes(one)
+    of_items = body.take(int(header["bytes"]))
+    if header["kind"] == "lists":
+        dtype, lists = _plain_dtype(header["of"]), _Body(of_items)
+        for position, length in enumerate(lengths):
+            numbers = _numbers(lists.take(length * dtype.itemsize), dtype, length)
+            values[position] = numbers.copy()
+    elif sum(lengths) == len(of_items):
+        values[:] = _texts(bytes(of_items), lengths, is_text=header["kind"] == "text")
+    else:
+        message = "texts of another length than their header says"
+        raise ValueError(message)
     return values.reshape(shape)
+
+
+def _texts(whole: bytes, lengths: list[int], *, is_text: bool) -> list[Any]:
+    ends = list(itertools.accumulate(lengths))
+    places = zip([0, *ends], ends, strict=False)
+    if not is_text:
+        return [whole[start:end] for start, end in places]
+    if whole.isascii():
+        text = whole.decode()
+        return [text[start:end] for start, end in places]
+    return [whole[start:end].decode("utf-8", "surrogateescape") for start, end in places]
 
 
 def _numbers(data: memoryview, dtype: np.dtype[Any], count: int) -> Values:
