@@ -55,7 +55,7 @@ pub(super) fn unmarked(bytes: Vec<u8>) -> Vec<u8> {
     let mut rest = bytes.as_slice();
     while let Some(first) = rest.first() {
         let digits = rest.strip_prefix(mark).and_then(|rest| rest.first_chunk::<3>());
-        let length = match digits.filter(|digits| is_half(*digits)) {
+        let length = match digits.filter(|digits| is_half(digits)) {
             Some(digits) => {
                 output.extend_from_slice(b"\\ud");
                 output.extend_from_slice(digits);

@@ -476,20 +476,32 @@ fn codecs_at_depth(
             Ok(Encoding::Shard(shard))
         }
         (Some(serializer), None) => {
-            let serializer = match (serializer, filters.is_empty()) {
-                (Serializer::Bytes(endian), false) => {
-                    Serializer::Bytes(check_filters(path, &filters, data_type, endian)?)
-                }
-                (_, false) => return Err(unsupported(path, "a filter of what is not bytes")),
-                (serializer, true) => serializer,
-            };
-            filters.append(&mut bytes);
-            let bytes = filters;
+            let (serializer, bytes) = filtered(path, serializer, filters, bytes, data_type)?;
             // The identity needs no work.
             let transpose = transpose.filter(|order| !order.is_sorted());
             Ok(Encoding::Chunk(CodecChain { transpose, serializer, bytes }))
         }
     }
+}
+
+/// A serializer and codecs behind filters: the order of the bytes that come out of the first of these, and all
+/// codecs from bytes to bytes.
+fn filtered(
+    path: &str,
+    serializer: Serializer,
+    mut filters: Vec<BytesCodec>,
+    mut bytes: Vec<BytesCodec>,
+    data_type: DataType,
+) -> Result<(Serializer, Vec<BytesCodec>)> {
+    if filters.is_empty() {
+        return Ok((serializer, bytes));
+    }
+    let Serializer::Bytes(endian) = serializer else {
+        return Err(unsupported(path, "a filter of what is not bytes"));
+    };
+    let endian = check_filters(path, &filters, data_type, endian)?;
+    filters.append(&mut bytes);
+    Ok((Serializer::Bytes(endian), filters))
 }
 
 fn transpose_order(codec: &Named<'_>, rank: usize) -> Result<Vec<usize>> {
