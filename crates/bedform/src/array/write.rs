@@ -21,7 +21,7 @@ use crate::threads::check::{Check, concurrent_check};
 use crate::write::elements::{Elements, Input};
 use crate::zarr::WriteStatistics;
 use crate::zarr::object::{ObjectWrite, whole_machine};
-use crate::zarr::region::{Way, write_plan};
+use crate::zarr::region::{Planned, Way, write_plan, write_plans};
 use crate::zarr::state::ArrayState;
 
 impl Array {
@@ -130,8 +130,17 @@ impl ArrayHandle {
         elements: Elements<'_>,
         way: Way<'_>,
     ) -> Result<WriteStatistics> {
-        let source = &pinned.source;
-        let state = source.state;
+        let given = self.given(pinned.source.state, selection, elements)?;
+        write_plan(&pinned.source, &given.plan, given.input(), way)
+    }
+
+    /// Elements that are written to a selection of the array, in `state`.
+    fn given<'e>(
+        &self,
+        state: &ArrayState,
+        selection: &Selection,
+        elements: Elements<'e>,
+    ) -> Result<Given<'e>> {
         if state.metadata.zarr_format != 3 {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -139,12 +148,10 @@ impl ArrayHandle {
             ));
         }
         let plan = state.layout.geometry(selection).map_err(|error| error.at(&self.path))?;
-        let mut numbers = Vec::new();
-        let input = match (elements, state.is_text()) {
-            (Elements::Bytes(bytes), false) => Input::Bytes(bytes),
+        let numbers = match (elements, state.is_text()) {
+            (Elements::Bytes(_), false) => Vec::new(),
             (Elements::Text(texts), true) => {
-                numbers.extend((1..=texts.len() as u64).flat_map(u64::to_le_bytes));
-                Input::Text(texts, &numbers)
+                (1..=texts.len() as u64).flat_map(u64::to_le_bytes).collect()
             }
             _ => {
                 return Err(Error::invalid(format!(
@@ -154,8 +161,9 @@ impl ArrayHandle {
                 )));
             }
         };
-        check_count(&plan, &input, &self.path)?;
-        write_plan(source, &plan, input, way)
+        let given = Given { plan, elements, numbers };
+        check_count(&given.plan, &given.input(), &self.path)?;
+        Ok(given)
     }
 
     fn resize(&self, shape: &[u64]) -> Result<()> {
@@ -267,19 +275,14 @@ pub fn append(parts: &[Append<'_>]) -> Result<Vec<u64>> {
     let arrays = parts.iter().map(|part| part.array.stored()).collect::<Result<Vec<_>>>()?;
     memory::check()?;
     let Some((store, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
-    let mut grown = Vec::with_capacity(parts.len());
-    let mut starts = Vec::with_capacity(parts.len());
-    for (part, array) in parts.iter().zip(&arrays) {
-        // Nobody makes the array larger now; what others commit to it, and write directly, is merged.
-        let (start, state) = store.in_one_snapshot(|| write_appended(array, part))?;
-        starts.push(start);
-        grown.push((&array.path, state));
-    }
+    // Nobody makes the arrays larger now; what others commit to them, and write directly, is merged.
+    let grown = store.in_one_snapshot(|| write_appended(&store, &arrays, parts))?;
     let changes: Vec<(&ObjectPath, &ArrayState)> =
-        grown.iter().map(|(path, state)| (*path, state)).collect();
+        arrays.iter().zip(&grown).map(|(array, grown)| (&array.path, &grown.state)).collect();
     commit_shapes(&store, &changes)?;
-    for (array, (_, state)) in arrays.iter().zip(grown) {
-        array.advance(state);
+    let starts = grown.iter().map(|grown| grown.start).collect();
+    for (array, grown) in arrays.iter().zip(grown) {
+        array.advance(grown.state);
     }
     Ok(starts)
 }
@@ -369,9 +372,44 @@ fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
     })
 }
 
-/// Writes the elements of an append behind the array's end, where no reader looks yet.
-fn write_appended(array: &ArrayHandle, part: &Append<'_>) -> Result<(u64, ArrayState)> {
-    let Append { axis, shape, elements, .. } = part;
+/// An array that grows along one axis.
+struct Grown {
+    old: Vec<u64>,
+    /// Where the new elements are.
+    selection: Selection,
+    start: u64,
+    state: ArrayState,
+}
+
+/// Writes the elements of an append behind the arrays' ends, where no reader looks yet.
+fn write_appended(
+    store: &OpenedStore,
+    arrays: &[&ArrayHandle],
+    parts: &[Append<'_>],
+) -> Result<Vec<Grown>> {
+    let grown: Vec<Grown> =
+        arrays.iter().zip(parts).map(|(array, part)| grown(array, part)).collect::<Result<_>>()?;
+    let pinned = arrays.iter().zip(&grown).map(|(array, grown)| array.pinned(&grown.state));
+    let pinned: Vec<PinnedArray<'_>> = pinned.collect::<Result<_>>()?;
+    let given = arrays.iter().zip(parts).zip(&grown);
+    let given = given.map(|((array, part), Grown { selection, state, .. })| {
+        array.given(state, selection, part.elements)
+    });
+    let given: Vec<Given<'_>> = given.collect::<Result<_>>()?;
+    let planned = pinned.iter().zip(&given).zip(&grown);
+    let planned = planned.map(|((pinned, given), grown)| Planned {
+        source: &pinned.source,
+        plan: &given.plan,
+        input: given.input(),
+        way: Way { moment: &pinned.moment, valid: Some(&grown.old), check: None },
+    });
+    write_plans(store, &planned.collect::<Vec<_>>())?;
+    Ok(grown)
+}
+
+/// The array with the elements of an append.
+fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
+    let Append { axis, shape, .. } = part;
     let state = array.reload()?;
     let old = &state.metadata.shape;
     let fits = shape.len() == old.len()
@@ -386,7 +424,6 @@ fn write_appended(array: &ArrayHandle, part: &Append<'_>) -> Result<(u64, ArrayS
     let start = old[*axis];
     let mut larger = old.clone();
     larger[*axis] = start.checked_add(shape[*axis]).ok_or_else(|| Error::invalid("too large"))?;
-    let grown = array.with_shape(&state, &larger)?;
     let ranges: Vec<AxisSelection> = larger
         .iter()
         .enumerate()
@@ -396,10 +433,24 @@ fn write_appended(array: &ArrayHandle, part: &Append<'_>) -> Result<(u64, ArrayS
         })
         .collect::<std::result::Result<_, _>>()?;
     let selection = Selection::Orthogonal(ranges);
-    let pinned = array.pinned(&grown)?;
-    let way = Way { moment: &pinned.moment, valid: Some(old), check: None };
-    array.write_to(&pinned, &selection, *elements, way)?;
-    Ok((start, grown))
+    Ok(Grown { old: old.clone(), selection, start, state: array.with_shape(&state, &larger)? })
+}
+
+/// Elements that are written, and where they go.
+struct Given<'a> {
+    plan: Geometry,
+    elements: Elements<'a>,
+    /// The numbers of texts, from 1.
+    numbers: Vec<u8>,
+}
+
+impl Given<'_> {
+    fn input(&self) -> Input<'_> {
+        match self.elements {
+            Elements::Bytes(bytes) => Input::Bytes(bytes),
+            Elements::Text(texts) => Input::Text(texts, &self.numbers),
+        }
+    }
 }
 
 fn check_count(plan: &Geometry, input: &Input<'_>, path: &ObjectPath) -> Result<()> {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `elements` | a chunk as elements: new, merged, trimmed |
 //! | `sink` | the seam to whatever takes settled data |
+//! | `together` | units that become durable together |
 
 pub(crate) mod elements;
 pub(crate) mod sink;
+pub(crate) mod together;

@@ -130,10 +130,33 @@ impl StagedUnit for StagedObject<'_> {
 
     fn publish(self: Box<Self>) -> Result<u64> {
         let Self { write, built, staged } = *self;
-        match write.put(&Existing::of(built), staged) {
+        match write.put(built.stored.as_ref(), false, staged) {
             // What is stored now may contain commits that made the array larger: what it does not
             // contain says by itself what of it does not count.
             Err(error) if is_lost_race(&error) => ObjectWrite { valid: None, ..write }.run(),
+            outcome => outcome,
+        }
+    }
+}
+
+/// An object of new, merged and kept chunks, written and without a name yet.
+struct StagedChange<'a> {
+    write: ObjectWrite<'a>,
+    /// What it was merged with.
+    stored: Option<StoredUnit>,
+    alone: bool,
+    staged: Staged<'a>,
+}
+
+impl StagedUnit for StagedChange<'_> {
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(self.staged.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
+    }
+
+    fn publish(self: Box<Self>) -> Result<u64> {
+        let Self { write, stored, alone, staged } = *self;
+        match write.put(stored.as_ref(), alone, staged) {
+            Err(error) if is_lost_race(&error) => write.run(),
             outcome => outcome,
         }
     }
@@ -197,34 +220,17 @@ impl<'a> ObjectWrite<'a> {
     /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers
     /// were faster for ever.
     pub(crate) fn run(&self) -> Result<u64> {
-        let tasks: HashMap<u64, ChunkTask> = match self.plan {
-            Some((plan, cell)) => {
-                plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
-            }
-            None => HashMap::new(),
-        };
+        let tasks = self.tasks();
         let covers = self.covers_object(&tasks);
         let (mut last, mut unmoved) = (None, 0);
         for _ in 0..ATTEMPTS_MAX {
-            let (existing, alone) = match covers {
-                true => self.open_covered()?,
-                false => (self.open_existing()?, false),
-            };
-            let cover = match (covers, &existing) {
-                (true, _) => None,
-                (false, None) => self.cover(0)?,
-                (false, Some(stored)) => self.cover(stored.contained)?,
-            };
-            let existing = Existing { stored: existing.as_ref(), alone, cover };
-            let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
-                let task = tasks.get(&position).copied();
-                self.fate(position, task, &existing, worker, output)
-            };
-            match self.stage(&existing, &fate).and_then(|staged| self.put(&existing, staged)) {
+            let (stored, alone) = self.open_before(covers)?;
+            let staged = self.stage_over(&tasks, covers, stored.as_ref(), alone);
+            match staged.and_then(|staged| self.put(stored.as_ref(), alone, staged)) {
                 Err(error) if is_lost_race(&error) => {}
                 outcome => return outcome,
             }
-            let there = existing.stored.map(|stored| stored.object.version().clone());
+            let there = stored.map(|stored| stored.object.version().clone());
             unmoved = if last.as_ref() == Some(&there) { unmoved + 1 } else { 0 };
             if unmoved == UNMOVED_MAX {
                 return Err(Error::new(
@@ -238,13 +244,73 @@ impl<'a> ObjectWrite<'a> {
             }
             last = Some(there);
         }
-        Err(Error::new(
+        Err(self.lost_for_ever())
+    }
+
+    /// Writes the object, seen by nobody. If what it was merged with has changed when it is published it is
+    /// written again.
+    ///
+    /// # Errors
+    /// As [`ObjectWrite::run`].
+    pub(crate) fn stage_change(self) -> Result<Box<dyn StagedUnit + 'a>> {
+        let tasks = self.tasks();
+        let covers = self.covers_object(&tasks);
+        for _ in 0..ATTEMPTS_MAX {
+            let (stored, alone) = self.open_before(covers)?;
+            match self.stage_over(&tasks, covers, stored.as_ref(), alone) {
+                Err(error) if is_lost_race(&error) => {}
+                Err(error) => return Err(error),
+                Ok(staged) => {
+                    return Ok(Box::new(StagedChange { write: self, stored, alone, staged }));
+                }
+            }
+        }
+        Err(self.lost_for_ever())
+    }
+
+    fn lost_for_ever(&self) -> Error {
+        Error::new(
             ErrorKind::Conflict,
             format!(
                 "{} was changed by other writers {ATTEMPTS_MAX} times while it was merged; retry",
                 self.source.object_name_of(&self.coordinates)
             ),
-        ))
+        )
+    }
+
+    /// What is new of the object, by the positions of its chunks.
+    fn tasks(&self) -> HashMap<u64, ChunkTask> {
+        let Some((plan, cell)) = self.plan else { return HashMap::new() };
+        plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
+    }
+
+    /// The object before the change, which `covers` all of it or does not, and whether it is replaced whatever it
+    /// is by then.
+    fn open_before(&self, covers: bool) -> Result<(Option<StoredUnit>, bool)> {
+        match covers {
+            true => self.open_covered(),
+            false => Ok((self.open_existing()?, false)),
+        }
+    }
+
+    /// Writes the object as the change makes it of what is stored.
+    fn stage_over(
+        &self,
+        tasks: &HashMap<u64, ChunkTask>,
+        covers: bool,
+        stored: Option<&StoredUnit>,
+        alone: bool,
+    ) -> Result<Staged<'a>> {
+        let cover = match covers {
+            true => None,
+            false => self.cover(stored.map_or(0, |stored| stored.contained))?,
+        };
+        let existing = Existing { stored, alone, cover };
+        let fate = |position: u64, worker: &mut Worker, output: Vec<u8>| {
+            let task = tasks.get(&position).copied();
+            self.fate(position, task, &existing, worker, output)
+        };
+        self.stage(&existing, &fate)
     }
 
     fn state(&self) -> &ArrayState {
@@ -391,22 +457,22 @@ impl<'a> ObjectWrite<'a> {
     }
 
     /// Gives what was written the object's name; gives its bytes.
-    fn put(&self, existing: &Existing<'_>, staged: Staged<'_>) -> Result<u64> {
+    fn put(&self, stored: Option<&StoredUnit>, alone: bool, staged: Staged<'_>) -> Result<u64> {
         let Staged { writer, path, rooms } = staged;
         let Some(mut writer) = writer else { return self.leave_absent(&path).map(|()| 0) };
         let bytes = writer.position();
-        let condition = match (existing.alone, existing.stored) {
+        let condition = match (alone, stored) {
             (true, _) => Condition::None,
             (false, Some(stored)) => Condition::Unchanged(&*stored.object),
             (false, None) => Condition::Absent,
         };
         self.wait_for_check()?;
         if let Some(suffix) = self.kept_beside {
-            let stored = existing.stored.map(|stored| stored.object.version());
+            let stored = stored.map(|stored| stored.object.version());
             // Snapshots say that the data have moved on where nothing was kept.
             let _ = keep(self.source, &self.coordinates, stored, (&mut *writer, suffix));
         }
-        if existing.stored.is_none() {
+        if stored.is_none() {
             // Of what is there the stamp has said so.
             self.source.check_is_there()?;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::hierarchy::Hierarchy;
-use super::object::ObjectWrite;
+use super::object::{ObjectWrite, moved_if_gone};
 use super::source::ZarrSource;
 use crate::error::{Error, Result};
 use crate::plan::geometry::Geometry;
@@ -15,7 +15,10 @@ use crate::threads::workers::check_goes_on;
 use crate::threads::workers::with_workers;
 use crate::write::elements::Input;
 use crate::write::sink::WriteResources;
+use crate::write::together::{publish_together, together_max};
 
+/// So many objects and more are made durable together: it takes two syncs, one object by itself takes four.
+const TOGETHER_MIN: u64 = 2;
 /// Bytes of objects that are on their way to a server.
 const UPLOAD_BYTES: u64 = 224 << 20;
 
@@ -46,19 +49,70 @@ pub(crate) fn write_plan(
     input: Input<'_>,
     Way { moment, valid, check }: Way<'_>,
 ) -> Result<WriteStatistics> {
-    let cells = if plan.result_bytes() == 0 { 0 } else { plan.cell_count() };
-    let write = |cell, resources| ObjectWrite {
-        kept_beside: None,
-        source,
-        moment,
-        plan: Some((plan, cell)),
-        input,
-        coordinates: plan.cell_coordinates(cell),
-        valid,
-        resources,
-        check,
-    };
-    write_objects(source, cells, write)
+    let planned = Planned { source, plan, input, way: Way { moment, valid, check } };
+    write_objects(source, planned.cells(), |cell, resources| planned.write(cell, resources))
+}
+
+/// What a plan selects, and what is written to it.
+pub(crate) struct Planned<'a> {
+    pub(crate) source: &'a ZarrSource<'a>,
+    pub(crate) plan: &'a Geometry,
+    pub(crate) input: Input<'a>,
+    pub(crate) way: Way<'a>,
+}
+
+impl<'a> Planned<'a> {
+    /// How many objects are written.
+    fn cells(&self) -> u64 {
+        if self.plan.result_bytes() == 0 { 0 } else { self.plan.cell_count() }
+    }
+
+    fn write(&self, cell: u64, resources: WriteResources) -> ObjectWrite<'a> {
+        let Self { source, plan, input, way: Way { moment, valid, check } } = *self;
+        ObjectWrite {
+            kept_beside: None,
+            source,
+            moment,
+            plan: Some((plan, cell)),
+            input,
+            coordinates: plan.cell_coordinates(cell),
+            valid,
+            resources,
+            check,
+        }
+    }
+}
+
+/// Writes what several plans select, each object atomic: many of them are made durable together, where that is
+/// to be had.
+///
+/// # Errors
+/// As [`write_plan`].
+pub(crate) fn write_plans(hierarchy: &Hierarchy, planned: &[Planned<'_>]) -> Result<()> {
+    let count: u64 = planned.iter().map(Planned::cells).sum();
+    let most = together_max();
+    if count < TOGETHER_MIN || most < 2 || !hierarchy.can_sync_together() {
+        let each =
+            |one: &Planned<'_>| write_plan(one.source, one.plan, one.input, one.way).map(drop);
+        return planned.iter().try_for_each(each);
+    }
+    let paths: Vec<_> = planned.iter().map(|one| one.source.path.clone()).collect();
+    let objects: Vec<(&Planned<'_>, u64)> =
+        planned.iter().flat_map(|one| (0..one.cells()).map(move |cell| (one, cell))).collect();
+    objects.chunks(most).try_for_each(|objects| {
+        let sync = hierarchy.storage.sync_all(&paths).map_err(moved_if_gone)?;
+        let each = |act: &(dyn Fn(usize, WriteResources) -> Result<()> + Sync)| {
+            let act = |number, resources| {
+                act(usize::try_from(number).unwrap_or(usize::MAX), resources).map(|()| 0)
+            };
+            each_object(hierarchy, objects.len() as u64, at_once(hierarchy), act).map(drop)
+        };
+        let stage = |at: usize, resources| {
+            let (one, cell) = objects[at];
+            one.write(cell, resources).stage_change()
+        };
+        publish_together(objects.len(), &sync, &each, &stage, &|_, _| Ok(()))
+    })
 }
 
 /// Makes `count` changes of objects, several at a time; `write` is called with the number of a change

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bedform_format::ObjectPath;
-use bedform_storage::open_files_max;
 
 use super::SettleStatistics;
 use super::lay::{Building, BuildingObject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::write::sink::{BuiltUnit, Sink, StagedUnit, WriteResources};
+use crate::write::together::{publish_together, together_max};
 use crate::zarr::object::{moved_if_gone, whole_machine};
 use crate::zarr::region::{at_once, each_object};
 
@@ -27,10 +27,6 @@ const WRITING_MAX: u64 = 16;
 /// So many objects and more are made durable by one call, where there is one: by two, in fact, of which the
 /// second is for their names.
 const SYNCED_TOGETHER_MIN: usize = 2;
-/// So many at most, each of which has two open files.
-const SYNCED_TOGETHER_MAX: usize = 64;
-/// They take this part of the files that the process may open.
-const OPEN_FILES_PART: u64 = 8;
 
 /// What was done, counted by all threads.
 #[derive(Default)]
@@ -147,8 +143,7 @@ impl Writer<'_> {
     /// How many objects one sync makes durable, where that is to be had and worth it.
     fn synced_together(&self, objects: &[WritingObject<'_>]) -> Option<usize> {
         let is_worth_it = objects.len() >= SYNCED_TOGETHER_MIN && self.store.can_sync_together();
-        let count = usize::try_from(open_files_max() / 2 / OPEN_FILES_PART).unwrap_or(usize::MAX);
-        let count = count.min(SYNCED_TOGETHER_MAX);
+        let count = together_max();
         (is_worth_it && count >= SYNCED_TOGETHER_MIN).then_some(count)
     }
 
@@ -164,22 +159,14 @@ impl Writer<'_> {
         let mut paths: Vec<ObjectPath> = objects.iter().map(|object| object.path.clone()).collect();
         paths.dedup();
         let sync = self.store.storage.sync_all(&paths).map_err(moved_if_gone)?;
-        let staged: Vec<_> = objects.iter().map(|_| Mutex::new(None)).collect();
-        let slot = |at: usize| staged[at].lock().unwrap_or_else(PoisonError::into_inner);
-        self.each(objects, &|at, resources| {
-            let mut unit = objects[at].stage(resources)?;
-            unit.hand_over()?;
-            *slot(at) = Some(unit);
-            Ok(())
+        let each =
+            |act: &(dyn Fn(usize, WriteResources) -> Result<()> + Sync)| self.each(objects, act);
+        let stage = |at: usize, resources| objects[at].stage(resources);
+        publish_together(objects.len(), &sync, &each, &stage, &|at, bytes| {
+            Counts::add(&self.counts.bytes, bytes);
+            let WritingObject { sink, object, .. } = &objects[at];
+            self.check_settled(*sink, &object.coordinates)
         })?;
-        sync()?;
-        self.each(objects, &|at, _| {
-            let writing = &objects[at];
-            let Some(unit) = slot(at).take() else { return Ok(()) };
-            Counts::add(&self.counts.bytes, unit.publish()?);
-            self.check_settled(writing.sink, &writing.object.coordinates)
-        })?;
-        sync()?;
         objects.iter().for_each(|writing| self.count(&writing.object));
         Ok(())
     }
