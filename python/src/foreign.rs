@@ -109,7 +109,7 @@ impl ForeignFile {
 /// True for a URL that ends as the names of NetCDF and HDF5 files do.
 #[pyfunction]
 pub(crate) fn names_file(url: &str) -> bool {
-    bedform::foreign::names_file(url)
+    bedform::names_file(url)
 }
 
 /// What a path or URL names: the name of its kind, and of a file of another kind what it looks like.

@@ -1,6 +1,7 @@
 //! Opens the storage that a path or a URL names, and says what lies there.
 
 mod detect;
+mod file_at_url;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::placement::ShardTargets;
 
-pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_bytes, kind_of_file};
+pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_file};
 pub use detect::{PlaceKind, detect};
+pub use file_at_url::names_file;
+pub(crate) use file_at_url::{Fronted, TAIL_BYTES};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
 /// of `BEDFORM_LUSTRE_TARGETS`.

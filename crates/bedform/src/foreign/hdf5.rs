@@ -14,9 +14,9 @@ use bedform_storage::{Object, StorageError, Version};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::url::{self, Fronted};
-use super::{source_version, writers};
+use super::{source_version, url, writers};
 use crate::error::{Error, ErrorKind, Result};
+use crate::opening::Fronted;
 use crate::options::OpenOptions;
 
 /// The variable of the HDF5 library that says whether it locks files.

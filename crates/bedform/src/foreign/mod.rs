@@ -27,7 +27,7 @@ mod inline;
 mod lookup;
 mod opening;
 mod tables;
-pub(crate) mod url;
+mod url;
 pub(crate) mod variable;
 mod writers;
 
@@ -49,7 +49,6 @@ use crate::opening::ReadBytes;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 
-pub use self::url::names_file;
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
 pub use callback::{Callback, CallbackArray, ReadElements};

@@ -4,39 +4,19 @@
 //! with the next request, and what the parser reads between in large blocks. The opened object is kept: reads
 //! ask for the version that was opened.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use bedform_format::hdf5::{Hdf5Error, Hdf5File, ReadAt, ReadError, chunk_map_without_tables};
+use bedform_format::hdf5::{Hdf5Error, Hdf5File, chunk_map_without_tables};
 use bedform_storage::{Object, StorageError};
 
 use super::tables::Tables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{PlaceKind, kind_of_bytes, remote_file_of};
+use crate::opening::{Fronted, PlaceKind, TAIL_BYTES, remote_file_of};
 use crate::options::OpenOptions;
 
-/// What comes with the opening, from the end of the file.
-const TAIL_BYTES: u64 = 1 << 20;
-/// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
-const FRONT_BYTES: u64 = (1 << 20) + 8;
 /// What the parser asks for at once elsewhere.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
-/// How names of files end that are opened as files first; all else is looked for as a store before.
-const SUFFIXES: [&str; 9] = ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4"];
-
-/// True for a URL that ends as the names of NetCDF and HDF5 files do.
-pub fn names_file(url: &str) -> bool {
-    let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-    SUFFIXES.iter().any(|other| suffix.eq_ignore_ascii_case(other))
-}
-
-/// An opened file whose front is fetched once.
-#[derive(Debug)]
-pub(super) struct Fronted {
-    object: Box<dyn Object>,
-    front: OnceLock<Vec<u8>>,
-}
 
 /// A file as it was opened, which can be read again without opening it.
 #[derive(Debug, Clone)]
@@ -44,57 +24,6 @@ pub(super) struct Kept {
     pub(super) object: Arc<dyn Object>,
     /// What has come of it already, for the parser.
     pub(super) front: Arc<Fronted>,
-}
-
-impl Fronted {
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), StorageError> {
-        let size = self.object.version().size;
-        let end = offset.saturating_add(buffer.len() as u64);
-        let front_bytes = size.min(FRONT_BYTES);
-        if end > front_bytes || self.object.at_hand().contains(&offset) {
-            return self.object.read(offset, buffer);
-        }
-        let front = match self.front.get() {
-            Some(front) => front,
-            None => {
-                let mut front = vec![0; usize::try_from(front_bytes).unwrap_or(0)];
-                self.object.read(0, &mut front)?;
-                self.front.get_or_init(|| front)
-            }
-        };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let found = front.get(start..).and_then(|rest| rest.get(..buffer.len()));
-        match found {
-            Some(found) => buffer.copy_from_slice(found),
-            None => self.object.read(offset, buffer)?,
-        }
-        Ok(())
-    }
-}
-
-impl ReadAt for Fronted {
-    fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
-        let mut bytes = vec![0; length];
-        self.read(offset, &mut bytes)?;
-        Ok(bytes)
-    }
-}
-
-/// What the object at a URL is, if there is one.
-///
-/// # Errors
-/// Of storage; `InvalidArgument` for a URL that is none.
-pub(crate) fn kind_at(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
-    let (storage, name) = remote_file_of(url, &mut options.clone())?;
-    match storage.open_end(&name, TAIL_BYTES) {
-        Ok(object) => kind_of(&Fronted { object, front: OnceLock::new() }),
-        Err(error) if error.is_not_found() => Ok(PlaceKind::Missing),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn kind_of(file: &Fronted) -> Result<PlaceKind> {
-    kind_of_bytes(file.object.version().size, &|offset, buffer| Ok(file.read(offset, buffer)?))
 }
 
 impl ForeignFile {
@@ -111,11 +40,11 @@ impl ForeignFile {
         let object = storage
             .open_end(&name, TAIL_BYTES)
             .map_err(|error| Error::from(error).at(storage.name()))?;
-        let file = Fronted { object, front: OnceLock::new() };
+        let file = Fronted::new(object);
         let version = file.object.version().clone();
         let (source, limits) = (source_version(&version), &options.limits);
         let mut datasets = Vec::new();
-        let map = match kind_of(&file)? {
+        let map = match file.kind()? {
             PlaceKind::WithHeader(_) => {
                 read_header(&|offset, buffer| Ok(file.read(offset, buffer)?), &source, limits)
                     .map_err(|error| error.at(shown))?

@@ -10,9 +10,9 @@ use bedform_format::header::format_of;
 use bedform_format::netcdf_classic::shown;
 use bedform_storage::{LocalStorage, Mode, Object, Storage, StorageErrorKind};
 
+use super::file_at_url::{kind_at, names_file};
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::url::{kind_at, names_file};
 use crate::options::OpenOptions;
 
 /// What is at a path or URL.
@@ -183,7 +183,7 @@ pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
 }
 
 /// What a file of `size` bytes begins with.
-pub(crate) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind> {
+pub(super) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind> {
     let mut start = vec![0; usize::try_from(size.min(16)).unwrap_or(0)];
     read(0, &mut start)?;
     if let Some((_, name)) = format_of(&start) {

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
-use crate::foreign::url::names_file;
 use crate::log::opened::OpenedStore;
-use crate::opening::{add_kept_profile, check_local, is_file, remote_of, storage_of, url_of};
+use crate::opening::{
+    add_kept_profile, check_local, is_file, names_file, remote_of, storage_of, url_of,
+};
 use crate::options::OpenOptions;
 
 impl Store {
