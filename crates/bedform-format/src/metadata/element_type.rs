@@ -36,7 +36,7 @@ pub fn parse_data_type(value: &Value) -> Result<DataType> {
         }
     };
     let fields = named.fields()?;
-    let bytes = fields.integer("length_bytes", 0..=i64::from(u32::MAX), None)?;
+    let bytes = fields.integer("length_bytes", 1..=i64::from(u32::MAX), None)?;
     text(bytes.unsigned_abs())
         .ok_or_else(|| invalid(fields.at("length_bytes"), "not a length of fixed-size text"))
 }
@@ -44,7 +44,7 @@ pub fn parse_data_type(value: &Value) -> Result<DataType> {
 /// The core specification's `r` with a number of bits.
 fn raw_bits(name: &str) -> Option<DataType> {
     let bits: u64 = name.strip_prefix('r')?.parse().ok()?;
-    bits.is_multiple_of(8).then(|| DataType::raw(bits / 8)).flatten()
+    (bits > 0 && bits.is_multiple_of(8)).then(|| DataType::raw(bits / 8)).flatten()
 }
 
 fn time_unit(named: &Named<'_>) -> Result<TimeUnit> {
