@@ -215,11 +215,18 @@ def label_in_brackets(array: Any, key: Any) -> str | None:
     label = entries[at]
     chosen = label if isinstance(label, dict) else {dim: _plain_label(label)}
     words = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
-    path = array._where()[: -len(array.path) - 1] or array._where()
+    where = array._where()
+    path = where.removesuffix(f"/{array.path}") if array.path else where
+    name = array.name or name_of_place(where)
     return (
-        f"{array.path}[] takes positions, not {_plain_label(label)!r}: xarray looks up dates and "
-        f"coordinates: xr.open_dataset({path!r}, engine='bedform')[{array.name!r}].sel({words})"
+        f"{array.path or name}[] takes positions, not {_plain_label(label)!r}: xarray looks up "
+        f"dates and coordinates: xr.open_dataset({path!r}, engine='bedform')[{name!r}].sel({words})"
     )
+
+
+def name_of_place(where: str) -> str:
+    """What an array is called that is all of its store: as the store, without the suffix."""
+    return where.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zarr") or "array"
 
 
 def _plain_label(label: Any) -> Any:

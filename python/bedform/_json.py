@@ -18,6 +18,8 @@ _MARK = "\ue000"
 # It has another one in the place of halves of pairs of UTF-16 that stand alone, which Python's
 # texts may have, and their last three digits.
 _HALF = re.compile("\ue002([89a-f][0-9a-f]{2})")
+# Either of them, also as JSON escapes it.
+_MARKS = re.compile(r"\ue000|\ue002|\\u[eE]00[02]")
 # Python reads no decimal number of more than 4,300 digits unless it is told to.
 _BITS_MAX = 14_000
 _NON_FINITE = {
@@ -150,5 +152,5 @@ def _text(value: str) -> str:
 def load(text: str) -> Any:
     """A JSON document of the engine; what it marks comes back as numbers."""
     document = json.loads(text)
-    has_marks = _MARK in text or "\\ue000" in text.lower()
+    has_marks = _MARKS.search(text) is not None
     return _restore(document) if has_marks else document

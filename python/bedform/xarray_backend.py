@@ -25,6 +25,7 @@ from bedform import _accessor, _selection, _shown
 from bedform._array import Array
 from bedform._errors import BedformError, NotFoundError
 from bedform._group import Group
+from bedform._hints import name_of_place
 from bedform._opening import CACHE, open_place
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
@@ -113,7 +114,7 @@ class BedformDataStore(AbstractDataStore):
     def _arrays(self) -> dict[str, Array]:
         """What is dropped, or lies in groups below, is not opened: it may be of unknown types."""
         if isinstance(self._group, Array):
-            return {self._group.name or _name_of(self._group._store): self._group}
+            return {self._group.name or name_of_place(self._group._store.store_path): self._group}
         if not isinstance(self._group, Group):
             return {n: a for n, a in self._group.arrays().items() if "/" not in n}
         arrays, refused = self._group._opened_arrays(self._dropped, nested=False)
@@ -168,11 +169,6 @@ class BedformDataStore(AbstractDataStore):
         """Foreign files say which dimensions are unlimited."""
         unlimited = getattr(self._group, "unlimited_dims", None)
         return {} if unlimited is None else {"unlimited_dims": set(unlimited)}
-
-
-def _name_of(store: Store) -> str:
-    """What a variable is called that is all of its store: as the store, without the suffix."""
-    return store.store_path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zarr") or "array"
 
 
 def _left_out(refused: Mapping[str, str]) -> str:

@@ -28,6 +28,9 @@ BUILTINS = {
     "_creating.py": {"NotImplementedError"},
     "_members.py": {"NotImplementedError"},
     "_reads.py": {"NotImplementedError"},
+    # What only the process that asks for values sees: it says of them what happened.
+    "_foreign_values.py": {"ValueError"},
+    "_foreign_worker.py": {"AssertionError", "ValueError"},
     # What Python asks of `__getattr__`.
     "_advise.py": {"AttributeError"},
     # Conversion, which moves into the engine.

@@ -249,9 +249,9 @@ def test_paths_are_text_or_bytes_of_any_kind(tmp_path: Path, name: bytes) -> Non
         with bf.open(given) as store:
             assert store["t"][...].tolist() == [1, 2]
             assert store["text"][...].tolist() == ["a", "b"]
-    with bf.create(os.fsencode(tmp_path) + b"/s" + name) as made:
+    with bf.create(os.fsencode(tmp_path) + b"/s" + name + b".zarr") as made:
         made.create_array("t", shape=(2,), dtype="i4")
-    assert "t" in bf.open(os.fsencode(tmp_path) + b"/s" + name)
+    assert "t" in bf.open(os.fsencode(tmp_path) + b"/s" + name + b".zarr")
     with pytest.raises(bf.NotFoundError):
         bf.open(path + b"nowhere")
 

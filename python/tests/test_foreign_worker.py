@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bedform as bf
-from bedform import _foreign_store, _foreign_worker
+from bedform import _foreign_array, _foreign_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +75,10 @@ def test_large_selections_are_read_in_parts(texts: Path, monkeypatch: pytest.Mon
     with bf.open(texts) as store:
         expected = store["texts"][...].tolist()
         calls: list[Any] = []
-        real = _foreign_store.read_native
-        monkeypatch.setattr(_foreign_store, "_PIECE_BYTES", 4096)
+        real = _foreign_array.read_native
+        monkeypatch.setattr(_foreign_array, "_PIECE_BYTES", 4096)
         monkeypatch.setattr(
-            _foreign_store, "read_native", lambda *a, **o: calls.append(a[2]) or real(*a, **o)
+            _foreign_array, "read_native", lambda *a, **o: calls.append(a[2]) or real(*a, **o)
         )
         assert store["texts"][...].tolist() == expected
         assert len(calls) == 5

@@ -174,13 +174,14 @@ def test_a_store_under_the_name_of_a_file_is_told_how_files_are_written(place: P
     assert bf.open("run.nc")["t"][...].tolist() == [1, 2, 3]
 
 
-def test_a_store_that_is_a_single_array_is_told_how_it_is_read(place: Path) -> None:
+def test_a_place_that_is_a_single_array_is_read_as_one_and_shown_how_xarray_reads_it(
+    place: Path,
+) -> None:
     alone = bf.open("alone.zarr")
-    for call in (lambda: alone["t"], lambda: alone[:], lambda: alone[0, 1], lambda: alone[[1, 2]]):
-        assert "alone.zarr is a single array, not a group: read it as store['']" in said(
-            Exception, call
-        )
-    assert alone[""][:].tolist() == [0, 0, 0, 0]
+    assert alone[:].tolist() == [0, 0, 0, 0]
+    message = said(Exception, lambda: alone["2001-01-01"])
+    assert "xr.open_dataset('alone.zarr', engine='bedform')['alone'].sel(" in message
+    assert message.startswith("alone[] takes positions")
 
 
 @pytest.mark.parametrize("mode", ["w", "w-", "x", "a", "rw", None])
