@@ -61,6 +61,12 @@ def check_names(dataset: Dataset) -> None:
             raise InvalidArgumentError(
                 "the name '' cannot be stored; a string must be length 1 or longer"
             )
+        if isinstance(name, str) and "/" in name and name in dataset.variables:
+            group, _, last = name.rpartition("/")
+            raise InvalidArgumentError(
+                f"the name {name!r} cannot be stored: it would be {last!r} in another group; "
+                f"rename it, or write it with group={group!r}"
+            )
     for name, variable in dataset.variables.items():
         if type(variable._data).__module__.partition(".")[0] == "virtualizarr":
             raise UnsupportedError(virtual_variable(str(name)))

@@ -289,7 +289,10 @@ class _HDF5:
             self._set_attribute(node, name, value)
 
     def _set_attribute(self, node: Any, name: str, value: Any) -> None:
-        stored = _attribute(value)
+        try:
+            stored = _attribute(value)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{node.name}: the attribute {name!r}: {error}") from None
         try:
             node.attrs[name] = stored
         except (TypeError, ValueError, OSError, RuntimeError) as error:
@@ -501,6 +504,9 @@ def _raw_attributes(array: Array) -> dict[str, Any]:
     return attributes
 
 
+_NO_ATTRIBUTE = "NetCDF and HDF5 have numbers, texts, and lists of them; change or remove it"
+
+
 def _attribute(value: Any) -> Any:
     """A value of an attribute, as JSON has it, as HDF5 has it."""
     import h5py
@@ -510,12 +516,10 @@ def _attribute(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, dict):
-        raise UnsupportedError("attributes of NetCDF and HDF5 are numbers, texts, or lists of them")
+        raise UnsupportedError(_NO_ATTRIBUTE)
     if isinstance(value, list):
         if any(isinstance(entry, (dict, list)) or entry is None for entry in value):
-            raise UnsupportedError(
-                "attributes of NetCDF and HDF5 are numbers, texts, or lists of them"
-            )
+            raise UnsupportedError(_NO_ATTRIBUTE)
         if all(isinstance(entry, str) for entry in value) and value:
             return np.array(value, dtype=h5py.string_dtype())
         return np.asarray(value)

@@ -143,7 +143,8 @@ class BedformDataStore(AbstractDataStore):
         if view.zarr_format == 2:
             attributes = _without_netcdf(attributes)
         if as_mask:
-            if view.fill_value is not None:
+            # xarray cannot compare structures and raw bytes with one.
+            if view.fill_value is not None and view.dtype.kind != "V":
                 attributes["_FillValue"] = view.fill_value
         else:
             if view.zarr_format == 3:

@@ -21,6 +21,8 @@ class FileServer(http.server.ThreadingHTTPServer):
     def __init__(self, root: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root
+        #: Whether answers have an ETag; without it they have the time of the last change.
+        self.has_tags = True
         #: Method, path and range of each request.
         self.asked: list[tuple[str, str, str | None]] = []
 
@@ -58,7 +60,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if wanted is not None:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         self.send_header("Content-Length", str(end - start))
-        self.send_header("ETag", tag)
+        if self.server.has_tags:
+            self.send_header("ETag", tag)
+        self.send_header("Last-Modified", self.date_time_string(status.st_mtime))
         self.end_headers()
         if has_body:
             self.wfile.write(content[start:end])

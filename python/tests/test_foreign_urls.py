@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,26 @@ def test_a_file_that_is_replaced_is_a_conflict_and_never_other_bytes(
     with pytest.raises(bf.ConflictError, match=r"a\.nc"):
         store["t"][0]
     assert not np.array_equal(bf.open(server.url("a.nc"))["t"][0], before)
+
+
+def test_without_tags_a_file_of_the_same_size_is_told_by_its_time(
+    tmp_path: Path, server: FileServer
+) -> None:
+    server.has_tags = False
+
+    def put(order: str, time: int) -> None:
+        with h5py.File(tmp_path / "new.h5", "w") as file:
+            for name in order:
+                file[name] = np.full((200, 300), ord(name))
+        os.utime(tmp_path / "new.h5", (time, time))
+        (tmp_path / "new.h5").replace(tmp_path / "a.h5")
+
+    put("vw", 1_000_000_000)
+    array = bf.open(server.url("a.h5"), cache=0)["v"]
+    assert (array[:3] == ord("v")).all()
+    put("wv", 1_000_000_001)
+    with pytest.raises(bf.ConflictError, match=r"a\.h5"):
+        array[...]
 
 
 def test_what_only_the_library_reads_says_so(tmp_path: Path, server: FileServer) -> None:

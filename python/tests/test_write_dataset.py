@@ -518,6 +518,7 @@ def test_what_was_opened_lazily_is_written_again(
     [
         (xr.DataArray([1]), TypeError, "takes an xarray.Dataset, not DataArray"),
         (xr.Dataset({3: ("x", [1])}), TypeError, "the name 3 cannot be stored"),
+        (xr.Dataset({"a/b": ("x", [1])}), ValueError, "write it with group='a'"),
         (xr.Dataset({"": ("x", [1])}), ValueError, "length 1 or longer"),
         (xr.Dataset(attrs={"a": object()}), TypeError, "'a' of the data set"),
         (xr.Dataset({"../v": ("x", [1])}), ValueError, r"\.\."),

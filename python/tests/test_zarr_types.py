@@ -269,6 +269,16 @@ def test_fill_attributes_of_v2_that_are_no_mask(tmp_path: Path, kind: str) -> No
     assert ours["t"].encoding.get("_FillValue") == theirs["t"].encoding.get("_FillValue")
 
 
+def test_raw_bytes_of_v2_have_no_mask_in_xarray(tmp_path: Path) -> None:
+    data = np.array([b"abc", b"\0\0\0", b"def", b"ghi"], "V3")
+    group = zarr.open_group(tmp_path / "s", mode="w", zarr_format=2)
+    array = group.create_array("t", shape=(4,), dtype="V3")
+    array[:] = data
+    array.attrs["_ARRAY_DIMENSIONS"] = ["x"]
+    with xr.open_dataset(tmp_path / "s", engine="bedform") as opened:
+        assert opened["t"].values.tolist() == data.tolist()
+
+
 def test_elements_of_these_types_are_written_to_arrays_of_others(tmp_path: Path) -> None:
     data = np.array([1, 2, 3, 4]).astype("M8[s]")
     zarr.create_array(tmp_path / "s" / "t", data=data, chunks=(2,))
