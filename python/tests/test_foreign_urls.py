@@ -164,6 +164,13 @@ def test_what_only_the_library_reads_says_so(tmp_path: Path, server: FileServer)
         store["v"][:]
 
 
+def test_a_store_on_a_web_server_is_converted(tmp_path: Path, server: FileServer) -> None:
+    values = np.arange(60.0).reshape(3, 20)
+    bf.create(tmp_path / "a.zarr").create_array("t", data=values)
+    bf.convert(server.url("a.zarr"), tmp_path / "b.zarr")
+    np.testing.assert_array_equal(bf.open(tmp_path / "b.zarr")["t"][...], values)
+
+
 def test_the_command_line_takes_urls_of_files(tmp_path: Path, server: FileServer) -> None:
 
     expected = dataset()
