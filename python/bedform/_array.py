@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from bedform import _fork, _json, _selection
-from bedform._attributes import Attributes
+from bedform._attributes import HasStoredAttributes
 from bedform._elements import AnyArray, Elements, numpy_type
 from bedform._errors import CorruptError, InvalidArgumentError
 from bedform._explanation import Explanation
@@ -16,14 +16,14 @@ from bedform._integers import integer, integers
 from bedform._reads import BasicReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
     from bedform import _internal
     from bedform._store import Store
 
 
-class Array(BasicReads):
+class Array(BasicReads, HasStoredAttributes):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
     ``[]`` is NumPy's basic indexing, or takes one list of positions or a mask; ``.oindex`` takes
@@ -181,35 +181,9 @@ class Array(BasicReads):
             return np.zeros((), dtype=self._dtype)[()]
         return np.frombuffer(raw, dtype=self._dtype)[0]
 
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes: a mapping that writes through. Assign a mapping to replace all."""
-        return Attributes(self)
-
-    @attributes.setter
-    def attributes(self, attributes: Mapping[str, Any]) -> None:
-        self._store.set_attributes(attributes, self.path)
-
-    @property
-    def attrs(self) -> Attributes:
-        """As :attr:`attributes`."""
-        return self.attributes
-
-    @attrs.setter
-    def attrs(self, attributes: Mapping[str, Any]) -> None:
-        self.attributes = attributes
-
-    def update_attributes(self, attributes: Mapping[str, Any]) -> Array:
-        """Set several attributes in one write; give the array."""
-        self.attributes.update(attributes)
-        return self
-
     def _load_attributes(self) -> dict[str, Any]:
         described = _json.load(self._store._call(self._inner.describe)())
         return cast("dict[str, Any]", described["attributes"])
-
-    def _change_attributes(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._store._change_attributes_of(self.path, change)
 
     def _where(self) -> str:
         return f"{self._store.store_path}/{self.path}".rstrip("/")

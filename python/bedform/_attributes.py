@@ -19,13 +19,19 @@ How
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, ClassVar, NoReturn, Protocol
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
 from bedform._errors import InvalidArgumentError, NotFoundError, ReadOnlyError
 from bedform._hints import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from bedform._store import Store
 
 # One change after the other, of all threads of the process.
 _TURN = threading.RLock()
@@ -81,6 +87,18 @@ class Attributes(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._owner._load_attributes())
 
+    def items(self) -> ItemsView[str, Any]:
+        """Names and values; each walk over them is one look."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The values; each walk over them is one look."""
+        return _Values(self)
+
+    def _held(self) -> dict[str, Any]:
+        """All attributes in one look, each as brackets give it."""
+        return {name: read_only(value) for name, value in self._owner._load_attributes().items()}
+
     def __setitem__(self, name: str, value: Any) -> None:
         self.update({name: value})
 
@@ -98,7 +116,7 @@ class Attributes(MutableMapping[str, Any]):
         for name in given:
             if not isinstance(name, str):
                 raise InvalidArgumentError(f"the name of an attribute must be text, not {name!r}")
-        if given or not self._is_writable():
+        if given:
             self._change(lambda held: {**held, **given})
 
     def put(self, attributes: Mapping[str, Any]) -> None:
@@ -133,9 +151,6 @@ class Attributes(MutableMapping[str, Any]):
         """Set an attribute, as h5py has it."""
         self[name] = value
 
-    def _is_writable(self) -> bool:
-        return getattr(self._owner, "_writable", True)
-
     def _change(self, change: Any) -> None:
         with _TURN:
             self._owner._change_attributes(change)
@@ -158,6 +173,77 @@ class Attributes(MutableMapping[str, Any]):
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
+
+
+class _Items(ItemsView[str, Any]):
+    _mapping: Attributes
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return iter(self._mapping._held().items())
+
+
+class _Values(ValuesView[Any]):
+    _mapping: Attributes
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._mapping._held().values())
+
+
+class HasAttributes:
+    """What has attributes that can be read; a subclass is an :class:`Owner`."""
+
+    if TYPE_CHECKING:
+
+        def _where(self) -> str: ...
+        def _load_attributes(self) -> dict[str, Any]: ...
+        def _change_attributes(self, change: Any) -> None: ...
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes, as a mapping."""
+        return Attributes(self)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+
+class HasStoredAttributes(HasAttributes):
+    """A node of a store, whose attributes write through."""
+
+    _store: Store
+
+    if TYPE_CHECKING:
+
+        @property
+        def path(self) -> str: ...
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes: a mapping that writes through. Assign a mapping to replace all."""
+        return Attributes(self)
+
+    @attributes.setter
+    def attributes(self, attributes: Mapping[str, Any]) -> None:
+        self._store.set_attributes(attributes, self.path)
+
+    @property
+    def attrs(self) -> Attributes:
+        """As :attr:`attributes`."""
+        return self.attributes
+
+    @attrs.setter
+    def attrs(self, attributes: Mapping[str, Any]) -> None:
+        self.attributes = attributes
+
+    def update_attributes(self, attributes: Mapping[str, Any]) -> Self:
+        """Set several attributes in one write; give the array or group."""
+        self.attributes.update(attributes)
+        return self
+
+    def _change_attributes(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._store._change_attributes_of(self.path, change)
 
 
 class Stored:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bedform import _foreign_encoding, _fork, _internal, _selection
-from bedform._attributes import Attributes
+from bedform._attributes import HasAttributes
 from bedform._errors import (
     BY_KIND,
     BedformError,
@@ -34,7 +34,7 @@ _PIECE_BYTES: Final = 64 << 20
 _OBJECT_BYTES: Final = 64
 
 
-class ForeignArray(BasicReads):
+class ForeignArray(BasicReads, HasAttributes):
     """A variable of a foreign file: the calls of :class:`bedform.Array` that read.
 
     Values are raw: packed numbers stay packed. Decoding by conventions is xarray's.
@@ -125,16 +125,6 @@ class ForeignArray(BasicReads):
         """The names of the axes."""
         group = self.path.rpartition("/")[0]
         return self._store._names_in(group)[self.path]
-
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes, with the types that the file gives them, only to be read."""
-        return Attributes(self)
-
-    @property
-    def attrs(self) -> Attributes:
-        """As :attr:`attributes`."""
-        return self.attributes
 
     def _load_attributes(self) -> dict[str, Any]:
         return _foreign_encoding.variable_attributes(self._described, self._store.style)

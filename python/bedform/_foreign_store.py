@@ -15,7 +15,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bedform import _foreign_encoding, _fork, _internal, _json, _shown
-from bedform._attributes import Attributes
+from bedform._attributes import HasAttributes
 from bedform._errors import (
     BY_KIND,
     BedformError,
@@ -70,7 +70,7 @@ def _open_file(
     )
 
 
-class ForeignStore(Members):
+class ForeignStore(Members, HasAttributes):
     """A foreign file as a store, read-only: the calls of :class:`bedform.Store` that read.
 
     A context manager; pickles as path and options.
@@ -149,16 +149,6 @@ class ForeignStore(Members):
     def format(self) -> str:
         """``"hdf5"``, ``"netcdf4"`` or ``"netcdf-classic-1"``, ``-2``, ``-5``."""
         return str(self._description["format"])
-
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes of the root group, only to be read."""
-        return Attributes(self)
-
-    @property
-    def attrs(self) -> Attributes:
-        """As :attr:`attributes`."""
-        return self.attributes
 
     def _load_attributes(self) -> dict[str, Any]:
         return self.group_attributes("")
@@ -292,21 +282,11 @@ class ForeignStore(Members):
         return f"<bedform.ForeignStore {self._shown!r} {self.format}>"
 
 
-class ForeignGroup(Members):
+class ForeignGroup(Members, HasAttributes):
     """A group of a foreign file."""
 
     def __init__(self, store: ForeignStore, path: str) -> None:
         self._store, self.path = store, path
-
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes of the group, only to be read."""
-        return Attributes(self)
-
-    @property
-    def attrs(self) -> Attributes:
-        """As :attr:`attributes`."""
-        return self.attributes
 
     def _load_attributes(self) -> dict[str, Any]:
         return self._store.group_attributes(self.path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedform._attributes import Attributes
+from bedform._attributes import HasStoredAttributes
 from bedform._creating import Creating
 from bedform._errors import (
     CorruptError,
@@ -18,7 +18,7 @@ from bedform._errors import (
 from bedform._hints import unknown_member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from bedform._array import Array
     from bedform._store import Store
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _REFUSALS = (CorruptError, LimitExceededError, NotFoundError, UnsupportedError)
 
 
-class Group(Creating):
+class Group(Creating, HasStoredAttributes):
     """A group of a store: arrays and groups below one path.
 
     Its members are there by name as in a dictionary, in h5py and in zarr-python.
@@ -71,34 +71,8 @@ class Group(Creating):
 
     # Attributes -----------------------------------------------------------------------------------
 
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes: a mapping that writes through. Assign a mapping to replace all."""
-        return Attributes(self)
-
-    @attributes.setter
-    def attributes(self, attributes: Mapping[str, Any]) -> None:
-        self._store.set_attributes(attributes, self._path)
-
-    @property
-    def attrs(self) -> Attributes:
-        """As :attr:`attributes`."""
-        return self.attributes
-
-    @attrs.setter
-    def attrs(self, attributes: Mapping[str, Any]) -> None:
-        self.attributes = attributes
-
-    def update_attributes(self, attributes: Mapping[str, Any]) -> Group:
-        """Set several attributes in one write; give the group."""
-        self.attributes.update(attributes)
-        return self
-
     def _load_attributes(self) -> dict[str, Any]:
         return self._store._attributes_of(self._path)
-
-    def _change_attributes(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._store._change_attributes_of(self._path, change)
 
     # Members --------------------------------------------------------------------------------------
 

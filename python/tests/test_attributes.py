@@ -201,3 +201,16 @@ def test_values_that_json_would_change_in_silence_are_refused(store: bf.Store, v
         with pytest.raises(bf.WrongTypeError, match="cannot be an attribute"):
             store["t"].attributes["q"] = given
     assert "q" not in store["t"].attributes
+
+
+def test_a_walk_over_items_or_values_is_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = bf.create(tmp_path / "s.zarr").create_array("t", (2,), "f4")
+    array.attributes.update({f"a{number}": [number] for number in range(9)})
+    looks = []
+    load = type(array)._load_attributes
+    monkeypatch.setattr(type(array), "_load_attributes", lambda one: looks.append(1) or load(one))
+    assert dict(array.attributes.items())["a3"] == [3]
+    assert any(value == [0] for value in array.attributes.values())
+    assert len(looks) == 2
