@@ -46,11 +46,12 @@ def open_foreign(
     *,
     allow_external: bool,
     map_time: float | str | None = None,
+    opened: _internal.ForeignFile | None = None,
 ) -> ForeignStore:
-    """The foreign file at ``where`` as a store."""
+    """The foreign file at ``where`` as a store; ``opened`` is a handle of the engine."""
     # Links are the user's own here: the file that they lead to is the one to read.
     path = where if is_url(where) else os.path.realpath(where)
-    return ForeignStore(path, where, options, allow_external, map_time)
+    return ForeignStore(path, where, options, allow_external, map_time, opened)
 
 
 def _open_file(
@@ -83,16 +84,17 @@ class ForeignStore(Members, HasAttributes):
         options: dict[str, Any],
         allow_external: bool,
         map_time: float | str | None = None,
+        opened: _internal.ForeignFile | None = None,
     ) -> None:
         self._path, self._shown, self._options = path, shown, options
         self._allow_external, self._map_time = allow_external, map_time
         self._warned: set[str] = set()
         self._is_closed = False
-        self._load()
+        self._load(opened)
 
-    def _load(self) -> None:
+    def _load(self, opened: _internal.ForeignFile | None = None) -> None:
         opening = _json.dump(self._options)
-        self._opened = _open_file(
+        self._opened = opened or _open_file(
             self._path, opening, allow_external=self._allow_external, map_time=self._map_time
         )
         self._process = _fork.current

@@ -219,19 +219,14 @@ def open_place(path: str | os.PathLike[str], mode: Literal["r", "r+"] = "r", **o
 
 
 def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
-    """A file where the URL ends like one, else a store where there is one."""
+    """The store or file at a URL, whichever the engine finds there."""
     from bedform._foreign_store import open_foreign
 
-    if _internal.names_file(where) and not options["writable"]:
-        try:
-            return open_foreign(where, options, allow_external=allow_external)
-        except NotFoundError:
-            # The engine says what is to be said of a place where there is no store either.
-            return _root_of(_reopen(where, options))
     store = _reopen(where, options)
-    if store._inner.is_file():
-        return open_foreign(where, options, allow_external=allow_external)
-    return _root_of(store)
+    file = store._inner.file()
+    if file is None:
+        return _root_of(store)
+    return open_foreign(where, options, allow_external=allow_external, opened=file)
 
 
 def _open_foreign(

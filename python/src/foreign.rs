@@ -106,22 +106,10 @@ impl ForeignFile {
     }
 }
 
-/// True for a URL that ends as the names of NetCDF and HDF5 files do.
-#[pyfunction]
-pub(crate) fn names_file(url: &str) -> bool {
-    bedform::names_file(url)
-}
-
 /// What a path or URL names: the name of its kind, and of a file of another kind what it looks like.
 #[pyfunction]
-#[pyo3(signature = (path, opening=None))]
-pub(crate) fn place_kind(
-    py: Python<'_>,
-    path: PathBuf,
-    opening: Option<&str>,
-) -> PyResult<(String, Option<String>)> {
-    let options = opening.map_or_else(|| Ok(OpenOptions::default()), options)?;
-    let kind = detached(py, || detect(&path, &options)).map_err(raise)?;
+pub(crate) fn place_kind(py: Python<'_>, path: PathBuf) -> PyResult<(String, Option<String>)> {
+    let kind = detached(py, || detect(&path, &OpenOptions::default())).map_err(raise)?;
     let name = kind.name();
     Ok(match kind {
         PlaceKind::OtherFile(looks) => (name, Some(looks)),

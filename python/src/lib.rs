@@ -37,7 +37,7 @@ mod _internal {
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
-    use crate::foreign::{ForeignFile, names_file, place_kind};
+    use crate::foreign::{ForeignFile, place_kind};
     #[pymodule_export]
     use crate::publication::{StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]

@@ -17,6 +17,7 @@ use crate::arguments::{json_of, new_arrays, options, path_of};
 use crate::array::{Array, Data};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise};
+use crate::foreign::ForeignFile;
 use crate::session::Session;
 use crate::signals::{self, detached};
 
@@ -83,9 +84,9 @@ impl Store {
         Ok(detached(py, || self.inner.kind(&path)).map_err(raise)?.map(kind_name))
     }
 
-    /// True for a foreign file.
-    fn is_file(&self) -> bool {
-        self.inner.file().is_some()
+    /// The foreign file that this is, if it is one.
+    fn file(&self) -> Option<ForeignFile> {
+        self.inner.file().map(|file| ForeignFile { inner: file.clone() })
     }
 
     /// Paths and kinds of everything below the root.

@@ -48,7 +48,7 @@ pub use array::{
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
-pub use opening::{PlaceKind, detect, names_file};
+pub use opening::{PlaceKind, detect};
 pub use options::{Freshness, OpenOptions, Progress};
 pub use plan::price::Price;
 pub use run::{Explanation, ReadStatistics};

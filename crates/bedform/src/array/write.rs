@@ -277,14 +277,22 @@ pub fn append(parts: &[Append<'_>]) -> Result<Vec<u64>> {
     let Some((store, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
     // Nobody makes the arrays larger now; what others commit to them, and write directly, is merged.
     let grown = store.in_one_snapshot(|| write_appended(&store, &arrays, parts))?;
-    let changes: Vec<(&ObjectPath, &ArrayState)> =
-        arrays.iter().zip(&grown).map(|(array, grown)| (&array.path, &grown.state)).collect();
-    commit_shapes(&store, &changes)?;
     let starts = grown.iter().map(|grown| grown.start).collect();
-    for (array, grown) in arrays.iter().zip(grown) {
-        array.advance(grown.state);
-    }
+    commit_grown(&store, &arrays, grown.into_iter().map(|grown| grown.state).collect())?;
     Ok(starts)
+}
+
+/// Gives the arrays, whose elements are there, their new shapes: all at once.
+fn commit_grown(
+    store: &OpenedStore,
+    arrays: &[&ArrayHandle],
+    grown: Vec<ArrayState>,
+) -> Result<()> {
+    let changes: Vec<(&ObjectPath, &ArrayState)> =
+        arrays.iter().map(|array| &array.path).zip(&grown).collect();
+    commit_shapes(store, &changes)?;
+    arrays.iter().zip(grown).for_each(|(array, state)| array.advance(state));
+    Ok(())
 }
 
 /// How one array grows in [`append_with`].
@@ -326,15 +334,9 @@ pub fn append_with(
     for (array, shape) in arrays.iter().zip(&shapes) {
         // Attributes may have changed meanwhile, the shape not.
         let state = array.reload()?;
-        grown.push((&array.path, array.with_shape(&state, shape)?));
+        grown.push(array.with_shape(&state, shape)?);
     }
-    let changes: Vec<(&ObjectPath, &ArrayState)> =
-        grown.iter().map(|(path, state)| (*path, state)).collect();
-    commit_shapes(&store, &changes)?;
-    for (array, (_, state)) in arrays.iter().zip(grown) {
-        array.advance(state);
-    }
-    Ok(())
+    commit_grown(&store, &arrays, grown)
 }
 
 /// What arrays have in common, and their locks.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_format::BytesCodec;
 
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, Contexts, Decoded, Result, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     matches!(codec, BytesCodec::BitRound { .. }).then(|| Arc::new(Rounded) as Arc<dyn BytesToBytes>)
@@ -25,7 +25,7 @@ impl BytesToBytes for Rounded {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported("writing the codec bitround".to_owned()))
+        only_read("bitround")
     }
 
     fn encoded_length(&self, decoded: usize) -> Option<usize> {

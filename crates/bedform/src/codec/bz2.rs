@@ -6,7 +6,7 @@ use bedform_format::BytesCodec;
 use bzip2::{Decompress, Status};
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     (*codec == BytesCodec::Bz2).then(|| Arc::new(Bz2) as Arc<dyn BytesToBytes>)
@@ -28,7 +28,7 @@ impl BytesToBytes for Bz2 {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported("writing the codec bz2".to_owned()))
+        only_read("bz2")
     }
 }
 

@@ -8,7 +8,7 @@ use bedform_format::codec::ChecksumKind;
 use crc_fast::CrcAlgorithm;
 
 use super::memory::{checked_length, grow};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     match *codec {
@@ -68,7 +68,7 @@ impl BytesToBytes for Checksum {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported(format!("writing the codec {}", self.name())))
+        only_read(self.name())
     }
 
     fn encoded_length(&self, decoded: usize) -> Option<usize> {

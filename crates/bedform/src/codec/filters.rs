@@ -7,7 +7,7 @@ use bedform_format::{BytesCodec, DataType};
 use half::f16;
 
 use super::numbers::{BLOCK, Lane, each_block, encoded_length};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, Contexts, Decoded, Result, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     let (name, change, types) = match *codec {
@@ -72,7 +72,7 @@ impl BytesToBytes for Filter {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported(format!("writing the codec {}", self.name)))
+        only_read(self.name)
     }
 
     fn encoded_length(&self, decoded: usize) -> Option<usize> {

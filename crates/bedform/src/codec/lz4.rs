@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bedform_format::BytesCodec;
 
 use super::memory::{invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     (*codec == BytesCodec::Lz4).then(|| Arc::new(Lz4) as Arc<dyn BytesToBytes>)
@@ -47,6 +47,6 @@ impl BytesToBytes for Lz4 {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported("writing the codec lz4".to_owned()))
+        only_read("lz4")
     }
 }

@@ -6,7 +6,7 @@ use bedform_format::BytesCodec;
 use liblzma::stream::{Action, CONCATENATED, Status, Stream};
 
 use super::memory::{finish, grow, invalid, resize};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted};
+use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
 
 /// Memory of a decoder: what streams of the highest level of xz take.
 const MEMORY_BYTES_MAX: u64 = 68 << 20;
@@ -40,7 +40,7 @@ impl BytesToBytes for Lzma {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported("writing the codec lzma".to_owned()))
+        only_read("lzma")
     }
 }
 

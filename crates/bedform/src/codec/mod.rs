@@ -153,6 +153,11 @@ impl CodecError {
 
 type Result<T> = std::result::Result<T, CodecError>;
 
+/// How a codec encodes that is read, and not written.
+fn only_read(name: &str) -> Result<()> {
+    Err(CodecError::Unsupported(format!("writing the codec {name}")))
+}
+
 /// Text is held as the 64-bit number of each text.
 const TEXT_ITEM_BYTES: usize = 8;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bedform_format::BytesCodec;
 
 use super::memory::{grow, invalid};
-use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, Wanted};
+use super::{BytesToBytes, Contexts, Decoded, Result, Wanted, only_read};
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     (*codec == BytesCodec::PackBits).then(|| Arc::new(PackedBits) as Arc<dyn BytesToBytes>)
@@ -41,7 +41,7 @@ impl BytesToBytes for PackedBits {
     }
 
     fn encode(&self, _: &[u8], _: &mut Vec<u8>, _: &mut Contexts) -> Result<()> {
-        Err(CodecError::Unsupported("writing the codec packbits".to_owned()))
+        only_read("packbits")
     }
 
     fn encoded_length(&self, decoded: usize) -> Option<usize> {

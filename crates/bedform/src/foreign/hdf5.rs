@@ -106,24 +106,30 @@ pub(super) fn read_table(
 ) -> Result<ChunkTable> {
     let table = Hdf5File::open(reader, reader.version().size, reader.block_bytes, limits)
         .and_then(|file| chunk_table(&file, address, array, limits));
-    let kind = match table {
-        Ok(Some(table)) => return Ok(table),
+    match table {
+        Ok(Some(table)) => Ok(table),
         Ok(None) => {
             let text = "has changed since the file was opened; open it again";
-            return Err(Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path)));
+            Err(Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path)))
         }
-        Err(Hdf5Error::Read(error)) => {
-            return match error.downcast::<StorageError>() {
-                Ok(error) => Err((*error).into()),
-                Err(error) => Err(Error::new(ErrorKind::Io, error.to_string())),
+        Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
+    }
+}
+
+/// The error for what the parser says of `place`: what the reader failed with is passed on.
+pub(super) fn error_of(error: Hdf5Error, place: &str) -> Error {
+    let kind = match error {
+        Hdf5Error::Read(source) => {
+            return match source.downcast::<StorageError>() {
+                Ok(error) => (*error).into(),
+                Err(source) => Error::new(ErrorKind::Io, format!("{place}: {source}")),
             };
         }
-        Err(Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. }) => ErrorKind::LimitExceeded,
-        Err(Hdf5Error::Unknown { .. }) => ErrorKind::Unsupported,
-        Err(_) => ErrorKind::Corrupt,
+        Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. } => ErrorKind::LimitExceeded,
+        Hdf5Error::Unknown { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::Corrupt,
     };
-    let said = table.err().map(|error| error.to_string()).unwrap_or_default();
-    Err(Error::new(kind, format!("the chunks of {:?}: {said}", array.path)))
+    Error::new(kind, format!("{place}: {error}"))
 }
 
 /// Whether files are locked, as the library decides it.

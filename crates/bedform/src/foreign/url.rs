@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use bedform_format::hdf5::{Hdf5Error, Hdf5File, chunk_map_without_tables};
-use bedform_storage::{Object, StorageError};
+use bedform_storage::Object;
 
+use super::hdf5::error_of;
 use super::tables::Tables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
@@ -71,21 +72,9 @@ impl ForeignFile {
 
 /// The error for a file that the parser does not read.
 fn refusal(error: Hdf5Error, shown: &str) -> Error {
-    let kind = match error {
-        Hdf5Error::Read(source) => {
-            return match source.downcast::<StorageError>() {
-                Ok(error) => (*error).into(),
-                Err(source) => Error::new(ErrorKind::Io, format!("{shown}: {source}")),
-            };
-        }
-        Hdf5Error::Unknown { what } => {
-            let text = format!(
-                "{shown}: it has {what}, which only the HDF5 library reads, from files: copy it to this machine"
-            );
-            return Error::new(ErrorKind::Unsupported, text);
-        }
-        Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. } => ErrorKind::LimitExceeded,
-        _ => ErrorKind::Corrupt,
-    };
-    Error::new(kind, format!("{shown}: {error}"))
+    let Hdf5Error::Unknown { what } = error else { return error_of(error, shown) };
+    let text = format!(
+        "{shown}: it has {what}, which only the HDF5 library reads, from files: copy it to this machine"
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }

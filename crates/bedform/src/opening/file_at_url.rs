@@ -18,11 +18,7 @@ const FRONT_BYTES: u64 = (1 << 20) + 8;
 const SUFFIXES: [&str; 9] = ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4"];
 
 /// True for a URL that ends as the names of NetCDF and HDF5 files do.
-///
-/// ```
-/// assert!(bedform::names_file("s3://bucket/run.NC") && !bedform::names_file("s3://bucket/run.zarr"));
-/// ```
-pub fn names_file(url: &str) -> bool {
+pub(crate) fn names_file(url: &str) -> bool {
     let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
     SUFFIXES.iter().any(|other| suffix.eq_ignore_ascii_case(other))
@@ -100,5 +96,15 @@ pub(crate) fn kind_at(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
         Ok(object) => Fronted::new(object).kind(),
         Err(error) if error.is_not_found() => Ok(PlaceKind::Missing),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_file;
+
+    #[test]
+    fn files_are_told_by_their_suffix_whatever_its_case() {
+        assert!(names_file("s3://bucket/run.NC") && !names_file("s3://bucket/run.zarr"));
     }
 }

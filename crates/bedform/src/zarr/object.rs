@@ -116,6 +116,13 @@ struct Staged<'a> {
     rooms: Vec<Reservation>,
 }
 
+impl Staged<'_> {
+    /// As [`StagedUnit::hand_over`].
+    fn hand_over(&mut self) -> Result<()> {
+        Ok(self.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
+    }
+}
+
 /// An object of chunks that were built, written and without a name yet.
 struct StagedObject<'a> {
     write: ObjectWrite<'a>,
@@ -125,7 +132,7 @@ struct StagedObject<'a> {
 
 impl StagedUnit for StagedObject<'_> {
     fn hand_over(&mut self) -> Result<()> {
-        Ok(self.staged.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
+        self.staged.hand_over()
     }
 
     fn publish(self: Box<Self>) -> Result<u64> {
@@ -150,7 +157,7 @@ struct StagedChange<'a> {
 
 impl StagedUnit for StagedChange<'_> {
     fn hand_over(&mut self) -> Result<()> {
-        Ok(self.staged.writer.as_mut().map_or(Ok(()), |writer| writer.hand_over())?)
+        self.staged.hand_over()
     }
 
     fn publish(self: Box<Self>) -> Result<u64> {
