@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from bedform import _fork, _json, _selection
-from bedform._attributes import HasStoredAttributes
+from bedform._attributes import StoredNode
 from bedform._elements import AnyArray, Elements, numpy_type
 from bedform._errors import CorruptError, InvalidArgumentError
 from bedform._explanation import Explanation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bedform._store import Store
 
 
-class Array(BasicReads, HasStoredAttributes):
+class Array(BasicReads, StoredNode):
     """An N-dimensional variable of a store; ``store["name"]`` gives it.
 
     ``[]`` is NumPy's basic indexing, or takes one list of positions or a mask; ``.oindex`` takes
@@ -84,24 +84,9 @@ class Array(BasicReads, HasStoredAttributes):
         return tuple(self._store._call(self._inner.shape)())
 
     @property
-    def store(self) -> Store:
-        """The store that the array is part of."""
-        return self._store
-
-    @property
-    def file(self) -> Store:
-        """As :attr:`store`."""
-        return self._store
-
-    @property
     def parent(self) -> Any:
         """The group that holds the array."""
         return self._store[self.path.rpartition("/")[0]]
-
-    @property
-    def read_only(self) -> bool:
-        """True where nothing can be written."""
-        return not self._store._is_writable
 
     @property
     def dtype(self) -> np.dtype[Any]:

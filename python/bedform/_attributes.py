@@ -209,8 +209,8 @@ class HasAttributes:
         return self.attributes
 
 
-class HasStoredAttributes(HasAttributes):
-    """A node of a store, whose attributes write through."""
+class StoredNode(HasAttributes):
+    """An array or group of a store, whose attributes write through."""
 
     _store: Store
 
@@ -218,6 +218,21 @@ class HasStoredAttributes(HasAttributes):
 
         @property
         def path(self) -> str: ...
+
+    @property
+    def store(self) -> Store:
+        """The store that the array or group is part of."""
+        return self._store
+
+    @property
+    def file(self) -> Store:
+        """As :attr:`store`."""
+        return self._store
+
+    @property
+    def read_only(self) -> bool:
+        """True where nothing can be written."""
+        return not self._store._is_writable
 
     @property
     def attributes(self) -> Attributes:

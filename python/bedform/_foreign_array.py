@@ -18,7 +18,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._foreign_names import ForeignFileError
-from bedform._foreign_worker import read_native, read_region
+from bedform._foreign_worker import lengths_of, read_native, read_region
 from bedform._reads import BasicReads
 from bedform._remote import is_url
 
@@ -239,7 +239,7 @@ class ForeignArray(BasicReads, HasAttributes):
         return values[()] if selected.scalar and scalar else values
 
     def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
-        wanted = self.shape if slices is None else _sizes(slices, self.shape)
+        wanted = self.shape if slices is None else lengths_of(slices, self.shape)
         options = self._native_options()
         pieces = [slices]
         if wanted and 0 not in wanted:
@@ -295,11 +295,6 @@ class ForeignArray(BasicReads, HasAttributes):
 
     def __repr__(self) -> str:
         return f"<bedform.ForeignArray {self.path!r} {self.shape} {self.dtype}>"
-
-
-def _sizes(slices: tuple[slice, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    axes = zip(slices, shape, strict=True)
-    return tuple(len(range(*part.indices(size))) for part, size in axes)
 
 
 def _pieces_of(

@@ -50,6 +50,12 @@ _PLUGINS: Final = "hdf5plugin"
 _READY: Final = b"\x01"
 
 
+def lengths_of(slices: Sequence[slice], shape: Sequence[int]) -> tuple[int, ...]:
+    """How many elements slices take of each axis."""
+    axes = zip(slices, shape, strict=True)
+    return tuple(len(range(*part.indices(size))) for part, size in axes)
+
+
 def read_native(
     path: str | Path,
     variable: str,
@@ -84,8 +90,7 @@ def read_native(
     """
     sizes: Sequence[int] = shape
     if selection is not None:
-        axes = zip(selection, shape, strict=True)
-        sizes = [len(range(*part.indices(size))) for part, size in axes]
+        sizes = lengths_of(selection, shape)
     slices = None if selection is None else [[p.start, p.stop, p.step] for p in selection]
     request = {"slices": slices, "shape": shape, "filters": filters}
     expected = math.prod(sizes) * item_bytes

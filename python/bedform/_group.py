@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bedform._attributes import HasStoredAttributes
+from bedform._attributes import StoredNode
 from bedform._creating import Creating
 from bedform._errors import (
     CorruptError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _REFUSALS = (CorruptError, LimitExceededError, NotFoundError, UnsupportedError)
 
 
-class Group(Creating, HasStoredAttributes):
+class Group(Creating, StoredNode):
     """A group of a store: arrays and groups below one path.
 
     Its members are there by name as in a dictionary, in h5py and in zarr-python.
@@ -49,25 +49,10 @@ class Group(Creating, HasStoredAttributes):
         return self._path.rpartition("/")[2]
 
     @property
-    def store(self) -> Store:
-        """The store that the group is part of."""
-        return self._store
-
-    @property
-    def file(self) -> Store:
-        """As :attr:`store`."""
-        return self._store
-
-    @property
     def parent(self) -> Group:
         """The group that holds this one; of the root the root."""
         above = self._path.rpartition("/")[0]
         return Group(self._store, above) if above else self._store
-
-    @property
-    def read_only(self) -> bool:
-        """True where nothing can be written."""
-        return not self._store._is_writable
 
     # Attributes -----------------------------------------------------------------------------------
 
