@@ -218,6 +218,9 @@ fn is_marked_word(word: &[u8]) -> bool {
 
 /// True for an integer of JSON that 64 bits do not hold.
 fn is_large_integer(word: &[u8]) -> bool {
+    if word.len() < LARGE_DIGITS {
+        return false;
+    }
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     let is_integer = digits.iter().all(u8::is_ascii_digit) && digits.first() != Some(&b'0');
     let holds = |text: &str| text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();

@@ -84,12 +84,20 @@ fn scan_numbers(bytes: &[u8], depth_max: usize) -> Result<Option<Vec<u8>>, JsonE
 
 /// The number or word that starts here, or its first byte.
 fn word_at(rest: &[u8]) -> &[u8] {
-    let words: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    if let Some(word) = words.into_iter().find(|word| rest.starts_with(word)) {
-        return word;
-    }
-    let is_of_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-    &rest[..rest.iter().take_while(is_of_number).count().max(1)]
+    let word: &[u8] = match rest.first() {
+        Some(b'N') => b"NaN",
+        Some(b'I') => b"Infinity",
+        Some(b'-') => b"-Infinity",
+        _ => return number_at(rest),
+    };
+    if rest.starts_with(word) { word } else { number_at(rest) }
+}
+
+/// The bytes that numbers have, from here on; at least one.
+fn number_at(rest: &[u8]) -> &[u8] {
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let length = rest.iter().position(|byte| !is_of_number(byte)).unwrap_or(rest.len());
+    &rest[..length.max(1)]
 }
 
 /// Where the string ends, behind its second quote, of which `at` is the first byte within.

@@ -3,6 +3,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use memchr::memchr;
+
 /// First of the four characters that stand for such a half, of the private use area; the others are its last
 /// three digits. No text of a user has them.
 pub(super) const MARK: char = '\u{e002}';
@@ -20,7 +22,7 @@ fn half(bytes: &[u8]) -> Option<u16> {
 pub(super) fn marked(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut output: Option<Vec<u8>> = None;
     let (mut at, mut copied) = (0, 0);
-    while let Some(next) = bytes.get(at..)?.iter().position(|byte| *byte == b'\\') {
+    while let Some(next) = memchr(b'\\', bytes.get(at..)?) {
         at += next;
         let rest = &bytes[at..];
         let Some(code) = half(rest) else {

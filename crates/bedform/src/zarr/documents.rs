@@ -368,6 +368,18 @@ impl Documents {
         Ok(Some(state))
     }
 
+    /// The root group as it is stored now, if `path` is that and it was read before: its document may be large.
+    fn known_root(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+    ) -> Result<Option<Arc<GroupState>>> {
+        let is_known = path.is_root()
+            && hierarchy.held.is_none()
+            && self.root.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_known { self.read_root(hierarchy) } else { Ok(None) }
+    }
+
     pub(crate) fn zarr_format(&self, hierarchy: &Hierarchy) -> Result<u8> {
         let root = ObjectPath::root();
         Ok(if read(hierarchy, &root, ZARR_JSON)?.is_some() { 3 } else { 2 })
@@ -382,6 +394,9 @@ impl Documents {
             && let Some(kind) = held.kind(hierarchy, path)?
         {
             return Ok(Some(kind));
+        }
+        if self.known_root(hierarchy, path)?.is_some() {
+            return Ok(Some(NodeKind::Group));
         }
         if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
             if !path.is_root() && is_younger(hierarchy, path, &stored)? {
@@ -562,6 +577,9 @@ impl Documents {
                     .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
                 return attribute_values(hierarchy, path, &group.attributes);
             }
+        }
+        if let Some(root) = self.known_root(hierarchy, path)? {
+            return attribute_values(hierarchy, path, &root.group.attributes);
         }
         if let Some(stored) = read(hierarchy, path, ZARR_JSON)? {
             if node_type(&stored.document) != Some("group") {

@@ -8,7 +8,7 @@ use bedform::Store;
 use bedform_storage::SimulatedFileSystem;
 
 use crate::model::{Operation, StoreModel, dataset_files, options};
-use crate::support::{Random, count, effort, in_parallel, random_seed};
+use crate::support::{Random, count, effort, effort_at_night, in_parallel, random_seed};
 use crate::workloads::{
     Progress, Workload, check_goes_on, next_operations, run, storage, workloads,
 };
@@ -68,7 +68,9 @@ fn look(
 }
 
 /// Images of one workload after which fewer changes under way are tried in all ways.
-const EXHAUSTIVE_MANY: u64 = 6_000;
+fn exhaustive_many() -> u64 {
+    effort_at_night(6_000, 3_000, 3_000)
+}
 
 fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
@@ -97,7 +99,7 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
             }
         }
         // Long workloads come by the same few changes again and again.
-        let spent = u32::from(counts.exhaustive > EXHAUSTIVE_MANY);
+        let spent = u32::from(counts.exhaustive > exhaustive_many());
         let pending_max = budget.pending_max.saturating_sub(4 * spent);
         for (image, number) in
             system.exhaustive_crash_images(pending_max).into_iter().flatten().zip(0..)
@@ -127,8 +129,8 @@ fn explore_all(budget: Budget) -> Counts {
 #[test]
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let name = "crash::a_power_cut_after_any_call";
-    let (any, torn) = effort((8, 130), (1, 2));
-    let fixed = Budget { seed: 1, any, torn, pending_max: effort(11, 0) };
+    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (5, 50, 10), (1, 2, 0));
+    let fixed = Budget { seed: 1, any, torn, pending_max };
     let mut counts = explore_all(fixed);
     counts += explore_all(Budget { seed: random_seed(name), any: 1, torn: 2, pending_max: 0 });
     count("cuts", counts.cuts);

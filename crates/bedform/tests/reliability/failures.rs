@@ -9,7 +9,7 @@ use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
 use rustix::io::Errno;
 
 use crate::model::{Operation, StoreModel, options, recover};
-use crate::support::{count, effort, in_parallel};
+use crate::support::{count, effort, effort_at_night, in_parallel};
 use crate::workloads::{
     Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
 };
@@ -58,7 +58,8 @@ impl Trial<'_> {
         // cut to show, since what a system forgot then no later sync makes durable.
         let found = progress.judge(&system.fork())?;
         let mut images = 0;
-        let all = system.exhaustive_crash_images(6).into_iter().flatten().take(4);
+        let some = effort_at_night(4, 1, 1);
+        let all = system.exhaustive_crash_images(6).into_iter().flatten().take(some);
         for image in system.crash_images(self.k, 1).chain(all) {
             let fail = |error| format!("after a power cut: {error}");
             let found = progress.judge(&image).map_err(fail)?;

@@ -6,9 +6,18 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use bedform_format::ObjectPath;
 
-/// `gate` in `make reliability`; a small share of it in `cargo test`.
+fn effort_is(one_of: &[&str]) -> bool {
+    std::env::var("BEDFORM_EFFORT").is_ok_and(|effort| one_of.contains(&effort.as_str()))
+}
+
+/// True in `make reliability`; a small share of it is tried in `cargo test`.
 pub(crate) fn is_gate() -> bool {
-    std::env::var("BEDFORM_EFFORT").is_ok_and(|effort| effort == "gate")
+    effort_is(&["gate", "night"])
+}
+
+/// `night` if `BEDFORM_EFFORT` is that: what takes hours; `gate` and `quick` as in [`effort`].
+pub(crate) fn effort_at_night<T>(night: T, gate: T, quick: T) -> T {
+    if effort_is(&["night"]) { night } else { effort(gate, quick) }
 }
 
 /// `gate` at the gate, `quick` otherwise.

@@ -19,7 +19,7 @@ use serde_json::Map;
 
 use crate::frozen::Files;
 use crate::model::{bytes, form, new_array, options, read, region, whole};
-use crate::support::{Random, count, effort, in_parallel, path, random_seed};
+use crate::support::{Random, count, effort, effort_at_night, in_parallel, path, random_seed};
 
 const LENGTH: u64 = 48;
 /// Elements of a write.
@@ -581,8 +581,7 @@ fn every_byte_of_a_part_is_reported_when_it_changes_or_does_not_matter() {
 #[test]
 fn a_tier_that_was_harmed_at_random_is_reported_or_does_not_matter() {
     let all = killed();
-    let is_night = std::env::var("BEDFORM_EFFORT").is_ok_and(|effort| effort == "night");
-    let each = if is_night { 20_000 } else { effort(1000, 40) };
+    let each = effort_at_night(20_000, 1000, 40);
     let seeds = [19, random_seed("tiers::a_tier_that_was_harmed_at_random")];
     let mut cases = Vec::new();
     for seed in seeds {

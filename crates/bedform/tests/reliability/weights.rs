@@ -221,7 +221,8 @@ fn check(root: &Path, case: &Case) -> Result<Duration, String> {
     }
     let outcome = open(root)?;
     std::fs::remove_dir_all(root).unwrap();
-    if outcome.time > Duration::from_secs(1) || outcome.peak_bytes > 16 * weight + (64 << 20) {
+    // A second, and half as much for neighbours that take the processor's caches: no measure of them is fair.
+    if outcome.time > Duration::from_millis(1500) || outcome.peak_bytes > 16 * weight + (64 << 20) {
         return Err(format!("{weight} bytes take too much: {}", short(&outcome)));
     }
     let is_refusal =
