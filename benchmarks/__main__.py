@@ -26,6 +26,7 @@ NAMES = {
     "s3-write": "benchmarks.s3_write",
     "foreign-open": "benchmarks.foreign_open",
     "foreign-url": "benchmarks.foreign_url",
+    "price": "benchmarks.price",
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",

@@ -44,7 +44,7 @@ class Explanation:
         """What the numbers do not say of themselves."""
         notes = []
         if "predicted_cold_seconds" in self._facts:
-            notes.append("predicted is the moving of bytes, without opening files and decoding")
+            notes.append("predicted leaves out opening the store; cached is for objects in memory")
         # The read had to fetch what the plan then found in the cache.
         if self._sharded and self._facts.get("measured_bytes", 0) > self._facts["bytes"]:
             notes.append("measured includes shard indexes, which are kept since")

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use bedform::layout::{AdviseRequest, advise as best_layout};
-use bedform::{Error, ErrorKind};
+use bedform::{Error, ErrorKind, measure_processor};
 use bedform_remote::{RemoteOptions, RemoteStorage, UrlError, calibrate as measure_remote};
-use bedform_storage::{
-    CalibrateOptions, CalibrateProgress, Mode, Profile, ProfileError, calibrate as measure,
-};
+use bedform_storage::{CalibrateOptions, Mode, Profile, ProfileError, calibrate as measure};
 use pyo3::prelude::*;
 
 use crate::arguments::options;
@@ -65,11 +63,11 @@ pub(crate) fn calibrate(
     };
     let remote = remote.map(open).transpose()?;
     let outcome = detached(py, || {
-        let mut tell = |step: CalibrateProgress| {
+        let tell = |stage: &'static str, done: f64| {
             let told = Python::attach(|py| {
                 py.check_signals()?;
                 match &progress {
-                    Some(progress) => progress.call1(py, (step.stage, step.done)).map(drop),
+                    Some(progress) => progress.call1(py, (stage, done)).map(drop),
                     None => Ok(()),
                 }
             });
@@ -77,12 +75,18 @@ pub(crate) fn calibrate(
                 signals::keep(error);
             }
         };
-        match &remote {
-            None => measure(&path, &options, &mut tell),
-            Some(remote) => measure_remote(remote, &options, &mut tell),
+        let mut profile = match &remote {
+            None => measure(&path, &options, &mut |step| tell(step.stage, 0.85 * step.done)),
+            Some(remote) => {
+                measure_remote(remote, &options, &mut |step| tell(step.stage, 0.85 * step.done))
+            }
         }
+        .map_err(profile_error)?;
+        measure_processor(&mut profile, &mut |stage, done| tell(stage, 0.85 + 0.15 * done))
+            .map_err(raise)?;
+        profile.to_json().map_err(profile_error)
     });
-    let profile = outcome.and_then(|profile| profile.to_json()).map_err(profile_error)?;
+    let profile = outcome?;
     signals::take().map_or(Ok(profile), Err)
 }
 

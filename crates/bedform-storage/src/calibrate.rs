@@ -23,7 +23,7 @@ pub use self::random::Random;
 use self::sample::Sample;
 pub use self::timing::{Measured, Piece, Readable, Timer, derived_gap, without_transfer};
 use crate::cancellation::{goes_on, interrupted};
-use crate::{Profile, ProfileError, StorageError};
+use crate::{Processor, Profile, ProfileError, StorageError};
 
 /// A large request, as the engine makes it.
 const BLOCK: u64 = 2 << 20;
@@ -140,7 +140,7 @@ pub fn calibrate(
         request_cpu_seconds: crowd.cpu_seconds_per_request(),
         merge_gap_bytes,
         merge_gap_check,
-        decode_bytes_per_second: Default::default(),
+        processor: Processor::default(),
         notes: sample.notes,
     };
     profile.check()?;

@@ -65,8 +65,11 @@ pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };
 pub use os_file_system::OsFileSystem;
-pub use price::Demand;
-pub use profile::{Coldness, GapCheck, Profile, ProfileError, profile_directory};
+pub use price::{Demand, Dominant, ReadSeconds, ReadWork};
+pub use profile::{
+    CodecTimes, Coldness, GapCheck, Processor, ProcessorSeconds, ProcessorWork, Profile,
+    ProfileError, profile_directory,
+};
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};
 pub use storage::{

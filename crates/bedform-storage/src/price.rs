@@ -1,14 +1,24 @@
 //! What reads cost, by a [`Profile`].
 //!
 //! ```text
-//! seconds = waits * request_seconds_one                     one after the other
+//! storage = waits * request_seconds_one                     one after the other
 //!         + requests * request_seconds_many                 as many in flight as are worth it
 //!         + bytes / min(read_bytes_per_second_many, streams * read_bytes_per_second_one)
 //! ```
 //!
-//! where the bytes take at least as long as those of the largest request, which come in one stream.
+//! where the bytes take at least as long as those of the largest request, which come in one stream. The processor
+//! works while the storage does, but for its first answers:
+//!
+//! ```text
+//! cold   = waits * request_seconds_one + max(rest of storage, work) + min(rest of storage, work) / requests
+//! cached = work
+//! ```
+//!
+//! with the work of [`Processor`](crate::Processor), shared by its cores.
 
-use crate::Profile;
+use serde::Serialize;
+
+use crate::{ProcessorWork, Profile};
 
 /// What a read asks the storage for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -25,8 +35,86 @@ pub struct Demand {
     pub largest: f64,
 }
 
+/// What a read asks of storage and processor.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ReadWork {
+    /// Of the storage.
+    pub demand: Demand,
+    /// Of the processor.
+    pub work: ProcessorWork,
+    /// Threads that share the work.
+    pub threads: u32,
+}
+
+/// What most of a read's time goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dominant {
+    /// Waiting for answers, opening objects.
+    Requests,
+    /// Moving bytes.
+    Bytes,
+    /// Decoding chunks.
+    Decoding,
+    /// Filling the result.
+    Copying,
+}
+
+/// How long a read takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReadSeconds {
+    /// With nothing in memory.
+    pub cold: f64,
+    /// With all objects in the page cache; as cold where there is none.
+    pub cached: f64,
+    /// What most of the cold read is.
+    pub dominant: Dominant,
+    /// What most of the cached read is.
+    pub cached_dominant: Dominant,
+}
+
 impl Profile {
-    /// Predicted seconds of a read that finds nothing in memory.
+    /// Predicted seconds of a read, of storage and processor together.
+    ///
+    /// ```
+    /// use bedform_storage::{Demand, Profile, ProcessorWork, ReadWork};
+    ///
+    /// let demand = Demand { waits: 2.0, requests: 9.0, bytes: 4e6, streams: 8.0, largest: 0.0 };
+    /// let work = ProcessorWork { objects: 1.0, requests: 9.0, bytes: 4e6, chunks: 8.0, ..Default::default() };
+    /// let seconds = Profile::default_local().read_seconds(&ReadWork { demand, work, threads: 2 });
+    /// assert!(seconds.cached < seconds.cold);
+    /// ```
+    pub fn read_seconds(&self, read: &ReadWork) -> ReadSeconds {
+        let ReadWork { demand, work, threads } = read;
+        let machine = &self.processor;
+        let parts = machine.parts_of(work);
+        let gain = machine.gain_of(*threads);
+        let waits = demand.waits * self.request_seconds_one;
+        let requests = demand.requests * self.request_seconds_many;
+        let bytes = self.byte_seconds(demand.bytes, demand.streams, demand.largest);
+        let (rest, done) = (requests + bytes, parts.sum() / gain);
+        let overlapped = rest.max(done) + rest.min(done) / demand.requests.max(1.0);
+        let cold = machine.read_seconds + waits + overlapped;
+        let dominant = most([
+            (waits + requests + parts.requests / gain, Dominant::Requests),
+            (bytes + parts.bytes / gain, Dominant::Bytes),
+            (parts.decoding / gain, Dominant::Decoding),
+            (parts.copying / gain, Dominant::Copying),
+        ]);
+        if self.is_remote {
+            return ReadSeconds { cold, cached: cold, dominant, cached_dominant: dominant };
+        }
+        let cached_dominant = most([
+            (parts.requests + machine.read_seconds, Dominant::Requests),
+            (parts.bytes, Dominant::Bytes),
+            (parts.decoding, Dominant::Decoding),
+            (parts.copying, Dominant::Copying),
+        ]);
+        let cached = machine.shared(parts.sum(), *threads);
+        ReadSeconds { cold, cached, dominant, cached_dominant }
+    }
+
+    /// Predicted seconds that the storage takes for a read that finds nothing in memory.
     ///
     /// ```
     /// use bedform_storage::{Demand, Profile};
@@ -89,6 +177,11 @@ impl Profile {
     }
 }
 
+fn most(parts: [(f64, Dominant); 4]) -> Dominant {
+    let [first, rest @ ..] = parts;
+    rest.into_iter().fold(first, |most, part| if part.0 > most.0 { part } else { most }).1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +200,29 @@ mod tests {
                 assert!(best <= 1.02 * seconds(f64::from(streams)), "{bytes} in {streams}");
             }
         }
+    }
+
+    #[test]
+    fn a_price_says_what_most_of_it_is() {
+        let near = Profile::default_local();
+        let demand = Demand { waits: 2.0, requests: 2.0, bytes: 1e6, streams: 1.0, largest: 0.0 };
+        let work = ProcessorWork {
+            objects: 1.0,
+            requests: 2.0,
+            bytes: 1e6,
+            chunks: 4.0,
+            ..Default::default()
+        };
+        let price = |demand, work| near.read_seconds(&ReadWork { demand, work, threads: 2 });
+        let large = Demand { bytes: 1e9, streams: 9.0, ..demand };
+        assert_eq!(price(large, work).dominant, Dominant::Bytes);
+        assert_eq!(price(Demand { requests: 1e4, ..demand }, work).dominant, Dominant::Requests);
+        let slow = ProcessorWork { decoding_seconds: 1.0, ..work };
+        assert_eq!(price(demand, slow).dominant, Dominant::Decoding);
+        // Half as long by two cores that do 1.6 times the work of one, beside the storage.
+        assert!((0.5..0.8).contains(&price(demand, slow).cached));
+        let scattered = ProcessorWork { runs: 1e9, ..work };
+        assert_eq!(price(demand, scattered).cached_dominant, Dominant::Copying);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! bucket of an object store, so that every path there finds the same profile. What is read is checked before it is used: a newer
 //! version, an unknown field, or a number that no device has, is an error that says which.
 
-use std::collections::BTreeMap;
+mod processor;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,8 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 
+pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork};
+
 const FORMAT: &str = "bedform-profile";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// Documents of this version have no processor.
+const VERSION_BEFORE_PROCESSORS: u64 = 1;
 /// Bytes of a profile document: far more than any has.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of one text in a profile, and entries of its lists.
@@ -148,8 +153,9 @@ pub struct Profile {
     pub merge_gap_bytes: u64,
     /// How `merge_gap_bytes` was checked, if it was.
     pub merge_gap_check: Option<GapCheck>,
-    /// Decoded bytes per second of one core, by codec; a codec that was not measured is absent.
-    pub decode_bytes_per_second: BTreeMap<String, f64>,
+    /// The machine that the storage is read from.
+    #[serde(default)]
+    pub processor: Processor,
     /// What a user should know about the measurement.
     pub notes: Vec<String>,
 }
@@ -189,7 +195,7 @@ impl Profile {
             request_cpu_seconds: 5e-6,
             merge_gap_bytes: 16 << 10,
             merge_gap_check: None,
-            decode_bytes_per_second: BTreeMap::new(),
+            processor: Processor::default(),
             notes: vec!["assumed, not measured: calibrate the directory that you use".into()],
         }
     }
@@ -267,19 +273,10 @@ impl Profile {
             within("separate_seconds", check.separate_seconds, SECONDS_RANGE)?;
             within("merged_seconds", check.merged_seconds, SECONDS_RANGE)?;
         }
-        for (codec, &rate) in &self.decode_bytes_per_second {
-            within(&format!("decode rate of {codec:?}"), rate, RATE_RANGE)?;
-        }
+        self.processor.check()?;
         let texts = [&self.name, &self.path, &self.measured_at];
-        let long = texts
-            .into_iter()
-            .chain(&self.notes)
-            .chain(self.decode_bytes_per_second.keys())
-            .any(|text| text.len() > TEXT_BYTES_MAX);
-        if long
-            || self.notes.len() > ENTRIES_MAX
-            || self.decode_bytes_per_second.len() > ENTRIES_MAX
-        {
+        let long = texts.into_iter().chain(&self.notes).any(|text| text.len() > TEXT_BYTES_MAX);
+        if long || self.notes.len() > ENTRIES_MAX {
             return Err(ProfileError::Malformed {
                 origin: "the profile".into(),
                 reason: format!(
@@ -308,13 +305,17 @@ impl Profile {
     /// `Malformed`, `UnknownVersion`, `Implausible`.
     pub fn from_json(origin: &str, text: &str) -> Result<Self, ProfileError> {
         // The version is looked at before all else: a newer document may differ in everything.
-        let value: serde_json::Value =
+        let mut value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| malformed(origin, error.to_string()))?;
         if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
             return Err(malformed(origin, format!("its \"format\" is not {FORMAT:?}")));
         }
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(VERSION) => {}
+            Some(VERSION_BEFORE_PROCESSORS) => {
+                let profile = value.get_mut("profile").and_then(|profile| profile.as_object_mut());
+                profile.map(|profile| profile.remove("decode_bytes_per_second"));
+            }
             Some(found) if found > VERSION => {
                 return Err(ProfileError::UnknownVersion { origin: origin.into(), found });
             }
@@ -515,17 +516,28 @@ mod tests {
     #[test]
     fn a_profile_survives_its_document() {
         let mut profile = Profile::default_local();
-        profile.decode_bytes_per_second.insert("zstd".into(), 1.1e9);
+        profile.processor.codecs.remove("zlib");
         profile.merge_gap_check =
             Some(GapCheck { derived_bytes: 1, separate_seconds: 1e-4, merged_seconds: 9e-5 });
         assert_eq!(Profile::from_json("here", &profile.to_json().unwrap()).unwrap(), profile);
     }
 
     #[test]
+    fn a_document_from_before_processors_were_measured_has_one_that_is_assumed() {
+        let new = Profile::default_local().to_json().unwrap();
+        let mut old: serde_json::Value = serde_json::from_str(&new).unwrap();
+        old["version"] = 1.into();
+        old["profile"].as_object_mut().unwrap().remove("processor");
+        old["profile"]["decode_bytes_per_second"] = serde_json::json!({});
+        let read = Profile::from_json("here", &old.to_string()).unwrap();
+        assert_eq!(read, Profile::default_local());
+    }
+
+    #[test]
     fn a_newer_version_is_refused_by_its_number_whatever_else_it_holds() {
-        let text = r#"{"format": "bedform-profile", "version": 2, "shape": []}"#;
+        let text = r#"{"format": "bedform-profile", "version": 3, "shape": []}"#;
         let error = Profile::from_json("here", text).unwrap_err();
-        assert!(matches!(error, ProfileError::UnknownVersion { found: 2, .. }), "{error}");
+        assert!(matches!(error, ProfileError::UnknownVersion { found: 3, .. }), "{error}");
     }
 
     #[test]
@@ -536,9 +548,9 @@ mod tests {
             "[]".into(),
             "{}".into(),
             good.replace("bedform-profile", "other"),
-            good.replace("\"version\": 1", "\"version\": 0"),
-            good.replace("\"version\": 1", "\"version\": 1.0"),
-            good.replace("\"version\": 1", "\"version\": -1"),
+            good.replace("\"version\": 2", "\"version\": 0"),
+            good.replace("\"version\": 2", "\"version\": 1.0"),
+            good.replace("\"version\": 2", "\"version\": -1"),
             good.replace("\"notes\"", "\"remarks\""),
             good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": -16"),
             good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": 1e300"),
@@ -554,16 +566,13 @@ mod tests {
     #[test]
     fn numbers_that_no_device_has_are_refused() {
         type Set = fn(&mut Profile, f64);
-        let fields: [Set; 7] = [
+        let fields: [Set; 6] = [
             |profile, value| profile.read_bytes_per_second_one = value,
             |profile, value| profile.read_bytes_per_second_many = value,
             |profile, value| profile.write_bytes_per_second = value,
             |profile, value| profile.request_seconds_one = value,
             |profile, value| profile.request_seconds_many = value,
             |profile, value| profile.request_cpu_seconds = value,
-            |profile, value| {
-                profile.decode_bytes_per_second.insert("zstd".into(), value);
-            },
         ];
         for set in fields {
             for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, -1.0, 1e300] {

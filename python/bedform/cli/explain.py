@@ -25,7 +25,8 @@ def explain(
 ) -> None:
     """Show the plan of a read: what would be fetched, at what price; reads no values.
 
-    The price is that of moving the bytes, without opening files and decoding.
+    The price is the time of the read, cold and with its objects in the page cache: requests,
+    bytes, decoding and copying, without opening the store.
 
     A scalar is read whole: "()" or "...". Put two dashes before a selection that begins with a
     minus sign.

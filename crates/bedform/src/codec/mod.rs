@@ -29,6 +29,7 @@ mod bytes;
 mod bz2;
 mod checksum;
 mod chunk;
+pub(crate) mod cost;
 mod crc32c;
 mod filters;
 mod fletcher32;

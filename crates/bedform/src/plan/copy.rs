@@ -58,6 +58,12 @@ impl Axis {
         }
     }
 
+    /// True if its elements follow each other in source and target.
+    fn is_contiguous(&self, item: usize) -> bool {
+        let item = i64::try_from(item).unwrap_or(i64::MAX);
+        matches!(self, Self::Even { source_step, target_step, .. } if (*source_step, *target_step) == (item, item))
+    }
+
     fn target_step(&self) -> i64 {
         match self {
             Self::Even { target_step, .. } | Self::Table { target_step, .. } => *target_step,
@@ -259,6 +265,15 @@ impl Copy {
                 None => at += 1,
             }
         }
+    }
+
+    /// Runs of elements that follow each other in the source and in the target: after [`Copy::tidy`].
+    pub(crate) fn run_count(&self, item: usize) -> u64 {
+        let outer = match self.axes.split_last() {
+            Some((axis, outer)) if axis.is_contiguous(item) => outer,
+            _ => self.axes.as_slice(),
+        };
+        outer.iter().fold(1, |count, axis| count.saturating_mul(axis.count()))
     }
 
     /// Calls `act` with each run of elements that follow each other in the source and in the target.

@@ -3,23 +3,23 @@
 use std::cmp::Ordering;
 use std::ops::AddAssign;
 
-use bedform_storage::Demand;
+use bedform_storage::{Demand, Dominant, ProcessorWork, ReadWork};
 use serde::Serialize;
 
-use super::tuning::Tuning;
+use super::tuning::{ALONE_BYTES, Tuning};
 
-/// Seconds that a read takes, predicted by the profile of its storage. Prices of different plans can be
-/// compared.
-///
-/// ```
-/// use bedform::Price;
-/// let (index_first, whole) = (Price { seconds: 0.2, exact: true }, Price { seconds: 0.1, exact: false });
-/// assert!(whole < index_first);
-/// ```
+/// Seconds that a read takes, predicted by the profile of its storage and of the machine. Prices of different
+/// plans can be compared: by the seconds of a cold read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Price {
     /// Seconds of a cold read.
     pub seconds: f64,
+    /// Seconds of a read whose objects are in the page cache.
+    pub cached_seconds: f64,
+    /// What most of the cold read is; nothing for a read of nothing.
+    pub dominant: Option<Dominant>,
+    /// What most of the cached read is.
+    pub cached_dominant: Option<Dominant>,
     /// True if the objects were opened and their indexes read; false for an estimate by the geometry
     /// alone.
     pub exact: bool,
@@ -56,6 +56,12 @@ pub(crate) struct Cost {
     pub(crate) decoded_bytes: u64,
     /// Bytes of decoded blocks of a log.
     pub(crate) log_bytes: u64,
+    /// Time of one core for decoding chunks, in ns.
+    pub(crate) decoding_nanos: u64,
+    /// Stretches that lie together in a chunk and in the result.
+    pub(crate) runs: u64,
+    /// Bytes of the result.
+    pub(crate) result_bytes: u64,
 }
 
 impl AddAssign for Cost {
@@ -71,18 +77,36 @@ impl AddAssign for Cost {
         self.missing += other.missing;
         self.decoded_bytes += other.decoded_bytes;
         self.log_bytes += other.log_bytes;
+        self.decoding_nanos += other.decoding_nanos;
+        self.runs += other.runs;
+        self.result_bytes += other.result_bytes;
     }
 }
 
 impl Cost {
-    /// Seconds that the storage takes for a cold read, by the terms of
-    /// [`CostModel`](crate::layout::CostModel): a wait for the first index and one for the first chunk,
-    /// then requests and bytes. Of those as many are in flight as there is room for beside
-    /// `scratch_bytes` for each core.
-    #[allow(clippy::cast_precision_loss)]
+    /// Seconds by the terms of [`CostModel`](crate::layout::CostModel): a wait for the first index and one for
+    /// the first chunk, then requests and bytes, of which as many are in flight as there is room for beside
+    /// `scratch_bytes` for each core; and what the processor has to do meanwhile.
     pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64) -> Price {
+        let seconds = tuning.profile.read_seconds(&ReadWork {
+            demand: self.demand(tuning, scratch_bytes),
+            work: self.work(),
+            threads: self.threads(tuning),
+        });
+        let is_some = self.objects > 0 || self.result_bytes > 0;
+        Price {
+            seconds: seconds.cold,
+            cached_seconds: seconds.cached,
+            dominant: is_some.then_some(seconds.dominant),
+            cached_dominant: is_some.then_some(seconds.cached_dominant),
+            exact: true,
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn demand(&self, tuning: &Tuning, scratch_bytes: u64) -> Demand {
         if self.objects == 0 {
-            return Price { seconds: 0.0, exact: true };
+            return Demand::default();
         }
         let Self { index_requests, requests, largest, .. } = *self;
         let waits = if index_requests > 0 && requests > 0 { 2.0 } else { 1.0 };
@@ -93,7 +117,28 @@ impl Cost {
         let room = tuning.at_once(bytes / streams.max(1.0), scratch_bytes);
         // Files are fetched in pieces, ahead.
         let largest = if tuning.profile.is_remote { largest } else { 0.0 };
-        let demand = Demand { waits, requests: all, bytes, streams: streams.min(room), largest };
-        Price { seconds: tuning.profile.seconds_of(demand), exact: true }
+        Demand { waits, requests: all, bytes, streams: streams.min(room), largest }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn work(&self) -> ProcessorWork {
+        ProcessorWork {
+            objects: self.objects as f64,
+            requests: (self.requests + self.index_requests) as f64,
+            bytes: (self.bytes + self.index_bytes) as f64,
+            chunks: (self.chunks + self.missing) as f64,
+            decoding_seconds: self.decoding_nanos as f64 * 1e-9,
+            runs: self.runs as f64,
+            copied_bytes: self.result_bytes as f64,
+        }
+    }
+
+    /// Threads that share the work, as the read will have them.
+    fn threads(&self, tuning: &Tuning) -> u32 {
+        let needed = self.decoded_bytes.max(self.result_bytes);
+        match needed > ALONE_BYTES || tuning.profile.is_remote {
+            true => u32::try_from(tuning.threads).unwrap_or(u32::MAX),
+            false => 1,
+        }
     }
 }

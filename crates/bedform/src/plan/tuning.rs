@@ -9,6 +9,10 @@ use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
 /// chunk alone is larger.
 pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
+/// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
+/// places, each of which is a wait.
+pub(crate) const ALONE_BYTES: u64 = 256 << 10;
+
 /// How a plan is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuning {

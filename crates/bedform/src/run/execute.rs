@@ -31,7 +31,7 @@ use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
+use crate::plan::tuning::{ALONE_BYTES, Tuning, UNIT_BYTES_MAX};
 use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
@@ -68,10 +68,6 @@ impl std::ops::AddAssign for ReadStatistics {
 
 /// What a read that was cancelled says.
 const STOPPED: &str = "the read was stopped";
-
-/// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
-/// places, each of which is a wait.
-const ALONE_BYTES: u64 = 256 << 10;
 
 /// Delivers what the plan selects.
 ///

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bedform_storage::Object;
+use bedform_storage::{Dominant, Object};
 use serde::Serialize;
 
 use super::plan::{PlannedCell, ReadPlan};
 use super::resolve::{
     Opening, ResolvedCell, Resolving, Unit, payload_cost, payload_units, resolve,
 };
+use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::Result;
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
@@ -51,6 +52,12 @@ pub struct Explanation {
     pub profile: String,
     /// Seconds of a cold read by that profile; see [`Price`].
     pub predicted_cold_seconds: f64,
+    /// Seconds of a read whose objects are in the page cache; as cold where there is none.
+    pub predicted_cached_seconds: f64,
+    /// What most of a cold read is: requests, bytes, decoding or copying.
+    pub mostly: Option<Dominant>,
+    /// What most of a cached read is.
+    pub mostly_cached: Option<Dominant>,
     /// Seconds that resolving the plan took.
     pub planning_seconds: f64,
 }
@@ -82,6 +89,9 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
         read_by_callback: plan.calls_back(),
         profile: tuning.profile.name.clone(),
         predicted_cold_seconds: price.seconds,
+        predicted_cached_seconds: price.cached_seconds,
+        mostly: price.dominant,
+        mostly_cached: price.cached_dominant,
         planning_seconds: began.elapsed().as_secs_f64(),
     })
 }
@@ -91,16 +101,69 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
 /// # Errors
 /// As [`explain`].
 pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
-    let mut cost = Cost::default();
+    let mut cost = Cost { result_bytes: plan.result_bytes(), ..Cost::default() };
     for_each_fetch(plan, &mut |fetch| {
         cost += match fetch {
             Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
-            Fetch::Object { cell, resolved, comes_whole } => resolved.cost(cell, comes_whole),
+            Fetch::Object { cell, resolved, comes_whole } => {
+                let mut own = resolved.cost(cell, comes_whole);
+                own.decoding_nanos = decoding_nanos(plan, cell, resolved, own.decoded_bytes);
+                own.runs = runs(cell, resolved)?;
+                own
+            }
             Fetch::Payload { object, unit } => payload_cost(&**object, unit),
         };
         Ok(())
     })?;
     Ok((cost, plan.price(&cost)))
+}
+
+/// Time of one core for decoding what is read of a cell.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn decoding_nanos(
+    plan: ReadPlan<'_>,
+    cell: PlannedCell<'_>,
+    resolved: &ResolvedCell,
+    decoded_bytes: u64,
+) -> u64 {
+    if cell.codec().is_raw() {
+        return 0;
+    }
+    let (chunks, encoded) = resolved.units.iter().fold((0, 0), |(chunks, bytes), unit| {
+        let encoded: usize = unit.chunks.iter().map(|chunk| chunk.length).sum();
+        (chunks + unit.chunks.len(), bytes + encoded)
+    });
+    let of = Decoding {
+        chunks: chunks as f64,
+        encoded_bytes: encoded as f64,
+        decoded_bytes: decoded_bytes as f64,
+    };
+    (decoding_seconds(cell.codec().chain(), &plan.tuning().profile.processor, of) * 1e9) as u64
+}
+
+/// Chunks of a cell that are looked at for what all of them are taken to be like.
+const SAMPLED_CHUNKS: usize = 4;
+
+/// Stretches that lie together in a chunk and in the result, of all chunks of a cell.
+///
+/// # Errors
+/// Of the geometry.
+fn runs(cell: PlannedCell<'_>, resolved: &ResolvedCell) -> Result<u64> {
+    let chunks = || resolved.units.iter().flat_map(|unit| &unit.chunks);
+    let count = chunks().count();
+    let (geometry, strides) = (cell.piece.geometry, cell.codec().strides());
+    let (mut sampled, mut runs) = (0, 0);
+    for chunk in chunks().step_by(count.div_ceil(SAMPLED_CHUNKS).max(1)) {
+        chunk.wanted.for_each_copy(geometry, cell.number, strides, |mut copy| {
+            copy.tidy();
+            runs += copy.run_count(geometry.item_size());
+            Ok(())
+        })?;
+        sampled += 1;
+    }
+    let raw = resolved.units.iter().flat_map(|unit| &unit.raw);
+    let raw: u64 = raw.map(|copy| copy.run_count(geometry.item_size())).sum();
+    Ok(raw + runs * count as u64 / sampled.max(1))
 }
 
 /// What a read would fetch, part by part.

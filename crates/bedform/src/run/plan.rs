@@ -130,7 +130,17 @@ impl<'a> ReadPlan<'a> {
         let largest = self.most(|codec| codec.decoded_bytes() as u64).min(bytes);
         let requests = self.chunk_count().min(bytes.div_ceil(self.merging().request_bytes(bytes)));
         let index_requests = objects;
-        let cost = Cost { objects, index_requests, requests, bytes, largest, ..Cost::default() };
+        let cost = Cost {
+            objects,
+            index_requests,
+            requests,
+            bytes,
+            largest,
+            chunks: self.chunk_count(),
+            decoded_bytes: decoded,
+            result_bytes: self.result_bytes(),
+            ..Cost::default()
+        };
         Price { exact: false, ..self.price(&cost) }
     }
 

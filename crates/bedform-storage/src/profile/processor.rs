@@ -1,0 +1,300 @@
+//! What a machine's processor and memory take for their part of a read.
+//!
+//! ```text
+//! seconds = read_seconds + (work / gain + threads_started * thread_seconds)
+//! work    = objects * object_seconds + requests * request_seconds + bytes / cached_bytes_per_second
+//!         + chunks * chunk_seconds + decoding
+//!         + runs * run_seconds + copied bytes / (copy or fresh)_bytes_per_second
+//! decoding, for each codec of the chain
+//!         = chunks * chunk_seconds + encoded bytes * encoded_byte_seconds + decoded bytes * decoded_byte_seconds
+//! ```
+//!
+//! A codec has two terms of bytes because data differ: a Zstandard frame of noise costs its entropy coded
+//! bytes, one of zeros those that come out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ENTRIES_MAX, ProfileError, RATE_RANGE, TEXT_BYTES_MAX, malformed, within};
+
+/// Between nothing and an hour.
+const SECONDS_RANGE: (f64, f64) = (0.0, 3600.0);
+const CORES_MAX: u32 = 1 << 16;
+/// Up to here the C library gives freed memory to the next read, whose pages are there already.
+const KEPT_BYTES_MAX: f64 = 32e6;
+
+/// What a codec takes of one core.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodecTimes {
+    /// Seconds to decode a chunk, beside its bytes.
+    pub chunk_seconds: f64,
+    /// Seconds to decode, for each encoded byte.
+    pub encoded_byte_seconds: f64,
+    /// Seconds to decode, for each byte that comes out.
+    pub decoded_byte_seconds: f64,
+    /// Bytes per second that are encoded.
+    pub encode_bytes_per_second: f64,
+}
+
+impl CodecTimes {
+    /// Seconds of one core to decode `chunks` of so many bytes together.
+    pub fn decoding(&self, chunks: f64, encoded_bytes: f64, decoded_bytes: f64) -> f64 {
+        chunks * self.chunk_seconds
+            + encoded_bytes * self.encoded_byte_seconds
+            + decoded_bytes * self.decoded_byte_seconds
+    }
+}
+
+/// What the processor and the memory of a machine take for the parts of a read.
+///
+/// ```
+/// use bedform_storage::{Processor, ProcessorWork};
+///
+/// let usual = Processor::default();
+/// let map = ProcessorWork { chunks: 64.0, copied_bytes: 4e6, decoding_seconds: 2e-3, ..Default::default() };
+/// assert!(usual.seconds_of(&map, 2) < usual.seconds_of(&map, 1));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Processor {
+    /// The model, as the system says it; empty if nothing was measured.
+    pub name: String,
+    /// Cores that the process may use.
+    pub cores: u32,
+    /// How many times one core's work all cores do together: less than `cores` where cores share
+    /// units or memory.
+    pub gain: f64,
+    /// Seconds of a read without chunks: its plan, its call.
+    pub read_seconds: f64,
+    /// Seconds to start and join a thread.
+    pub thread_seconds: f64,
+    /// Seconds to open an object whose pages are in memory, and to look at its index.
+    pub object_seconds: f64,
+    /// Seconds of a request that memory answers.
+    pub request_seconds: f64,
+    /// Bytes per second of such requests.
+    pub cached_bytes_per_second: f64,
+    /// Seconds to find a chunk and to deliver it, beside decoding and copying.
+    pub chunk_seconds: f64,
+    /// Seconds of each stretch that lies together both in a chunk and in the result.
+    pub run_seconds: f64,
+    /// Bytes per second that are copied to memory which the process has.
+    pub copy_bytes_per_second: f64,
+    /// Bytes per second that are copied to memory which the system gives.
+    pub fresh_bytes_per_second: f64,
+    /// By codec; one that was not measured counts as `"other"`.
+    pub codecs: BTreeMap<String, CodecTimes>,
+}
+
+/// What a read has the processor do.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ProcessorWork {
+    /// Objects opened.
+    pub objects: f64,
+    /// Requests.
+    pub requests: f64,
+    /// Bytes of these.
+    pub bytes: f64,
+    /// Chunks.
+    pub chunks: f64,
+    /// Seconds of one core for decoding them: see [`Processor::codec`].
+    pub decoding_seconds: f64,
+    /// Stretches that lie together in a chunk and in the result.
+    pub runs: f64,
+    /// Bytes of the result.
+    pub copied_bytes: f64,
+}
+
+/// Seconds of one core for each part of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ProcessorSeconds {
+    /// Of opening objects and asking for bytes that memory has.
+    pub requests: f64,
+    /// Of the bytes that come from there.
+    pub bytes: f64,
+    /// Of finding and decoding chunks.
+    pub decoding: f64,
+    /// Of filling the result.
+    pub copying: f64,
+}
+
+impl ProcessorSeconds {
+    /// All of them.
+    pub fn sum(&self) -> f64 {
+        self.requests + self.bytes + self.decoding + self.copying
+    }
+}
+
+impl Processor {
+    /// What a codec takes; that of any other where it was not measured.
+    pub fn codec(&self, name: &str) -> CodecTimes {
+        let known = self.codecs.get(name).or_else(|| self.codecs.get("other"));
+        known.copied().unwrap_or(OTHER)
+    }
+
+    /// How many times the work of one core `threads` threads do.
+    pub fn gain_of(&self, threads: u32) -> f64 {
+        let (cores, threads) = (f64::from(self.cores.max(1)), f64::from(threads.max(1)));
+        match cores > 1.0 {
+            true => 1.0 + (threads.min(cores) - 1.0) * (self.gain - 1.0).max(0.0) / (cores - 1.0),
+            false => 1.0,
+        }
+    }
+
+    /// Seconds of one core.
+    pub fn parts_of(&self, work: &ProcessorWork) -> ProcessorSeconds {
+        let copy = match work.copied_bytes > KEPT_BYTES_MAX {
+            true => self.fresh_bytes_per_second,
+            false => self.copy_bytes_per_second,
+        };
+        ProcessorSeconds {
+            requests: work.objects * self.object_seconds + work.requests * self.request_seconds,
+            bytes: work.bytes / self.cached_bytes_per_second,
+            decoding: work.chunks * self.chunk_seconds + work.decoding_seconds,
+            copying: work.runs * self.run_seconds + work.copied_bytes / copy,
+        }
+    }
+
+    /// Seconds of `work` that is shared by `threads` threads, of which the first is there.
+    pub fn seconds_of(&self, work: &ProcessorWork, threads: u32) -> f64 {
+        self.shared(self.parts_of(work).sum(), threads)
+    }
+
+    /// Seconds of so much work of one core, done by `threads` threads, of which the first is there.
+    pub fn shared(&self, seconds: f64, threads: u32) -> f64 {
+        let started = f64::from(threads.saturating_sub(1)) * self.thread_seconds;
+        self.read_seconds + seconds / self.gain_of(threads) + started
+    }
+
+    /// Holds every field against what a machine can have.
+    ///
+    /// # Errors
+    /// As [`Profile::check`](super::Profile::check).
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        let seconds = [
+            ("read_seconds", self.read_seconds),
+            ("thread_seconds", self.thread_seconds),
+            ("object_seconds", self.object_seconds),
+            ("request_seconds", self.request_seconds),
+            ("chunk_seconds", self.chunk_seconds),
+            ("run_seconds", self.run_seconds),
+        ];
+        let rates = [
+            ("cached_bytes_per_second", self.cached_bytes_per_second),
+            ("copy_bytes_per_second", self.copy_bytes_per_second),
+            ("fresh_bytes_per_second", self.fresh_bytes_per_second),
+        ];
+        for (field, value) in seconds {
+            within(field, value, SECONDS_RANGE)?;
+        }
+        for (field, value) in rates {
+            within(field, value, RATE_RANGE)?;
+        }
+        within("cores", f64::from(self.cores), (1.0, f64::from(CORES_MAX)))?;
+        within("gain", self.gain, (0.1, f64::from(CORES_MAX)))?;
+        for (codec, times) in &self.codecs {
+            let CodecTimes { chunk_seconds, encoded_byte_seconds, decoded_byte_seconds, .. } =
+                times;
+            for value in [chunk_seconds, encoded_byte_seconds, decoded_byte_seconds] {
+                within(&format!("decoding time of {codec:?}"), *value, SECONDS_RANGE)?;
+            }
+            within(
+                &format!("encoding rate of {codec:?}"),
+                times.encode_bytes_per_second,
+                RATE_RANGE,
+            )?;
+        }
+        let is_long = |text: &String| text.len() > TEXT_BYTES_MAX;
+        if is_long(&self.name) || self.codecs.len() > ENTRIES_MAX || self.codecs.keys().any(is_long)
+        {
+            return Err(malformed(
+                "the profile",
+                "its processor has too many codecs or a long text".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A codec of which nothing is known.
+const OTHER: CodecTimes = times(2e-6, 1e-9, 1e-9, 2e8);
+
+const fn times(chunk: f64, encoded: f64, decoded: f64, encode: f64) -> CodecTimes {
+    CodecTimes {
+        chunk_seconds: chunk,
+        encoded_byte_seconds: encoded,
+        decoded_byte_seconds: decoded,
+        encode_bytes_per_second: encode,
+    }
+}
+
+impl Default for Processor {
+    /// Two cores of a server of 2024: what is assumed where nothing was measured.
+    fn default() -> Self {
+        let codecs = [
+            ("blosc-lz4-bit", times(2e-6, 0.1e-9, 0.20e-9, 6e8)),
+            ("blosc-lz4-byte", times(2e-6, 0.1e-9, 0.15e-9, 9e8)),
+            ("blosc-zstd-bit", times(4e-6, 0.6e-9, 0.25e-9, 2e8)),
+            ("blosc-zstd-byte", times(4e-6, 0.6e-9, 0.20e-9, 2e8)),
+            ("crc32c", times(0.1e-6, 0.04e-9, 0.0, 2.5e10)),
+            ("other", OTHER),
+            ("pcodec", times(10e-6, 0.3e-9, 0.3e-9, 2e8)),
+            ("shuffle", times(0.2e-6, 0.0, 0.15e-9, 4e9)),
+            ("zlib", times(5e-6, 2.5e-9, 0.6e-9, 6e7)),
+            ("zstd", times(2e-6, 0.8e-9, 0.15e-9, 3e8)),
+        ];
+        Self {
+            name: String::new(),
+            cores: std::thread::available_parallelism()
+                .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(CORES_MAX)),
+            gain: 1.6,
+            read_seconds: 12e-6,
+            thread_seconds: 40e-6,
+            object_seconds: 20e-6,
+            request_seconds: 1.5e-6,
+            cached_bytes_per_second: 8e9,
+            chunk_seconds: 1.5e-6,
+            run_seconds: 3e-9,
+            copy_bytes_per_second: 8e9,
+            fresh_bytes_per_second: 2.5e9,
+            codecs: codecs.map(|(name, times)| (name.to_owned(), times)).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_than_cores_do_no_more() {
+        let machine = Processor { cores: 4, gain: 3.0, ..Processor::default() };
+        assert_eq!(
+            [1, 2, 4, 9].map(|threads| machine.gain_of(threads).round()),
+            [1.0, 2.0, 3.0, 3.0]
+        );
+        let alone = Processor { cores: 1, gain: 1.6, ..Processor::default() };
+        assert_eq!(alone.gain_of(3), 1.0);
+    }
+
+    #[test]
+    fn what_no_machine_has_is_refused() {
+        Processor::default().check().unwrap();
+        type Set = fn(&mut Processor, f64);
+        let fields: [Set; 4] = [
+            |machine, value| machine.gain = value,
+            |machine, value| machine.run_seconds = value,
+            |machine, value| machine.copy_bytes_per_second = value,
+            |machine, value| machine.codecs.get_mut("zstd").unwrap().encoded_byte_seconds = value,
+        ];
+        for set in fields {
+            for value in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+                let mut machine = Processor::default();
+                set(&mut machine, value);
+                assert!(machine.check().is_err(), "{value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Copies, gathers, and what the page cache answers.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt as _;
+
+use bedform_storage::Processor;
+
+use super::stopwatch::Stopwatch;
+use crate::plan::copy::copy_box;
+
+const CHUNK: usize = 256 << 10;
+const RESULT: usize = 16 << 20;
+const FRESH: usize = 48 << 20;
+const REQUEST: usize = 1 << 20;
+/// Runs of one element that are gathered at a time.
+const RUNS: usize = 16 << 10;
+
+pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
+    let chunk = vec![1_u8; CHUNK];
+    let fill = |result: &mut [u8]| {
+        result.chunks_exact_mut(CHUNK).for_each(|part| part.copy_from_slice(&chunk));
+    };
+    let mut result = vec![1_u8; RESULT];
+    machine.copy_bytes_per_second = RESULT as f64 / watch.seconds(|| fill(&mut result));
+    let fresh = watch.seconds(|| {
+        let mut result = vec![0_u8; FRESH];
+        fill(&mut result);
+        black_box(&result);
+    });
+    machine.fresh_bytes_per_second = FRESH as f64 / fresh;
+
+    // As a series takes elements out of chunks, and as a plane puts them into its rows.
+    let shape = [RUNS as u64];
+    let gather = watch.seconds(|| {
+        let target = (&mut result[..RUNS * 4], [4_i64].as_slice());
+        let done = copy_box(&shape, (&chunk, &[16]), target, (4, 1));
+        let _ = black_box(done);
+    });
+    let scatter = watch.seconds(|| {
+        let target = (result.as_mut_slice(), [64_i64].as_slice());
+        let done = copy_box(&shape, (&chunk, &[4]), target, (4, 1));
+        let _ = black_box(done);
+    });
+    machine.run_seconds = (gather + scatter) / 2.0 / RUNS as f64;
+    let _ = measure_requests(machine, watch);
+}
+
+/// By the program that runs, which the page cache has.
+fn measure_requests(machine: &mut Processor, watch: &mut Stopwatch) -> std::io::Result<()> {
+    let program = std::env::current_exe()?;
+    let file = File::open(&program)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(REQUEST).min(REQUEST);
+    let mut buffer = vec![0; length];
+    file.read_exact_at(&mut buffer, 0)?;
+    let small = watch.seconds(|| {
+        let _ = black_box(file.read_exact_at(&mut buffer[..64], 0));
+    });
+    let large = watch.seconds(|| {
+        let _ = black_box(file.read_exact_at(&mut buffer, 0));
+    });
+    machine.request_seconds = small;
+    machine.cached_bytes_per_second = length as f64 / (large - small).max(1e-9);
+    machine.object_seconds = watch.seconds(|| {
+        let _ = black_box(File::open(&program).and_then(|file| file.metadata()));
+    });
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Measures what the processor and the memory of this machine take for their part of a read.
+//!
+//! Codecs decode three kinds of fields (smooth, noisy, sparse), so that what an encoded byte costs is told from
+//! what a decoded one costs; memory is copied and gathered; small reads of an array in memory say what a read and a
+//! chunk cost beside. Each figure is the median of several, and is measured again where those differ much:
+//! what still differs is said in a note.
+
+mod codecs;
+mod engine;
+mod memory;
+mod stopwatch;
+
+use bedform_storage::calibrate::check_goes_on;
+use bedform_storage::{Processor, Profile};
+
+use crate::error::Result;
+use stopwatch::Stopwatch;
+
+/// The seconds that the measurement takes at most on a machine that is not busy.
+const SECONDS: f64 = 1.5;
+
+/// Measures the machine for `profile`, which [`calibrate`](bedform_storage::calibrate()) has measured of a
+/// storage: about a second and a half, on all cores at the end. `progress` is called with the stage and
+/// the part done, 0 to 1.
+///
+/// ```no_run
+/// use bedform_storage::{CalibrateOptions, calibrate};
+///
+/// let place = std::path::Path::new("/data");
+/// let mut profile = calibrate(place, &CalibrateOptions::default(), &mut |_| {})?;
+/// bedform::measure_processor(&mut profile, &mut |_, _| {})?;
+/// assert!(profile.processor.codecs.contains_key("zstd"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `Interrupted` if the call was cancelled.
+pub fn measure_processor(
+    profile: &mut Profile,
+    progress: &mut dyn FnMut(&'static str, f64),
+) -> Result<()> {
+    let mut machine = Processor { name: model(), ..Processor::default() };
+    let mut watch = Stopwatch::new(SECONDS / 60.0);
+    let mut stage = |what, done| {
+        progress(what, done);
+        check_goes_on("the processor")
+    };
+    stage("copying in memory", 0.0)?;
+    memory::measure(&mut machine, &mut watch);
+    stage("decoding", 0.2)?;
+    codecs::measure(&mut machine, &mut watch);
+    stage("reading small arrays in memory", 0.8)?;
+    engine::measure(&mut machine, &mut watch)?;
+    stage("decoding on all cores", 0.9)?;
+    machine.gain = codecs::gain(machine.cores);
+    stage("done", 1.0)?;
+    if watch.was_disturbed() {
+        profile.notes.push("the processor was busy while it was measured: calibrate again".into());
+    }
+    profile.processor = machine;
+    Ok(())
+}
+
+/// The processor's model, as the system says it.
+fn model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());
+    name.unwrap_or(std::env::consts::ARCH).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_measured_in_all_that_reads_are_priced_by() {
+        let mut profile = Profile::default_local();
+        let mut stages = Vec::new();
+        measure_processor(&mut profile, &mut |_, done| stages.push(done)).unwrap();
+        assert!(profile.to_json().is_ok());
+        assert!(stages.is_sorted() && stages.last() == Some(&1.0));
+        let machine = &profile.processor;
+        assert!(!machine.name.is_empty());
+        let assumed = Processor::default();
+        for (name, times) in &machine.codecs {
+            assert!(name == "other" || *times != assumed.codecs[name], "{name} was measured");
+        }
+        let slow = machine.codec("zlib").decoding(1.0, 1e6, 1e6);
+        assert!(machine.codec("crc32c").decoding(1.0, 1e6, 1e6) < slow);
+    }
+}

@@ -1,0 +1,55 @@
+//! Medians of times.
+
+use std::time::{Duration, Instant};
+
+const LEAST: usize = 5;
+const MOST: usize = 200;
+/// Quarters of the times that lie farther apart than this are those of a busy machine.
+const SPREAD_MAX: f64 = 1.3;
+
+/// Takes the time of work that is done again and again.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    budget: Duration,
+    taken: u32,
+    disturbed: u32,
+}
+
+impl Stopwatch {
+    /// One that takes `seconds` for each figure.
+    pub(super) fn new(seconds: f64) -> Self {
+        Self { budget: Duration::from_secs_f64(seconds), taken: 0, disturbed: 0 }
+    }
+
+    /// The median of the seconds that `work` takes; of a second series where the first is disturbed.
+    pub(super) fn seconds(&mut self, mut work: impl FnMut()) -> f64 {
+        work();
+        let (first, spread) = self.series(&mut work);
+        if spread <= SPREAD_MAX {
+            return first;
+        }
+        let (again, spread) = self.series(&mut work);
+        self.disturbed += u32::from(spread > SPREAD_MAX);
+        // What else runs makes work slower, not faster.
+        first.min(again)
+    }
+
+    /// True if a quarter of all figures stayed unsure.
+    pub(super) fn was_disturbed(&self) -> bool {
+        self.disturbed * 4 > self.taken
+    }
+
+    fn series(&mut self, work: &mut impl FnMut()) -> (f64, f64) {
+        self.taken += 1;
+        let began = Instant::now();
+        let mut times = Vec::with_capacity(MOST);
+        while times.len() < LEAST || (times.len() < MOST && began.elapsed() < self.budget) {
+            let started = Instant::now();
+            work();
+            times.push(started.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        let quarter = |quarters: usize| times[(times.len() - 1) * quarters / 4];
+        (quarter(2), quarter(3) / quarter(1).max(1e-9))
+    }
+}
