@@ -326,3 +326,12 @@ def test_a_session_that_has_ended_is_not_begun_again(tmp_path: Path) -> None:
         pass
     with pytest.raises(bf.InvalidArgumentError, match="session is closed"), session:
         pass
+
+
+def test_a_block_that_passes_the_end_is_said_with_start_count_and_size(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "s.zarr")
+    store.create_array("t", (10, 20), "f4")
+    with store.session() as session:
+        said = r"t: start 9 \+ count 3 passes the end of axis 0 \(size 10\)"
+        with pytest.raises(bf.OutOfBoundsError, match=said):
+            session.write("t", np.zeros((3, 3), "f4"), start=(9, 0))

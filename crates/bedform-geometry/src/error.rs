@@ -30,6 +30,18 @@ pub enum GeometryError {
         /// The size of the axis.
         size: u64,
     },
+    /// A range of indices that passes the end of an axis.
+    #[error("start {start} + count {count} passes the end of axis {axis} (size {size})")]
+    RangePastEnd {
+        /// The axis, counted from 0.
+        axis: usize,
+        /// The first index.
+        start: u64,
+        /// How many there are, one after another.
+        count: u64,
+        /// The size of the axis.
+        size: u64,
+    },
     /// A region that leaves the representable index space.
     #[error("start {start} and size {size} along axis {axis} exceed the largest index")]
     RegionTooLarge {

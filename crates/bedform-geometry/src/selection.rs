@@ -132,8 +132,9 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`] or
-    /// [`GeometryError::IndexOutOfBounds`] with the axis and the highest index along it.
+    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`]; [`GeometryError::RangePastEnd`]
+    /// for neighbouring positions, else [`GeometryError::IndexOutOfBounds`] with the highest index along
+    /// the axis.
     pub fn validate(&self, shape: &[u64]) -> Result<(), GeometryError> {
         check_rank(shape.len())?;
         match self {
@@ -141,7 +142,14 @@ impl Selection {
                 check_ranks_equal(shape.len(), axes.len())?;
                 for (axis, selection) in axes.iter().enumerate() {
                     let highest = selection.bounds().map(|(_, highest)| highest);
-                    check_highest(axis, highest, shape[axis])?;
+                    let size = shape[axis];
+                    check_highest(axis, highest, size).map_err(|error| match selection {
+                        AxisSelection::Range(range) if range.step() == 1 && range.len() > 1 => {
+                            let (start, count) = (range.start(), range.len());
+                            GeometryError::RangePastEnd { axis, start, count, size }
+                        }
+                        _ => error,
+                    })?;
                 }
             }
             Self::Points(points) => {

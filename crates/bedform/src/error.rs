@@ -242,7 +242,9 @@ impl From<StorageError> for Error {
 impl From<GeometryError> for Error {
     fn from(error: GeometryError) -> Self {
         let kind = match error {
-            GeometryError::IndexOutOfBounds { .. } => ErrorKind::OutOfBounds,
+            GeometryError::IndexOutOfBounds { .. } | GeometryError::RangePastEnd { .. } => {
+                ErrorKind::OutOfBounds
+            }
             _ => ErrorKind::InvalidArgument,
         };
         Self::with(kind, error.to_string(), Some(Box::new(error)))

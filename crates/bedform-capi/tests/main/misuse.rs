@@ -449,7 +449,7 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
             "outside",
             bf_read(array, 2, whole, whole, null(), buffer, 96),
             OUT_OF_BOUNDS,
-            "out of bounds",
+            "passes the end of axis",
         );
         c.check("overflow", bf_read(array, 2, huge, huge, null(), buffer, 96), INVALID, "");
         c.check(

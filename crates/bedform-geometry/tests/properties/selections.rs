@@ -130,6 +130,11 @@ fn an_index_out_of_bounds_is_named_with_its_axis_and_size() {
             "index 12 is out of bounds for axis 1 of size 10"
         );
     }
+    let region = Selection::from(Region::new([0, 8], [1, 5]).unwrap());
+    assert_eq!(
+        region.validate(&[1, 10]).unwrap_err().to_string(),
+        "start 8 + count 5 passes the end of axis 1 (size 10)"
+    );
 }
 
 #[test]
