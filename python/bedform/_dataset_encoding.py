@@ -207,6 +207,12 @@ def check_fits(
         wanted = size
         if str(dim) in region:
             wanted = len(range(*region[str(dim)].indices(size)))
+        if new.sizes[dim] != wanted and str(dim) in region:
+            raise InvalidArgumentError(
+                f"variable {name!r} already exists with different dimension sizes: the region has "
+                f"{wanted} of the {size} indices along {dim!r}, the data set has {new.sizes[dim]}; "
+                "append_dim= makes the store larger"
+            )
         if new.sizes[dim] != wanted:
             raise InvalidArgumentError(
                 f"variable {name!r} already exists with different dimension sizes: {wanted} along "

@@ -1,7 +1,8 @@
-"""Which part of a store ``region=`` means."""
+"""Which part of a store ``region=`` means, and whether coordinates are those of the store."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,14 @@ import numpy as np
 from bedform._errors import InvalidArgumentError, NotFoundError, WrongTypeError
 
 if TYPE_CHECKING:
-    from xarray import Dataset
+    from xarray import Dataset, Variable
 
+    from bedform._array import Array
     from bedform._group import Group
+
+
+class CoordinateWarning(UserWarning):
+    """An append gives the data that a store has other coordinates."""
 
 
 def resolve(dataset: Dataset, region: Any, group: Group) -> tuple[dict[str, slice], Dataset]:
@@ -96,4 +102,18 @@ def _compare(dataset: Dataset, dim: str, part: slice, group: Group) -> None:
         raise InvalidArgumentError(
             f"the coordinate {dim!r} differs from the store's in the region; leave it out with "
             f"dataset.drop_vars({dim!r}), or write region='auto'"
+        )
+
+
+def check_coordinate(name: str, stored: Array, ours: Variable) -> None:
+    """Warn of an index coordinate that an append does not extend, but changes."""
+    if ours.dims != (name,):
+        return
+    theirs = stored[...]
+    if not np.array_equal(theirs, ours.values, equal_nan=theirs.dtype.kind in "fc"):
+        warnings.warn(
+            f"{stored.path}: the append overwrites this coordinate, which relabels the data of the "
+            "store: mode='a-' leaves it as it is, mode='a' says that this is meant",
+            CoordinateWarning,
+            stacklevel=5,
         )

@@ -37,7 +37,7 @@ from bedform._dataset_encoding import (
     split,
 )
 from bedform._dataset_part import SMALL_ARRAY_BYTES, Part, appended, growths, is_stored
-from bedform._dataset_region import resolve
+from bedform._dataset_region import check_coordinate, resolve
 from bedform._errors import (
     BedformError,
     ExistsError,
@@ -92,6 +92,8 @@ class _Options:
     region: Mapping[str, slice]
     compute: bool
     safe_chunks: bool
+    #: Whether the caller said that variables of the store are overwritten.
+    overwrites: bool = False
 
 
 def write_dataset(
@@ -126,8 +128,8 @@ def write_dataset(
     mode
         ``"w-"`` creates and fails if something is there; ``"w"`` replaces; ``"a"`` adds variables
         and overwrites those of the same name; ``"a-"`` with ``append_dim`` overwrites only those
-        that grow; ``"r+"`` changes values only. Without it ``"w-"``, with ``append_dim`` ``"a"``,
-        with ``region`` ``"r+"``.
+        that grow; ``"r+"`` changes values only. Without it ``"w-"``, with ``region`` ``"r+"``, with
+        ``append_dim`` ``"a"``, which warns of index coordinates that change.
     group
         The group, ``"/"`` or nothing for the root.
     encoding
@@ -189,7 +191,7 @@ def write_dataset(
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
-    options = _Options(append_dim, {}, compute, safe_chunks)
+    options = _Options(append_dim, {}, compute, safe_chunks, overwrites=mode is not None)
     target = Path(where).absolute()
     if is_url(where):
         store = _open_at_url(where, chosen, append_dim, storage_options)
@@ -372,6 +374,8 @@ class _Work:
                 self.options.region,
                 self.options.append_dim,
             )
+            if self.options.append_dim is not None and not (grows or self.options.overwrites):
+                check_coordinate(name, arrays[name], encoded.variable)
             axis = arrays[name].dims.index(str(self.options.append_dim)) if grows else None
             parts.append(Part(encoded, arrays[name], axis))
         return parts

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import dask.array
@@ -20,6 +21,7 @@ from test_xarray import everything
 import bedform as bf
 from bedform import _internal
 from bedform._chunked_values import align
+from bedform._dataset_region import CoordinateWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -349,7 +351,7 @@ def test_a_region_with_other_coordinates_is_refused(tmp_path: Path) -> None:
         write(part, path, region={"time": slice(0, 2)})
     with pytest.raises(KeyError, match="not all values of 'time' are in the store"):
         write(series(9, 2).drop_vars("mask"), path, region="auto")
-    with pytest.raises(ValueError, match="dimension sizes"):
+    with pytest.raises(ValueError, match="has 3 of the 6 indices along 'time', the data set has 2"):
         write(part.drop_vars("time"), path, region={"time": slice(0, 3)})
     xr.testing.assert_identical(opened(path), series(0, 6))
 
@@ -609,3 +611,35 @@ def test_what_a_growing_axis_shows_was_never_there(tmp_path: Path) -> None:
         larger[: expected.shape[0], : expected.shape[1]] = expected
         expected = larger[: shape[0], : shape[1]]
         np.testing.assert_array_equal(array[...], expected)
+
+
+def test_an_append_with_another_coordinate_warns_unless_a_mode_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+
+    def part(first: int, x: list[float]) -> xr.Dataset:
+        data = np.full((2, 3), first, "f4")
+        coords = {"time": [first, first + 1], "x": x}
+        return xr.Dataset({"t": (("time", "x"), data)}, coords)
+
+    bf.write_dataset(part(0, [1.0, 2.0, np.nan]), path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CoordinateWarning)
+        bf.write_dataset(part(2, [1.0, 2.0, np.nan]), path, append_dim="time")
+        bf.write_dataset(part(4, [7.0, 8.0, 9.0]), path, append_dim="time", mode="a-")
+        assert opened(path)["x"].values[0] == 1
+        bf.write_dataset(part(6, [7.0, 8.0, 9.0]), path, append_dim="time", mode="a")
+        assert opened(path)["x"].values[0] == 7
+    with pytest.warns(CoordinateWarning, match="x: the append overwrites") as caught:
+        bf.write_dataset(part(8, [4.0, 5.0, 6.0]), path, append_dim="time")
+    assert caught[0].filename == __file__
+    # As to_zarr does, which says nothing.
+    assert opened(path)["x"].values[0] == 4
+
+
+def test_a_region_of_another_size_is_said_with_the_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "s.zarr"
+    dataset = xr.Dataset({"t": (("time", "x"), np.zeros((4, 3)))})
+    bf.write_dataset(dataset, path)
+    said = "the region has 1 of the 4 indices along 'time', the data set has 2"
+    with pytest.raises(bf.InvalidArgumentError, match=said):
+        bf.write_dataset(dataset.isel(time=[0, 1]), path, region={"time": slice(3, 5)})

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Object at .bedform-lock"),
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
     pytest.mark.filterwarnings("ignore:The data type"),
+    pytest.mark.filterwarnings("ignore:.*the append overwrites this coordinate"),
 ]
 
 if TYPE_CHECKING:
