@@ -44,6 +44,7 @@ class Creating(Members):
 
     def create_group(self, name: str, attributes: Mapping[str, Any] | None = None) -> Group:
         """Create a group with its missing parents. Atomic, durable on return."""
+        _check_named(name, "create_group", self._where())
         path = self._join(name)
         self._store._call(self._store._inner.create_group)(path, _json.dump_attributes(attributes))
         created: Group = self[name]
@@ -196,7 +197,7 @@ class Creating(Members):
         return self._create_wanted(name, {**given, **words}, "float32")
 
     def _create_wanted(self, name: str, given: Mapping[str, Any], dtype: Any = None) -> Array:
-        check_name(name)
+        _check_named(name, "create_array", self._where())
         data = given.get("data")
         if isinstance(data, BasicReads) and not isinstance(data, Array):
             raise InvalidArgumentError(
@@ -433,3 +434,13 @@ def _alike(data: Any) -> dict[str, Any]:
         return {key: alike[key] for key in alike if key not in ("fill_value", "attributes")}
     found = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
     return {"shape": tuple(found.shape), "dtype": found.dtype}
+
+
+def _check_named(name: str, call: str, where: str) -> None:
+    """Fail for the name of the group itself."""
+    if not check_name(name).strip("/"):
+        what = call.removeprefix("create_")
+        raise InvalidArgumentError(
+            f"{call}({name!r}): {where} is the group itself, and a new {what} in it needs a name, "
+            f"such as {call}('t')"
+        )

@@ -301,3 +301,10 @@ def test_a_closed_file_says_so_and_its_variables_do(peer: h5py.File) -> None:
     ):
         with pytest.raises(bf.InvalidArgumentError, match=r"peer.h5 is closed: open it again"):
             use()
+
+
+def test_a_member_without_a_name_is_refused_with_what_it_needs(tmp_path: Path) -> None:
+    store = bf.create(tmp_path / "s.zarr")
+    for create in (lambda: store.create_array("", (3,), "f4"), lambda: store.create_group("/")):
+        with pytest.raises(bf.InvalidArgumentError, match=r"is the group itself.*needs a name"):
+            create()
