@@ -327,3 +327,21 @@ def test_what_a_file_names_elsewhere_is_left_out_and_said(tmp_path: Path) -> Non
     assert [array.name for array in done.arrays] == ["t"]
     (warning,) = done.warnings
     assert warning.startswith("'elsewhere' is left out: ")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:.*does not have a Zarr V3 spec")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_times_of_zarr_are_converted(tmp_path: Path, zarr_format: Any) -> None:
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)
+    times = np.arange(20).astype("datetime64[s]")
+    times[3] = np.datetime64("NaT")
+    steps = np.arange(20).astype("timedelta64[10us]")
+    group.create_array("time", data=times, chunks=(6,))
+    group.create_array("step", data=steps, chunks=(6,))
+    assert convert(tmp_path / "a.zarr", tmp_path / "b.zarr", verify=True).verified
+    copy = zarr.open_group(tmp_path / "b.zarr", mode="r")
+    with bedform.open(tmp_path / "b.zarr") as ours:
+        for name, expected in (("time", times), ("step", steps)):
+            for found in (copy[name], ours[name]):
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(found[...], expected)

@@ -203,7 +203,7 @@ impl DataType {
     }
 
     /// True for times and bytes of any content, which core Zarr v3 has no name for: they are read, and no
-    /// array is created of them.
+    /// array is created of them, but times are copied by conversions under the names that zarr-python has.
     pub fn is_only_read(self) -> bool {
         matches!(self, Self::DateTime(_) | Self::TimeDelta(_) | Self::Raw(_))
     }

@@ -300,7 +300,9 @@ impl SourceArray {
 
     /// Why no store can hold the elements, if none can.
     pub(super) fn not_storable(&self) -> Option<String> {
-        self.stored.is_only_read().then(|| format!("elements of type {}", self.stored))
+        let is_time = matches!(self.stored, DataType::DateTime(_) | DataType::TimeDelta(_));
+        let is_storable = is_time || !self.stored.is_only_read();
+        (!is_storable).then(|| format!("elements of type {}", self.stored))
     }
 
     /// Type of the elements in a store: text of fixed length becomes text.
