@@ -159,6 +159,9 @@ class IoError(BedformError, OSError):
     kind = "Io"
 
 
+#: What a line of `verify` begins with that is of something which cannot be read here.
+NOT_CHECKED = "cannot be checked: "
+
 BY_KIND: dict[str, type[BedformError]] = {
     error.kind: error
     for error in (

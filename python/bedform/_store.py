@@ -514,6 +514,8 @@ class Store(Group):
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
         """Read everything that is stored, and give one line for everything that is damaged.
 
+        The line of an array that this version cannot read begins with ``cannot be checked:``.
+
         That is every shard and chunk; and all that the log has of commits which are not settled,
         those included that shards have taken over and that the log still names, since a read that
         began before goes by them. ``progress`` is called with the number of steps done and how many

@@ -6,9 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from bedform._errors import NOT_CHECKED
 from bedform._store import Store
 
-from ._output import EXIT_NO, JsonOption, emit, help_of, open_source, paragraph, progress
+from ._output import (
+    EXIT_ERROR,
+    EXIT_NO,
+    JsonOption,
+    emit,
+    help_of,
+    open_source,
+    paragraph,
+    progress,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +32,8 @@ def verify(
 ) -> None:
     """Read everything that is stored, check every checksum, name every bad object.
 
-    Exit code 0 if all is well, 1 if something is not. What is not settled is read in the log.
+    Exit code 0 if all is well, 1 if something is damaged, 2 if nothing is, but something is of a
+    kind that cannot be checked here. What is not settled is read in the log.
     Shards that are not there are counted, and are no error: their data are in the log, or they were
     never written, are all fill value, or lost, plain Zarr does not tell which.
 
@@ -32,20 +43,33 @@ def verify(
         problems, absent = _check(store, report)
     lines = [str(problem) for problem in problems]
     notes = [_note(*entry) for entry in absent]
-    whole = f"{path}: everything that is stored is whole"
-    verdict = f"{path}: {len(lines)} objects or parts of the log are damaged" if lines else whole
+    unchecked = sum(line.startswith(NOT_CHECKED) for line in lines)
+    damaged = len(lines) - unchecked
     value = {
         "path": path,
         "whole": not lines,
+        "damaged": damaged,
+        "unchecked": unchecked,
         "problems": [_as_value(problem) for problem in problems],
         "absent": {
             name: {"objects": objects, "of": of, "in_log": in_log}
             for name, objects, of, in_log in absent
         },
     }
+    verdict = _verdict(path, damaged, unchecked)
     emit(value, paragraph("\n".join([*lines, *notes, verdict])), as_json)
     if lines:
-        raise typer.Exit(EXIT_NO)
+        raise typer.Exit(EXIT_NO if damaged else EXIT_ERROR)
+
+
+def _verdict(path: str, damaged: int, unchecked: int) -> str:
+    left = f"{unchecked} of what is stored cannot be checked"
+    if damaged:
+        rest = f", {left}" if unchecked else ""
+        return f"{path}: {damaged} objects or parts of the log are damaged{rest}"
+    if unchecked:
+        return f"{path}: {left}, everything else is whole"
+    return f"{path}: everything that is stored is whole"
 
 
 def _check(store: Any, report: Any) -> tuple[list[Any], list[tuple[str, int, int, int]]]:

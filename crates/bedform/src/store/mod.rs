@@ -41,7 +41,7 @@ use file::FileStore;
 
 pub use crate::opening::storage_of;
 pub use staged::{StagedGroup, StagedStore};
-pub use verify::{AbsentObjects, Verified};
+pub use verify::{AbsentObjects, NOT_CHECKED, Verified};
 
 /// A store: arrays and groups in one place. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]

@@ -11,12 +11,17 @@ use crate::zarr::nodes::NodeKind;
 
 pub use crate::array::verified::{AbsentObjects, Verified};
 
+/// What the line of an array begins with that this version cannot read, whether or not it is damaged.
+pub const NOT_CHECKED: &str = "cannot be checked: ";
+
 impl Store {
     /// Reads everything that is stored of `arrays`, or of all, and says what is damaged: every
     /// object, and of the log all that its newest root names. That includes commits which the
     /// objects have taken over, until settling drops them from the root: a read that began before
     /// goes by them. Roots that are no longer the newest, and what writers left without a commit,
     /// are not looked at.
+    ///
+    /// A line that begins with [`NOT_CHECKED`] is of an array that this version cannot read.
     ///
     /// Of a foreign file every variable is read that the engine can read; its format may have no checksums.
     ///
@@ -58,7 +63,9 @@ impl Store {
                 Ok(array) => opened.push(array),
                 // What this version lacks cannot be checked; the others can.
                 Err(error) if arrays.is_none() && error.is_of_document() => {
-                    problems.push(error.to_string());
+                    let is_damaged = error.kind() == ErrorKind::Corrupt;
+                    let prefix = if is_damaged { "" } else { NOT_CHECKED };
+                    problems.push(format!("{prefix}{error}"));
                 }
                 Err(error) => note(error, &mut problems)?,
             }
