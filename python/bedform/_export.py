@@ -368,7 +368,7 @@ class _NetCDF(_HDF5):
         kind = np.dtype(array.dtype)
         names = []
         for axis, length in enumerate(shape):
-            is_text = kind.kind == "S" and axis == len(array.shape)
+            is_text = _has_text_axis(kind) and axis == len(array.shape)
             plain = f"string{length}" if is_text else f"dim_{axis}_{length}"
             names.append(known[axis] or plain if axis < len(array.shape) else plain)
         return tuple(names)
@@ -456,12 +456,17 @@ class _NetCDF(_HDF5):
     def _stored(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if values.dtype.kind == "b":
             return values.astype("i1")
-        if values.dtype.kind == "S":
+        if _has_text_axis(values.dtype):
             length = values.dtype.itemsize
             return np.ascontiguousarray(values).view("S1").reshape((*values.shape, length))
         return values
 
     def _set_attribute(self, node: Any, name: str, value: Any) -> None:
+        if isinstance(value, list) and any(isinstance(entry, list) for entry in value):
+            raise UnsupportedError(
+                f"{node.name}: the attribute {name!r} has lists in a list, which NetCDF does not "
+                "have: write an .h5 file, or make it one list"
+            )
         # NCZarr's and NetCDF's own.
         if name not in ("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"):
             super()._set_attribute(node, name, value)
@@ -471,9 +476,14 @@ def _group_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
+def _has_text_axis(kind: np.dtype[Any]) -> bool:
+    """Whether NetCDF has one more axis for elements of this type: single characters need none."""
+    return kind.kind == "S" and kind.itemsize > 1
+
+
 def _netcdf_shape(array: Array) -> tuple[int, ...]:
     kind = np.dtype(array.dtype)
-    return (*array.shape, kind.itemsize) if kind.kind == "S" else tuple(array.shape)
+    return (*array.shape, kind.itemsize) if _has_text_axis(kind) else tuple(array.shape)
 
 
 def _hdf5_type(array: Array) -> Any:
@@ -515,15 +525,38 @@ def _attribute(value: Any) -> Any:
         return np.int8(value)
     if value is None:
         return ""
+    if isinstance(value, str):
+        return value if value.isascii() else np.array(_encoded(value), h5py.string_dtype())
     if isinstance(value, dict):
         raise UnsupportedError(_NO_ATTRIBUTE)
     if isinstance(value, list):
-        if any(isinstance(entry, (dict, list)) or entry is None for entry in value):
+        if any(isinstance(entry, dict) or entry is None for entry in value):
             raise UnsupportedError(_NO_ATTRIBUTE)
         if all(isinstance(entry, str) for entry in value) and value:
-            return np.array(value, dtype=h5py.string_dtype())
-        return np.asarray(value)
+            return np.array([_encoded(entry) for entry in value], dtype=h5py.string_dtype())
+        return _numbers(value)
     return value
+
+
+def _encoded(text: str) -> bytes:
+    """A text for HDF5, with the bytes that stood in a file and were not UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UnsupportedError(
+            "it has half a pair of UTF-16, which is no text; change it"
+        ) from None
+
+
+def _numbers(values: list[Any]) -> np.ndarray[Any, Any]:
+    """A list of numbers, or a regular list of lists of them."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise UnsupportedError(f"its lists differ in length: {_NO_ATTRIBUTE}") from None
+    if array.dtype.kind not in "biufUS" or (array.ndim > 1 and array.dtype.kind in "US"):
+        raise UnsupportedError(_NO_ATTRIBUTE)
+    return array
 
 
 def _blocks(array: Array, memory: int) -> Iterator[tuple[slice, ...]]:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bedform import _internal
-from bedform._foreign_attributes import describe_attributes
+from bedform._foreign_attribute_walk import describe_attributes
 from bedform._foreign_dimensions import (
     Group,
     Variable,
@@ -223,11 +223,18 @@ class _Walk:
         wanted = _within(root, only, str(self.file.filename))
         tables = []
         arrays = []
-        for variable in (variable for group in wanted for variable in group.variables):
-            described, table = _describe_variable(variable, self.named_types)
-            arrays.append(described)
-            if table is not None:
-                tables.append(table)
+        for group in wanted:
+            attributes = describe_attributes(group.stored.attrs, is_netcdf=is_netcdf)
+            group.attributes = attributes.shown
+            group.refuse_attributes("", attributes.refused)
+            for variable in group.variables:
+                described, table = _describe_variable(variable, self.named_types)
+                attributes = describe_attributes(variable.dataset.attrs, is_netcdf=is_netcdf)
+                described["attributes"] = attributes.shown
+                group.refuse_attributes(variable.path.rpartition("/")[2], attributes.refused)
+                arrays.append(described)
+                if table is not None:
+                    tables.append(table)
         document = {
             "source": source,
             "format": "netcdf4" if is_netcdf else "hdf5",
@@ -245,7 +252,7 @@ class _Walk:
         if self.group_count > _GROUPS_MAX:
             message = f"{self.file.filename}: more than {_GROUPS_MAX} groups"
             raise ForeignFileError(message, "LimitExceeded")
-        group = Group(path, describe_attributes(stored.attrs), name)
+        group = Group(path, stored, name)
         above = (*above, _address(stored))
         for member_name, member in members(stored, allow_external=self.allow_external):
             refusal = self.add(group, member_name, member, above)
@@ -360,6 +367,7 @@ def _describe_group(group: Group) -> dict[str, Any]:
 def _describe_variable(
     variable: Variable, named_types: NamedTypes
 ) -> tuple[dict[str, Any], ChunkTable | None]:
+    """A variable without its attributes, and its chunks."""
     dataset = variable.dataset
     element = element_type(dataset, named_types)
     storage, table = describe_storage(
@@ -373,7 +381,6 @@ def _describe_variable(
         "endian": element.endian,
         "fill_value": _fill_value(dataset, element.data_type),
         "dimension_names": variable.dimension_names,
-        "attributes": describe_attributes(dataset.attrs),
         "encoding": describe_encoding(dataset, element, unlabeled=variable.unlabeled),
         "storage": storage,
     }

@@ -121,6 +121,11 @@ class ForeignArray(BasicReads, HasAttributes):
         return self._native or f"elements of type {self._described['encoding']['dtype']}"
 
     @property
+    def _type_words(self) -> str:
+        """What the elements are where NumPy says `object` of them: text, or the file's words."""
+        return str(self._described["encoding"]["dtype"])
+
+    @property
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         group = self.path.rpartition("/")[0]

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from bedform import _shown
-from bedform._foreign import ChunkMapParts, ForeignFileError, chunk_map, file_kind
+from bedform._foreign_names import ForeignFileError
 from bedform._limits import limit_met, memory_bytes_max, memory_remedy
 from bedform._text import format_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bedform._foreign import ChunkMapParts
     from bedform._foreign_storage import ChunkTable
 
 __all__ = ["SlowOpenWarning", "failure", "isolated_chunk_map", "time_limit"]
@@ -75,6 +76,9 @@ def isolated_chunk_map(
         As `chunk_map`; also where HDF5 crashes on the file or does not come to an end, and where
         the system gives the process too little.
     """
+    # Python takes 0.1 s for h5py: not before there is such a file.
+    from bedform._foreign import file_kind
+
     limit = time_limit(seconds)
     # A wrong path or kind needs no process.
     file_kind(path)
@@ -164,6 +168,8 @@ def failure(path: str | Path, code: int, *, is_ready: bool, said: list[str]) -> 
 
 
 def _read_parts(data: memoryview) -> ChunkMapParts:
+    from bedform._foreign import ChunkMapParts
+
     at = 8 + int.from_bytes(data[:8], "little")
     description = bytes(data[8:at])
     tables = []
@@ -197,6 +203,8 @@ def _limit_memory() -> None:
 
 
 def _main() -> int:
+    from bedform._foreign import chunk_map
+
     _limit_memory()
     path, allow_external, *group = sys.argv[1:]
     sys.stdout.buffer.write(_READY)

@@ -43,9 +43,10 @@ class Group:
     """A group on its way into the map."""
 
     path: str
-    attributes: list[tuple[str, dict[str, Any]]]
+    stored: h5py.Group
     #: Its name in the file.
     name: str
+    attributes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     dimensions: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, str]] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
@@ -55,6 +56,11 @@ class Group:
         """Lists a member of this name in the file as refused."""
         shown = name.encode("utf-8", "replace").decode()
         self.refused.append({"name": shown, "reason": reason})
+
+    def refuse_attributes(self, owner: str, refused: list[tuple[str, str]]) -> None:
+        """Lists attributes of a variable of this name, or of the group itself, as refused."""
+        for name, reason in refused:
+            self.refused.append({"name": f"{owner}:{name}", "reason": reason})
 
 
 def scale_dimension(dataset: h5py.Dataset, name: str) -> dict[str, Any] | None:

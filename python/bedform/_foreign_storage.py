@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from bedform._foreign_attributes import endian_of
+from bedform._foreign_attribute_walk import endian_of
 from bedform._foreign_walk import outside_storage
 from bedform._limits import limit_met
 

@@ -4,7 +4,7 @@ The engine reads from the file where the bytes of every variable lie, and fetche
 For a file that it does not understand the library of the format is asked once; the answer, a chunk
 map, is kept in the file's sidecar for as long as the file is the same. What only the library can
 read goes through it, called by the engine for elements that it has a type for, and that is said
-once per variable.
+once per file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from bedform import _foreign_encoding, _fork, _internal, _json, _shown
 from bedform._attributes import HasAttributes
 from bedform._errors import (
     BY_KIND,
+    NOT_CHECKED,
     BedformError,
+    CorruptError,
     InvalidArgumentError,
     NotFoundError,
     ReadOnlyError,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class NativeReadWarning(UserWarning):
-    """A variable is read through its native library, which is slower and takes a lock."""
+    """A variable is read through its native library, which is slower; said once for each file."""
 
 
 def open_foreign(
@@ -88,7 +90,7 @@ class ForeignStore(Members, HasAttributes):
     ) -> None:
         self._path, self._shown, self._options = path, shown, options
         self._allow_external, self._map_time = allow_external, map_time
-        self._warned: set[str] = set()
+        self._has_warned = False
         self._is_closed = False
         self._load(opened)
 
@@ -191,7 +193,11 @@ class ForeignStore(Members, HasAttributes):
         return self.unlimited_dimensions()
 
     def refused(self) -> dict[str, str]:
-        """Members that are not shown because they name another file, and why."""
+        """Members that are not shown, and why: links to other files, names that cannot be shown.
+
+        An attribute that is no text and no number is ``variable:attribute``, one of a group
+        ``group/:attribute``.
+        """
         found = {}
         for path, group in self._groups.items():
             for member in group["refused"]:
@@ -257,7 +263,8 @@ class ForeignStore(Members, HasAttributes):
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
         """Read every variable once, and give one line per variable that cannot be read.
 
-        Foreign files carry the checksums that their format gives them, often none.
+        Foreign files carry the checksums that their format gives them, often none. The line of a
+        variable that may be whole, but that nothing here reads, begins with ``cannot be checked:``.
         """
         problems = []
         for number, (path, array) in enumerate(self.arrays().items()):
@@ -266,14 +273,18 @@ class ForeignStore(Members, HasAttributes):
             try:
                 for key in array._pieces():
                     array[key]
-            except BedformError as error:
+            except CorruptError as error:
                 problems.append(f"{path}: {error}")
+            except BedformError as error:
+                problems.append(f"{NOT_CHECKED}{error}")
         return problems
 
     def _warn_native(self, path: str, reason: str) -> None:
-        if path not in self._warned:
-            self._warned.add(path)
-            said = f"{self._shown}: {path!r} is read through its native library: {reason}"
+        if not self._has_warned:
+            self._has_warned = True
+            native = [other for other in self._arrays.values() if "native" in other["storage"]]
+            others = f", and so are up to {len(native) - 1} more" if len(native) > 1 else ""
+            said = f"{self._shown}: {path!r} is read through its native library{others}: {reason}"
             warnings.warn(
                 _shown.line(said),
                 NativeReadWarning,

@@ -25,12 +25,10 @@ import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
-import h5py
-
-from bedform import _foreign as in_process
 from bedform import _fork, _shown
 from bedform._foreign_child import failure, time_limit
 from bedform._foreign_names import ForeignFileError
+from bedform._foreign_plugins import has_filters, lacking, load_plugins, plugin_sources
 from bedform._foreign_values import decode_values, encode_values
 from bedform._limits import limit_met, memory_bytes_max
 
@@ -46,7 +44,6 @@ _MEMORY_BYTES_MAX: Final = 4 << 30
 #: What any device and any filter gives, in bytes per second.
 _BYTES_PER_SECOND: Final = 1 << 20
 _HEADER_BYTES_MAX: Final = 1 << 30
-_PLUGINS: Final = "hdf5plugin"
 _READY: Final = b"\x01"
 
 
@@ -137,7 +134,7 @@ def _read(
     try:
         return _worker.read(request)
     except _LacksFiltersError as error:
-        if all(map(h5py.h5z.filter_avail, error.filters)):
+        if has_filters(error.filters):
             # Whoever registers filters here wants them to be used.
             return _answer(request)
         raise
@@ -198,7 +195,7 @@ class _Worker:
         raise AssertionError
 
     def _running(self, path: str) -> subprocess.Popen[bytes]:
-        wanted = (_PLUGINS in sys.modules, _environment())
+        wanted = _environment()
         if self.process is not None and (self.kind != wanted or self.process.poll() is not None):
             self.stop()
         if self.process is None:
@@ -246,8 +243,7 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 def _started(path: str) -> subprocess.Popen[bytes]:
     # The caller's own interpreter, with arguments and no shell.
-    plugins = [_PLUGINS] if _PLUGINS in sys.modules else []
-    command = [sys.executable, "-m", "bedform._foreign_worker", *plugins]
+    command = [sys.executable, "-m", "bedform._foreign_worker", *plugin_sources()]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     try:
@@ -304,6 +300,8 @@ def _failure(
 
 def _answer(request: dict[str, Any]) -> npt.NDArray[Any]:
     """The elements of a request, read in this process."""
+    from bedform import _foreign as in_process
+
     path, variable = request["path"], request["variable"]
     shape, allow_external = tuple(request["shape"]), request["allow_external"]
     if "start" in request:
@@ -320,6 +318,8 @@ def _answer(request: dict[str, Any]) -> npt.NDArray[Any]:
 
 def _serve(source: BinaryIO, output: BinaryIO) -> None:
     """Answers requests until there are none."""
+    import h5py
+
     own = memory_bytes_max()
     while select.select([source], [], [], _IDLE_SECONDS)[0]:
         line = source.readline()
@@ -331,6 +331,8 @@ def _serve(source: BinaryIO, output: BinaryIO) -> None:
         _limit_memory(request["bytes"], own)
         with contextlib.suppress(OSError):
             os.chdir(request["directory"])
+        if not has_filters(request["filters"]):
+            load_plugins(sys.argv[1:])
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         parts: list[bytes] = []
         try:
@@ -338,11 +340,11 @@ def _serve(source: BinaryIO, output: BinaryIO) -> None:
         except ForeignFileError as error:
             parts.clear()
             lacks = [code for code in request["filters"] if not h5py.h5z.filter_avail(code)]
-            header = {"error": [error.kind, _shown.line(_said(error, request)), lacks]}
+            said = f"{_where(request)}: {lacking(lacks)}" if lacks else _said(error, request)
+            header = {"error": [error.kind, _shown.line(said), lacks]}
         except MemoryError:
             parts.clear()
-            where = f"{request['path']}: {request['variable']!r}"
-            message = f"{where} takes too much memory: read less of it at once"
+            message = f"{_where(request)} takes too much memory: read less of it at once"
             header = {"error": ["LimitExceeded", message, []]}
         # The reader may take its time.
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -356,8 +358,12 @@ def _serve(source: BinaryIO, output: BinaryIO) -> None:
 
 def _said(error: ForeignFileError, request: dict[str, Any]) -> str:
     """What went wrong, with the file and the variable."""
-    said, path = str(error), request["path"]
-    return said if said.startswith(path) else f"{path}: {request['variable']!r}: {said}"
+    said = str(error)
+    return said if said.startswith(request["path"]) else f"{_where(request)}: {said}"
+
+
+def _where(request: dict[str, Any]) -> str:
+    return f"{request['path']}: {request['variable']!r}"
 
 
 def _memory_bytes(expected: int) -> int:
@@ -381,8 +387,6 @@ def _main() -> None:
     # What a library prints is no answer.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for plugins in sys.argv[1:]:
-        __import__(plugins)
     _serve(sys.stdin.buffer, output)
 
 

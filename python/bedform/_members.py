@@ -156,4 +156,6 @@ class Members(Stored):
 
 
 def _type_name(array: Any) -> str:
-    return "str" if array.dtype.hasobject else str(array.dtype)
+    if not array.dtype.hasobject:
+        return str(array.dtype)
+    return getattr(array, "_type_words", "str")

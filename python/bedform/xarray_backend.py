@@ -8,6 +8,7 @@ encodings are those of xarray's own engines for the same data: of ``zarr`` for Z
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import re
 import warnings
@@ -102,7 +103,7 @@ class BedformDataStore(AbstractDataStore):
         dropped = [drop_variables] if isinstance(drop_variables, str) else drop_variables
         self._dropped = frozenset(dropped or ())
         self._use_fill_value_as_mask = use_fill_value_as_mask
-        self._has_warned = False
+        self._has_warned = self._has_warned_of_text = False
 
     def close(self, **_: Any) -> None:
         """Nothing is held open."""
@@ -115,13 +116,32 @@ class BedformDataStore(AbstractDataStore):
         """What is dropped, or lies in groups below, is not opened: it may be of unknown types."""
         if isinstance(self._group, Array):
             return {self._group.name or name_of_place(self._group._store.store_path): self._group}
-        if not isinstance(self._group, Group):
-            return {n: a for n, a in self._group.arrays().items() if "/" not in n}
-        arrays, refused = self._group._opened_arrays(self._dropped, nested=False)
+        if isinstance(self._group, Group):
+            arrays, refused = self._group._opened_arrays(self._dropped, nested=False)
+        else:
+            arrays, refused = self._foreign_arrays()
         if refused and not self._has_warned:
             self._has_warned = True
             warnings.warn(_shown.line(_left_out(refused)), LeftOutWarning, stacklevel=2)
         return arrays
+
+    def _foreign_arrays(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Variables of a foreign file, and why some cannot be read.
+
+        xarray reads an element of what NumPy calls objects: it could not open the file otherwise.
+        """
+        arrays, refused = {}, {}
+        for name, array in self._group.arrays().items():
+            if "/" in name or name in self._dropped:
+                continue
+            try:
+                if array.dtype.hasobject and array.size:
+                    array[(0,) * array.ndim]
+            except BedformError as error:
+                refused[name] = str(error)
+            else:
+                arrays[name] = array
+        return arrays, refused
 
     def open_variable(self, array: Array) -> Variable:
         """One array, not decoded, not read."""
@@ -129,7 +149,8 @@ class BedformDataStore(AbstractDataStore):
         if foreign is not None:
             data = BedformArray(array, array.shape, array.dtype)
             lazy = indexing.LazilyIndexedArray(data)
-            return Variable(array.dims, lazy, array._load_attributes(), dict(foreign))
+            attributes = self._printable(array._load_attributes())
+            return Variable(array.dims, lazy, attributes, dict(foreign))
         return self._zarr_variable(array)
 
     def _zarr_variable(self, array: Array) -> Variable:
@@ -157,7 +178,19 @@ class BedformDataStore(AbstractDataStore):
     def get_attrs(self) -> Mapping[str, Any]:
         """The attributes of the group."""
         attributes = {} if isinstance(self._group, Array) else self._group._load_attributes()
-        return FrozenDict(_without_netcdf(attributes))
+        return FrozenDict(_without_netcdf(self._printable(attributes)))
+
+    def _printable(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Attributes that can be printed, as xarray's own engines give them; says so once."""
+        shown = {name: _printable_text(value) for name, value in attributes.items()}
+        changed = [name for name in shown if shown[name] is not attributes[name]]
+        if changed and not self._has_warned_of_text:
+            self._has_warned_of_text = True
+            where = self._group._where()
+            said = f"{where}: attributes that are not UTF-8 have U+FFFD in their place: {changed}"
+            said += "; bf.open gives their bytes, in the marks of surrogateescape"
+            warnings.warn(_shown.line(said), LeftOutWarning, stacklevel=2)
+        return shown
 
     def get_dimensions(self) -> Mapping[str, int]:
         """The dimensions that the variables have."""
@@ -170,6 +203,17 @@ class BedformDataStore(AbstractDataStore):
         """Foreign files say which dimensions are unlimited."""
         unlimited = getattr(self._group, "unlimited_dims", None)
         return {} if unlimited is None else {"unlimited_dims": set(unlimited)}
+
+
+def _printable_text(value: Any) -> Any:
+    """The value itself, or one without halves of pairs, which nothing prints."""
+    if isinstance(value, list):
+        shown = [_printable_text(entry) for entry in value]
+        return value if all(map(operator.is_, shown, value)) else shown
+    if not isinstance(value, str) or value.isascii():
+        return value
+    printable = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return value if printable == value else printable
 
 
 def _left_out(refused: Mapping[str, str]) -> str:

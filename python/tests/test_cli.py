@@ -305,7 +305,7 @@ def test_a_store_that_is_gone_is_named_by_its_log(tmp_path: Path, bedform_comman
     bf.create(path)
 
 
-@pytest.mark.parametrize("imported", ["numpy", "h5py", "typer"])
+@pytest.mark.parametrize("imported", ["numpy", "typer"])
 def test_an_interruption_during_the_imports_is_one_line(imported: str, tmp_path: Path) -> None:
     """Most of the time until a command begins goes into them; Ctrl-C gave a traceback."""
     (tmp_path / f"{imported}.py").write_text("raise KeyboardInterrupt\n")

@@ -54,7 +54,7 @@ def test_reads_are_what_h5py_gives(path: Path) -> None:
         assert store["texts"][...].tolist() == file["texts"][...].tolist()
 
 
-def test_a_read_warns_once_for_each_variable_and_decodes_each_chunk_once(
+def test_a_read_warns_once_for_each_file_and_decodes_each_chunk_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
@@ -74,9 +74,11 @@ def test_a_read_warns_once_for_each_variable_and_decodes_each_chunk_once(
         with pytest.warns(bedform.NativeReadWarning, match="numbers") as warned:
             for _ in range(3):
                 numbers[3]
+            assert len(calls) == plan["requests"]
+            store["big"][3], store["flags"][0]
         assert len(warned) == 1
+        assert "and so are up to 3 more" in str(warned[0].message)
         assert Path(warned[0].filename) == Path(__file__)
-        assert len(calls) == plan["requests"]
         with pytest.raises(bedform.UnsupportedError, match="its requests are not known"):
             numbers.workload(np.s_[3])
 

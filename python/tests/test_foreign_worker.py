@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
@@ -170,3 +173,44 @@ def test_a_forked_process_reads_by_a_process_of_its_own(texts: Path) -> None:
 def read_text(wanted: tuple[Any, int]) -> Any:
     store, number = wanted
     return store["texts"][number]
+
+
+@pytest.mark.parametrize("imported", ["", "import netCDF4; "])
+def test_plug_ins_are_found_whatever_a_program_has_imported(tmp_path: Path, imported: str) -> None:
+    path = tmp_path / "file.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 1000)
+        file.createVariable("t", "f8", ("x",), compression="bzip2")[:] = np.arange(1000.0)
+    script = f"{imported}import bedform; print(bedform.open({str(path)!r})['t'][...].sum())"
+    environment = {name: text for name, text in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "499500.0\n", done.stderr
+
+
+def test_a_filter_that_is_nowhere_is_one_line_that_says_what_to_install(tmp_path: Path) -> None:
+    for code, remedy in ((32018, "pip install hdf5plugin"), (32999, "in HDF5_PLUGIN_PATH")):
+        path = tmp_path / f"{code}.h5"
+        with h5py.File(path, "w") as file:
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_chunk((10,))
+            properties.set_filter(code, h5py.h5z.FLAG_OPTIONAL, (1,))
+            space = h5py.h5s.create_simple((10,))
+            dataset = h5py.h5d.create(file.id, b"t", h5py.h5t.NATIVE_INT32, space, properties)
+            dataset.write_direct_chunk((0,), b"x" * 40)
+        said = rf"'t': compressed with .*filter {code}.*which HDF5 does not have here: .*{remedy}"
+        with bf.open(path) as store, pytest.raises(bf.UnsupportedError, match=said):
+            store["t"][...]
+
+
+def test_importing_bedform_does_not_import_h5py() -> None:
+    script = "import sys, bedform; print(sorted({'h5py', 'xarray', 'netCDF4'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

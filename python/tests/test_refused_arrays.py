@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -179,3 +181,67 @@ def test_an_array_alone_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (path / ".zarray").write_text(json.dumps({**facts, "dtype": "<x4"}))
     with pytest.raises(bf.UnsupportedError, match="x4"):
         bf.open(path)
+
+
+def test_what_cannot_be_checked_is_not_called_damaged(
+    mixed: Path, bedform_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = bedform_command("verify", str(mixed))
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    unchecked = [line for line in lines if line.startswith("cannot be checked: ")]
+    assert len(unchecked) == 2
+    assert all("fancy" in line for line in unchecked)
+    assert lines[-1].endswith(
+        "1 objects or parts of the log are damaged, 2 of what is stored cannot be checked"
+    )
+    shutil.rmtree(mixed / "torn")
+    done = bedform_command("verify", str(mixed), "--json")
+    assert done.returncode == 2
+    facts = json.loads(done.stdout)
+    assert (facts["whole"], facts["damaged"], facts["unchecked"]) == (False, 0, 2)
+
+
+@pytest.fixture
+def pointing(tmp_path: Path) -> Path:
+    """A file with references, alone and in records, beside numbers and records."""
+    path = tmp_path / "pointing.h5"
+    with h5py.File(path, "w") as file:
+        file["t"] = np.arange(4.0)
+        file["records"] = np.ones(4, [("a", "i4"), ("b", "f8")])
+        file["pointers"] = np.array([file["t"].ref] * 4, dtype=h5py.ref_dtype)
+        file.create_dataset("pairs", (4,), np.dtype([("a", "i4"), ("to", h5py.ref_dtype)]))
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_references_are_left_out_of_a_data_set_with_one_warning(pointing: Path) -> None:
+    with pytest.warns(LeftOutWarning, match="'pairs'.*'pointers'.*are references") as caught:
+        dataset = xr.open_dataset(pointing, engine="bedform")
+    assert sum(issubclass(one.category, LeftOutWarning) for one in caught) == 1
+    dataset.load()
+    assert set(dataset.variables) == {"t", "records"}
+    assert dataset["records"].values[0] == (1, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LeftOutWarning)
+        dropped = ["pointers", "pairs"]
+        assert "t" in xr.open_dataset(pointing, engine="bedform", drop_variables=dropped)
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_references_cannot_be_checked_and_their_file_is_not_damaged(
+    pointing: Path, bedform_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    with bf.open(pointing) as file:
+        assert [line.startswith("cannot be checked: ") for line in file.verify()] == [True, True]
+    done = bedform_command("verify", str(pointing))
+    assert done.returncode == 2
+    last = done.stdout.splitlines()[-1]
+    assert last.endswith("2 of what is stored cannot be checked, everything else is whole")
+
+
+def test_the_tree_of_a_file_names_types_that_numpy_calls_objects(pointing: Path) -> None:
+    with bf.open(pointing) as file:
+        tree = str(file.tree())
+    assert "records (4,) [('a', '<i4'), ('b', '<f8')]" in tree
+    assert "str" not in tree

@@ -468,3 +468,26 @@ def test_an_export_that_is_interrupted_where_hdf5_writes_leaves_no_file(
     _export.export(store, target)
     with h5py.File(target) as file:
         assert (file["t"][...] == values).all()
+
+
+@pytest.mark.filterwarnings("ignore::bedform.NativeReadWarning")
+def test_characters_of_a_netcdf_file_come_back_with_the_dimensions_they_had(tmp_path: Path) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("station", 3)
+        file.createDimension("string4", 4)
+        names = file.createVariable("name", "S1", ("station", "string4"))
+        names[:] = netCDF4.stringtochar(np.array([b"ab", b"cdef", b""], "S4"))
+        file.createVariable("mark", "S1", ("station",))[:] = np.array([b"x", b"y", b"z"])
+    bf.convert(tmp_path / "a.nc", tmp_path / "a.zarr")
+    _export.export(bf.open(tmp_path / "a.zarr"), tmp_path / "b.nc")
+    with netCDF4.Dataset(tmp_path / "a.nc") as before, netCDF4.Dataset(tmp_path / "b.nc") as after:
+        assert set(after.dimensions) == set(before.dimensions)
+        for name in ("name", "mark"):
+            assert after[name].dimensions == before[name].dimensions
+            assert after[name].dtype == before[name].dtype
+            np.testing.assert_array_equal(after[name][:], before[name][:])
+    with (
+        opened(tmp_path / "a.nc", "netcdf4") as first,
+        opened(tmp_path / "b.nc", "netcdf4") as last,
+    ):
+        xr.testing.assert_identical(first, last)

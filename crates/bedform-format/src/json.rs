@@ -29,7 +29,7 @@ use scan::scan;
 use strict::{Budget, Slot, Strict};
 
 pub use compact::ObjectText;
-pub use surrogates::{codes_of, text_of_codes};
+pub use surrogates::{codes_of, text_of_bytes, text_of_codes};
 pub use texts::{JsonText, Kept, Texts, write_with};
 
 /// First character of the string that stands for a bare `NaN`, `Infinity` or `-Infinity`, or for an integer that

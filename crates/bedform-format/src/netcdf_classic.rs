@@ -15,7 +15,7 @@ use crate::chunk_map::{
     Attribute, AttributeValues, ChunkMap, ChunkMapError, Encoding, ForeignArray, ForeignDimension,
     ForeignGroup, ForeignStorage, Header, SourceVersion,
 };
-use crate::{DataType, Endian, Limits};
+use crate::{DataType, Endian, Limits, json};
 
 /// Why a header was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -486,7 +486,7 @@ impl<'a> Reader<'a> {
 fn attribute_of(data_type: DataType, length: u64, data: &[u8]) -> Attribute {
     if data_type == DataType::FixedBytes(1) {
         // Writers in C count the zero that ends a text; readers drop it.
-        return Attribute::Text(String::from_utf8_lossy(data).replace('\0', ""));
+        return Attribute::Text(json::text_of_bytes(data).replace('\0', ""));
     }
     let mut data = data.to_vec();
     data.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);

@@ -25,7 +25,10 @@
 //! In the description an attribute is `{"text": ".."}`, `{"texts": [..]}` or
 //! `{"values": {"data_type": "f4", "endian": "little", "shape": null, "data": "0000803f"}}`, where a
 //! shape of null is one number, and a list an array; attributes are `[name, attribute]` pairs in the
-//! order of the file. Binary data are hexadecimal. Python makes NumPy values of them.
+//! order of the file. Bytes of a text that are no UTF-8 are marked as [`text_of_bytes`] does. Binary data are
+//! hexadecimal. Python makes NumPy values of them.
+//!
+//! [`text_of_bytes`]: crate::json::text_of_bytes
 
 mod check;
 mod description;
@@ -89,7 +92,8 @@ pub struct ForeignGroup {
     pub attributes: Vec<(String, Attribute)>,
     /// Dimensions that the group itself defines.
     pub dimensions: Vec<ForeignDimension>,
-    /// Members that are not shown because they name another file, or cannot be named here.
+    /// Members that are not shown because they name another file, or cannot be named here; and attributes that
+    /// no text and no number shows, as `variable:attribute`, those of the group as `:attribute`.
     pub refused: Vec<RefusedMember>,
 }
 
@@ -322,6 +326,14 @@ impl ChunkTable {
             length: *self.lengths.get(at)?,
             filter_mask: *self.filter_masks.get(at)?,
         })
+    }
+}
+
+impl AttributeValues {
+    /// True for numbers that NetCDF does not have; its library shows no such attributes.
+    pub fn is_not_netcdf(&self) -> bool {
+        use DataType as T;
+        matches!(self.data_type, T::Bool | T::Float16 | T::Complex64 | T::Complex128)
     }
 }
 

@@ -131,6 +131,22 @@ pub fn text_of_codes(codes: impl Iterator<Item = u32>) -> String {
     text
 }
 
+/// Bytes as text: those that are no UTF-8 become halves of pairs, as Python's `surrogateescape` has them.
+///
+/// ```
+/// use bedform_format::json;
+/// let text = json::text_of_bytes(b"caf\xe9");
+/// assert_eq!(json::codes_of(&text).last(), Some(0xdce9));
+/// assert_eq!(json::text_of_bytes("caf\u{e9}".as_bytes()), "caf\u{e9}");
+/// ```
+pub fn text_of_bytes(bytes: &[u8]) -> String {
+    let chunks = bytes.utf8_chunks();
+    text_of_codes(chunks.flat_map(|chunk| {
+        let valid = chunk.valid().chars().map(u32::from);
+        valid.chain(chunk.invalid().iter().map(|byte| 0xdc00 | u32::from(*byte)))
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{parse, write};

@@ -25,6 +25,8 @@ const TEXT_BYTES_COUNTED: u64 = 8;
 
 /// What elements are that no store can hold.
 const NO_TYPE: &str = "Zarr has no type for";
+/// Members that are left out with a line each.
+const WARNINGS_MAX: usize = 20;
 
 /// What a conversion will do. As JSON it has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -122,16 +124,30 @@ pub(super) fn decide(
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     check_matched(source, options, &matched, &known)?;
-    let excluded = |path: &str| options.exclude.iter().any(|other| other == path);
-    left_out.retain(|(path, _)| !excluded(path));
-    let warnings = left_out.iter();
-    let warnings = warnings.map(|(path, reason)| format!("{} is left out: {reason}", quoted(path)));
+    // Attributes are listed as `array:attribute`.
+    let is_of = |path: &str, name: &str| {
+        path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    left_out.retain(|(path, _)| !options.exclude.iter().any(|name| is_of(path, name)));
     Ok(ConvertPlan {
         source: source.name().to_owned(),
         target: target.name().to_owned(),
-        warnings: warnings.collect(),
+        warnings: warnings_of(&left_out),
         arrays,
     })
+}
+
+/// A line for each of the first members that are left out, and one for the number of the others.
+fn warnings_of(left_out: &[(String, String)]) -> Vec<String> {
+    let said = left_out.iter().take(WARNINGS_MAX);
+    let mut warnings: Vec<String> =
+        said.map(|(path, reason)| format!("{} is left out: {reason}", quoted(path))).collect();
+    let others = left_out.len().saturating_sub(WARNINGS_MAX);
+    if others > 0 {
+        warnings
+            .push(format!("{others} more are left out: bedform info lists them with the reasons"));
+    }
+    warnings
 }
 
 /// The arrays to convert.

@@ -5,7 +5,7 @@
 //! after a conversion.
 
 use bedform_format::chunk_map::{Attribute, AttributeValues, ChunkMap, ForeignArray as MapArray};
-use bedform_format::json::NUMBER;
+use bedform_format::json::{NUMBER, text_of_bytes};
 use bedform_format::{DataType, Endian};
 use serde_json::{Map, Number, Value, json};
 
@@ -22,10 +22,8 @@ impl Style {
     }
 
     /// True for numbers that NetCDF does not have, whose attributes its library does not show.
-    fn hides(self, data_type: DataType) -> bool {
-        use DataType as T;
-        self == Self::Netcdf4
-            && matches!(data_type, T::Bool | T::Float16 | T::Complex64 | T::Complex128)
+    fn hides(self, values: &AttributeValues) -> bool {
+        self == Self::Netcdf4 && values.is_not_netcdf()
     }
 }
 
@@ -35,7 +33,7 @@ pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> 
         let value = match attribute {
             Attribute::Text(text) => json!(text),
             Attribute::Texts(texts) => json!(texts),
-            Attribute::Values(values) if style.hides(values.data_type) => return None,
+            Attribute::Values(values) if style.hides(values) => return None,
             Attribute::Values(values) => of_values(values),
         };
         Some((name.clone(), value))
@@ -95,7 +93,7 @@ fn element(raw: &[u8], data_type: DataType, endian: Endian) -> Value {
             let (real, imaginary) = raw.split_at(raw.len() / 2);
             json!([float(real), float(imaginary)])
         }
-        _ => json!(String::from_utf8_lossy(&raw).replace('\0', "")),
+        _ => json!(text_of_bytes(&raw).replace('\0', "")),
     }
 }
 

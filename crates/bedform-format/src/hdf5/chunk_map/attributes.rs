@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use super::numpy::{NumpyType, numpy_type};
-use crate::chunk_map::{Attribute as Described, AttributeValues};
+use crate::chunk_map::{Attribute as Described, AttributeValues, RefusedMember};
 use crate::hdf5::datatype::TypeKind;
 use crate::hdf5::error::{Hdf5Error, Result};
 use crate::hdf5::{Attribute, Dataspace, Hdf5File, Value};
+use crate::json::text_of_bytes;
 use crate::netcdf_classic::shown;
 use crate::{DataType, Endian};
 
@@ -22,33 +23,74 @@ const HIDDEN: [&str; 8] = [
     "_nc3_strict",
 ];
 
-/// The attributes that users see. Those of types that neither text nor numbers can show are left
-/// out, as the netCDF library does.
-pub(super) fn describe(
-    file: &Hdf5File<'_>,
-    attributes: &[Attribute],
-) -> Result<Vec<(String, Described)>> {
-    let mut described = Vec::new();
-    let mut names = HashSet::new();
-    for attribute in attributes {
-        if HIDDEN.iter().any(|hidden| hidden.as_bytes() == attribute.name) {
-            continue;
-        }
-        if let Some(value) = describe_one(file, attribute)? {
-            // Names that are not UTF-8 may be the same without what is not: then they are shown with it.
-            let name = Some(clean(&attribute.name)).filter(|name| !names.contains(name));
-            let name = name.unwrap_or_else(|| shown(&attribute.name));
-            if names.insert(name.clone()) {
+/// Describes the attributes of the objects of one file.
+pub(super) struct AttributeReader<'f, 'r> {
+    pub(super) file: &'f Hdf5File<'r>,
+    /// Whether it is NetCDF, whose library shows no attributes of some types.
+    pub(super) is_netcdf: bool,
+}
+
+impl AttributeReader<'_, '_> {
+    /// The attributes that users see. Those of other types than text and numbers are listed in `refused`,
+    /// as attributes of `owner`: the name of a variable, nothing for a group.
+    pub(super) fn describe(
+        &self,
+        attributes: &[Attribute],
+        owner: &str,
+        refused: &mut Vec<RefusedMember>,
+    ) -> Result<Vec<(String, Described)>> {
+        let mut described = Vec::new();
+        let mut names = HashSet::new();
+        for attribute in attributes {
+            if HIDDEN.iter().any(|hidden| hidden.as_bytes() == attribute.name) {
+                continue;
+            }
+            let name = name_of(&attribute.name);
+            let value = describe_one(self.file, attribute)?;
+            let mut refuse = |reason| {
+                refused.push(RefusedMember { name: format!("{owner}:{name}"), reason });
+            };
+            match &value {
+                None => refuse(format!("{}, which h5py reads", kind_of(attribute))),
+                Some(Described::Values(values)) if self.is_netcdf && values.is_not_netcdf() => {
+                    let kind = values.data_type;
+                    refuse(format!("an attribute of type {kind}, which NetCDF does not have"));
+                }
+                Some(_) => {}
+            }
+            if let Some(value) = value
+                && names.insert(name.clone())
+            {
                 described.push((name, value));
             }
         }
+        Ok(described)
     }
-    Ok(described)
 }
 
-/// Text without what is not UTF-8 and without zeros, which writers in C leave at the end.
+/// What an attribute is called that has no text and no numbers.
+fn kind_of(attribute: &Attribute) -> &'static str {
+    match attribute.datatype.kind {
+        TypeKind::Compound(_) => "an attribute of records",
+        TypeKind::Reference(_) => "an attribute of references",
+        TypeKind::Sequence(_) => "an attribute of lists of any length",
+        TypeKind::Opaque { .. } => "an attribute of opaque bytes",
+        TypeKind::Array { .. } => "an attribute of arrays",
+        _ => "an attribute of a type that Bedform does not have",
+    }
+}
+
+/// The name of an attribute as it is shown: bytes that are no UTF-8 as `%FE`.
+fn name_of(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(name) => name.replace('\0', ""),
+        Err(_) => shown(name),
+    }
+}
+
+/// Text without zeros, which writers in C leave at the end.
 fn clean(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).replace('\0', "")
+    text_of_bytes(text).replace('\0', "")
 }
 
 fn describe_one(file: &Hdf5File<'_>, attribute: &Attribute) -> Result<Option<Described>> {

@@ -32,6 +32,7 @@ use crate::chunk_map::{
     ForeignStorage, SourceVersion,
 };
 use crate::{DataType, Limits};
+use attributes::AttributeReader;
 use element::ElementType;
 use storage::Tables;
 use walk::{Variable, Walk};
@@ -144,10 +145,15 @@ fn map_of(
     let mut groups = Vec::new();
     let mut arrays = Vec::new();
     let mut addresses = HashMap::new();
+    let reader = AttributeReader { file: walk.file, is_netcdf: walk.is_netcdf() };
     for group in wanted.into_iter().filter_map(|number| walk.groups.get(number)) {
+        let mut refused = group.refused.clone();
+        let attributes = reader.describe(&group.attributes, "", &mut refused)?;
         for variable in group.variables.iter().filter_map(|number| walk.variables.get(*number)) {
             let array = array_of(walk, variable, &mut tables);
-            let array = array.map_err(|error| error.met_at(&variable.path))?;
+            let mut array = array.map_err(|error| error.met_at(&variable.path))?;
+            let name = variable.path.rsplit('/').next().unwrap_or_default();
+            array.attributes = reader.describe(&variable.attributes, name, &mut refused)?;
             if let ForeignStorage::Chunked { .. } = array.storage {
                 addresses.insert(array.path.clone(), variable.address);
             }
@@ -155,12 +161,12 @@ fn map_of(
         }
         groups.push(ForeignGroup {
             path: group.path.clone(),
-            attributes: attributes::describe(walk.file, &group.attributes)?,
+            attributes,
             dimensions: walk.dimensions_of(group),
-            refused: group.refused.clone(),
+            refused,
         });
     }
-    let format = if walk.is_netcdf() { "netcdf4" } else { "hdf5" };
+    let format = if reader.is_netcdf { "netcdf4" } else { "hdf5" };
     let mut map = ChunkMap { source: source.clone(), format: format.into(), groups, arrays };
     map.refuse_invalid(limits);
     map.check(limits)?;
@@ -168,6 +174,7 @@ fn map_of(
     Ok((map, addresses))
 }
 
+/// A variable, without its attributes.
 fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Result<ForeignArray> {
     let dataset = &variable.dataset;
     let element = ElementType::of(&dataset.datatype, &walk.named_types);
@@ -184,7 +191,7 @@ fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Re
         endian: element.endian,
         fill_value: fill_value(dataset, &element),
         dimension_names: Some(walk.names_of(variable)),
-        attributes: attributes::describe(walk.file, &variable.attributes)?,
+        attributes: Vec::new(),
         encoding: Encoding {
             dtype: element.words,
             chunks: match &dataset.layout {
