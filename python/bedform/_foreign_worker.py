@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 from bedform import _fork, _shown
-from bedform._foreign_child import failure, time_limit
+from bedform._foreign_child import failure, python_command, time_limit
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_plugins import has_filters, lacking, load_plugins, plugin_sources
 from bedform._foreign_values import decode_values, encode_values
@@ -242,8 +242,7 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 
 def _started(path: str) -> subprocess.Popen[bytes]:
-    # The caller's own interpreter, with arguments and no shell.
-    command = [sys.executable, "-m", "bedform._foreign_worker", *plugin_sources()]
+    command = python_command("bedform._foreign_worker", plugin_sources())
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     try:
@@ -388,7 +387,3 @@ def _main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _serve(sys.stdin.buffer, output)
-
-
-if __name__ == "__main__":
-    _main()

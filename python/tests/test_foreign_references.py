@@ -227,3 +227,24 @@ def test_no_plugin_beside_the_data_is_loaded(tmp_path: Path) -> None:
     assert not watch.was_touched()
     watch.close()
     print("\nCOUNT reference_cases 1")  # noqa: T201 - the stage reads it
+
+
+def test_no_module_beside_the_data_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks for modules in the working directory first, if it is not told otherwise."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    with h5py.File(directory / "other.h5", "w") as file:
+        file["t"] = [1.0]
+    with h5py.File(directory / "file.h5", "w") as file:
+        file["names"] = ["a", "b"]
+        file["elsewhere"] = h5py.ExternalLink("other.h5", "/t")
+    for name in ("base64", "json", "h5py", "hdf5plugin", "netCDF4", "bedform"):
+        (directory / f"{name}.py").write_text("open('was run', 'w').close()\nraise ImportError\n")
+    monkeypatch.chdir(directory)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for allow_external in (False, True):
+            with bf.open("file.h5", allow_external=allow_external) as store:
+                assert store["names"][...].tolist() == ["a", "b"]
+    assert not (directory / "was run").exists()
+    print("\nCOUNT reference_cases 1")  # noqa: T201 - the stage reads it
