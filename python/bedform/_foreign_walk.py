@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import h5py
 
 from bedform._foreign_names import ForeignFileError, display_name, name_text
+from bedform._limits import limit_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,12 @@ def open_member(
             f"an external link to {other!r}, named inside the file, is refused; "
             "open that file itself, or allow external files"
         )
-    target = group[encoded]
+    try:
+        target = group[encoded]
+    except (KeyError, OSError) as error:
+        if limit_met(error):
+            raise
+        return Refusal(f"an external link to {other!r}, where no such array can be opened")
     if isinstance(target, h5py.Dataset):
         return target
     return Refusal(f"an external link to something other than an array in {other!r}")

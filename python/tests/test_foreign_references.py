@@ -210,6 +210,18 @@ def test_what_is_allowed_is_read(secret: Path, tmp_path: Path) -> None:
     assert (values == SECRET).all()
 
 
+def test_a_file_that_is_not_there_spoils_no_file_that_links_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "file.h5"
+    with h5py.File(path, "w") as file:
+        file["t"] = [1.0, 2.0]
+        file["gone"] = h5py.ExternalLink("gone.h5", "/t")
+        file["wrong"] = h5py.ExternalLink("file.h5", "/nowhere")
+    with bf.open(path, allow_external=True) as store:
+        assert store["t"][...].tolist() == [1.0, 2.0]
+        assert set(store.refused()) == {"gone", "wrong"}
+        assert "no such array can be opened" in store.refused()["gone"]
+
+
 def test_no_plugin_beside_the_data_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "file.h5"
     with h5py.File(path, "w") as file:
