@@ -23,7 +23,7 @@ from ._integers import byte_count, integers
 from ._layout import check_layout
 from ._location import check_new_store, location
 from ._opening import _profile, open_place
-from ._remote import is_url
+from ._remote import is_url, without_query
 
 if TYPE_CHECKING:
     import os
@@ -171,7 +171,7 @@ def convert(
     opening = {"freshness": "open" if is_url(where) else "read"}
     with open_place(name, cache=_internal.source_cache_bytes(limit)) as opened:
         conversion = engine_call(_internal.Conversion, where)(
-            name,
+            without_query(name),
             opened._inner,
             _readers(opened, exclude),
             where,

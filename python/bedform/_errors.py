@@ -193,14 +193,17 @@ _REMEDIES = {
 def translated(error: EngineError, where: str = "") -> BedformError:
     """The exception of this package for one of the extension module.
 
-    Storage names objects as the store knows them: ``where``, the store, is put in front.
+    Storage names objects as the store knows them: ``where``, the store, is put in front. A file
+    at a URL has its whole URL.
     """
     kind, message = error.args
     if message.startswith("cannot "):
         phrase = message.rpartition(": ")[2]
         if phrase in _REMEDIES:
             message += f"; {_REMEDIES[phrase]}"
-        if where and not any(f'"{where}{end}' in message for end in '"/'):
+        object_name = message.partition('"')[2].partition('"')[0]
+        is_whole = "://" in object_name or any(f'"{where}{end}' in message for end in '"/')
+        if where and not is_whole:
             message = f"{where}: {message}"
     return BY_KIND.get(kind, BedformError)(message)
 

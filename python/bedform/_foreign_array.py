@@ -20,7 +20,7 @@ from bedform._errors import (
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_worker import lengths_of, read_native, read_region
 from bedform._reads import BasicReads
-from bedform._remote import is_url
+from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -319,7 +319,8 @@ def _translated(read: Callable[..., Any], *arguments: Any, **options: Any) -> An
     path, variable = arguments[:2]
     if is_url(path):
         raise UnsupportedError(
-            f"{path}: {variable!r} is read by the HDF5 library, from files: copy it to this machine"
+            f"{without_query(path)}: {variable!r} is read by the HDF5 library, from files: copy it "
+            "to this machine"
         )
     try:
         return np.asarray(read(*arguments, **options))

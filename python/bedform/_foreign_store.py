@@ -31,7 +31,7 @@ from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 from bedform._hints import foreign_is_read, unknown_member
 from bedform._members import Members
-from bedform._remote import is_url
+from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,8 @@ def open_foreign(
     """The foreign file at ``where`` as a store; ``opened`` is a handle of the engine."""
     # Links are the user's own here: the file that they lead to is the one to read.
     path = where if is_url(where) else os.path.realpath(where)
-    return ForeignStore(path, where, options, allow_external, map_time, opened)
+    shown = without_query(where)
+    return ForeignStore(path, shown, options, allow_external, map_time, opened)
 
 
 def _open_file(

@@ -24,7 +24,7 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
-from bedform._remote import is_url, storage_options_of
+from bedform._remote import is_url, storage_options_of, without_query
 from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _profile(
         return profile.to_dict()
     try:
         kept = (
-            Profile.for_path(where, storage_options=reached)
+            Profile.for_path(without_query(where), storage_options=reached)
             if profile is None
             else Profile.for_path(os.fspath(profile))
         )

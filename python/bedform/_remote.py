@@ -24,6 +24,13 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
+def without_query(path: str) -> str:
+    """The path, or a URL on a web server as messages may show it: its query may be a secret."""
+    if not path.lower().startswith(("http://", "https://")):
+        return path
+    return path.partition("#")[0].partition("?")[0]
+
+
 def storage_options_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options as the engine takes them.
 

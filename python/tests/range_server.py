@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 import urllib.parse
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -23,6 +24,22 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.root = root
         #: Whether answers have an ETag; without it they have the time of the last change.
         self.has_tags = True
+        #: What HEAD is answered with where it is refused.
+        self.head_status: int | None = None
+        #: Whether the last bytes are given, and parts at all.
+        self.has_suffixes = True
+        self.has_parts = True
+        #: The query without which there is nothing.
+        self.query: str | None = None
+        #: Whether the query is the name of the file.
+        self.names_by_query = False
+        #: Whether If-Match is looked at.
+        self.checks_tags = True
+        #: How long each answer takes, and how many were on their way at the same time.
+        self.seconds = 0.0
+        self.at_once = 0
+        self.most_at_once = 0
+        self.counting = threading.Lock()
         #: Method, path and range of each request.
         self.asked: list[tuple[str, str, str | None]] = []
 
@@ -35,15 +52,41 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: FileServer
 
+    def _refuse(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def _answer(self, *, has_body: bool) -> None:
+        server = self.server
+        with server.counting:
+            server.at_once += 1
+            server.most_at_once = max(server.most_at_once, server.at_once)
+        time.sleep(server.seconds)
+        with server.counting:
+            server.at_once -= 1
+        self._answer_now(has_body=has_body)
+
+    def _answer_now(self, *, has_body: bool) -> None:
         wanted = self.headers.get("Range")
         self.server.asked.append((self.command, self.path, wanted))
-        file = self.server.root / urllib.parse.unquote(self.path).lstrip("/")
-        if not file.is_file():
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        path, _, query = self.path.partition("?")
+        if self.server.query is not None and query != self.server.query:
+            self._refuse(403)
             return
+        if not has_body and self.server.head_status is not None:
+            self._refuse(self.server.head_status)
+            return
+        name = query if self.server.names_by_query else urllib.parse.unquote(path).lstrip("/")
+        file = self.server.root / name
+        if not file.is_file():
+            self._refuse(404)
+            return
+        if wanted is not None and wanted.startswith("bytes=-") and not self.server.has_suffixes:
+            self._refuse(400)
+            return
+        if not self.server.has_parts:
+            wanted = None
         content, status = file.read_bytes(), file.stat()
         start, end = 0, len(content)
         if wanted is not None:
@@ -51,10 +94,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             start = int(first) if first else max(0, end - int(last))
             end = min(end, int(last) + 1) if first and last else end
         tag = f'"{status.st_mtime_ns:x}-{status.st_ino:x}"'
-        if self.headers.get("If-Match", tag) != tag:
-            self.send_response(412)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        if self.server.checks_tags and self.headers.get("If-Match", tag) != tag:
+            self._refuse(412)
+            return
+        if start >= len(content) and wanted is not None:
+            self._refuse(416)
             return
         self.send_response(200 if wanted is None else 206)
         if wanted is not None:

@@ -78,6 +78,128 @@ def test_opening_a_file_and_reading_a_series_take_few_requests(
     assert all(method == "GET" for method, _, _ in server.asked)
 
 
+#: How HDF5 finds the chunks of a dataset, by the format and the shape that it may grow to.
+INDEXES: list[tuple[str, Any, tuple[int | None, ...]]] = [
+    ("a B-tree", "earliest", (None, 400)),
+    ("a fixed array", "latest", (600, 400)),
+    ("an extensible array", "latest", (None, 400)),
+    ("a B-tree of version 2", "latest", (None, None)),
+]
+
+
+@pytest.mark.parametrize(("index", "version", "shape_max"), INDEXES)
+def test_the_parts_of_a_chunk_index_are_requested_many_at_once(
+    tmp_path: Path, server: FileServer, index: str, version: Any, shape_max: Any
+) -> None:
+    values = np.arange(600 * 400.0).reshape(600, 400)
+    # The chunks of another dataset keep the parts of the index apart.
+    with h5py.File(tmp_path / "a.h5", "w", libver=version) as file:
+        filler = file.create_dataset("filler", (600, 20_000), "u1", chunks=(4, 20_000))
+        data = file.create_dataset("t", (600, 400), "f8", chunks=(1, 10), maxshape=shape_max)
+        for start in range(0, 600, 4):
+            data[start : start + 4] = values[start : start + 4]
+            filler[start : start + 4] = 1
+    store = bf.open(server.url("a.h5"), cache=0)
+    server.seconds = 0.02
+    server.most_at_once = 0
+    assert store["t"][577, 123] == values[577, 123]
+    assert server.most_at_once >= 3, f"{index}: the read of one element waits for no others"
+    server.seconds = 0.0
+    np.testing.assert_array_equal(store["t"][...], values)
+    np.testing.assert_array_equal(bf.open(tmp_path / "a.h5")["t"][...], values)
+
+
+def test_a_file_is_opened_at_a_url_with_a_query_which_goes_with_each_request(
+    tmp_path: Path, server: FileServer
+) -> None:
+    expected = dataset()
+    expected.to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED, "u": CHUNKED}, engine="netcdf4")
+    (tmp_path / "get").write_bytes((tmp_path / "a.nc").read_bytes())
+    server.query = "token=secret/x&y=%2F"
+    for name in ("a.nc", "get"):
+        url = f"{server.url(name)}?{server.query}"
+        store = bf.open(url)
+        np.testing.assert_array_equal(store["t"][:, 3, 4], expected["t"].values[:, 3, 4])
+        again = pickle.loads(pickle.dumps(store))  # noqa: S301 - made here
+        np.testing.assert_array_equal(again["u"][5], expected["u"].values[5])
+        assert "secret" not in f"{store!r} {store['t']!r} {store.info()}"
+        found = xr.open_dataset(f"{url}#mode=bytes", engine="bedform")
+        xr.testing.assert_identical(found.load(), expected)
+    assert all(path.endswith(f"?{server.query}") for _, path, _ in server.asked)
+    with pytest.raises(bf.BedformError, match=r"a\.nc") as raised:
+        bf.open(f"{server.url('a.nc')}?token=secret")
+    assert "secret" not in str(raised.value)
+    with pytest.raises(bf.NotFoundError, match=r"b\.nc") as raised:
+        bf.open(f"{server.url('b.nc')}?{server.query}")
+    assert "secret" not in str(raised.value)
+
+
+def test_two_files_that_differ_in_their_queries_alone_share_no_cached_chunks(
+    tmp_path: Path, server: FileServer
+) -> None:
+    server.has_tags = False
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["v"] = np.full((50, 60), value)
+        os.utime(tmp_path / name, (1_000_000_000, 1_000_000_000))
+    server.names_by_query = True
+    found = [bf.open(f"{server.url('get')}?{name}")["v"][...] for name in "ab"]
+    assert [values.max() for values in found] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+def test_a_server_that_refuses_head_is_asked_for_the_size_by_a_range(
+    tmp_path: Path, server: FileServer, status: int
+) -> None:
+    expected = dataset()
+    for name in ("a.nc", "results.bin"):
+        expected.to_netcdf(tmp_path / name, encoding={"t": CHUNKED}, engine="netcdf4")
+    server.head_status = status
+    server.has_suffixes = False
+    for name in ("a.nc", "results.bin"):
+        store = bf.open(server.url(name), freshness="read")
+        np.testing.assert_array_equal(store["t"][:, 3, 4], expected["t"].values[:, 3, 4])
+    assert any(method == "HEAD" for method, _, _ in server.asked)
+
+
+def test_a_server_without_ranges_is_named_with_what_to_do(
+    tmp_path: Path, server: FileServer
+) -> None:
+    dataset().to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED}, engine="netcdf4")
+    server.has_parts = False
+    with pytest.raises(bf.BedformError, match="copy it to this machine") as raised:
+        bf.convert(server.url("a.nc"), tmp_path / "a.zarr")
+    said = str(raised.value)
+    assert server.url("a.nc") in said
+    assert "\n" not in said
+    assert "a.zarr" not in said
+    with pytest.raises(bf.BedformError, match="copy it to this machine") as raised:
+        bf.open(server.url("a.nc"))["t"][...]
+    assert server.url("a.nc") in str(raised.value)
+
+
+@pytest.mark.parametrize("has_tags", [True, False])
+def test_a_file_that_became_shorter_is_a_conflict(
+    tmp_path: Path, server: FileServer, has_tags: bool
+) -> None:
+    dataset().to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED, "u": CHUNKED}, engine="netcdf4")
+    server.has_tags = has_tags
+    server.checks_tags = False
+    store = bf.open(server.url("a.nc"), cache=0)
+    assert store["u"][0, 0, 0] == dataset()["u"].values[0, 0, 0]
+    os.truncate(tmp_path / "a.nc", 1000)
+    with pytest.raises(bf.ConflictError, match=r"a\.nc"):
+        store["u"][...]
+
+
+def test_reads_of_a_file_at_a_url_are_explained_by_a_profile_of_servers(
+    tmp_path: Path, server: FileServer
+) -> None:
+    dataset().to_netcdf(tmp_path / "a.nc", encoding={"t": CHUNKED}, engine="netcdf4")
+    explained = bf.open(server.url("a.nc"))["t"].explain(np.s_[:, 3, 4])
+    assert "an object store" in str(explained)
+
+
 def test_groups_attributes_and_links_within_a_file_at_a_url_are_those_of_the_file(
     tmp_path: Path, server: FileServer
 ) -> None:

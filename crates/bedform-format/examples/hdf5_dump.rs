@@ -13,7 +13,7 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::{ForeignStorage, SourceVersion};
 use bedform_format::hdf5::{
     BLOCK_BYTES, ChunkIndex, Dataset, Dataspace, Datatype, FillValue, Hdf5Error, Hdf5File, Layout,
-    LinkTarget, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value, chunk_map,
+    LinkTarget, ManyRead, Object, ObjectKind, ReadAt, ReadError, TypeKind, Value, chunk_map,
 };
 use serde_json::{Value as Json, json};
 
@@ -24,6 +24,10 @@ impl ReadAt for Local {
         let mut bytes = vec![0; length];
         self.0.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
+    }
+
+    fn read_many(&self, _: &[(u64, usize)]) -> ManyRead {
+        Ok(None)
     }
 }
 

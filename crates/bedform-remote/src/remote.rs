@@ -32,6 +32,7 @@ mod runtime;
 mod storage;
 mod transport;
 mod url;
+mod web;
 mod writer;
 
 use std::collections::{BTreeSet, HashMap};
@@ -98,6 +99,8 @@ pub struct RemoteStorage {
     prefix: String,
     /// The URL as users may see it.
     shown: String,
+    /// Errors of objects have their whole URL: who asks for one file knows it by nothing else.
+    says_urls: bool,
     /// What all places have in common that are read alike, as the name of a file.
     system: String,
     /// Tells who asks from others who may have other rights.
@@ -155,9 +158,12 @@ impl RemoteStorage {
                 place.refuse("a store needs a name in its bucket, its log has one beside it")
             );
         }
-        let Place { client, prefix, shown, system, rights, lists } = place;
+        if place.has_query {
+            return Err(place.refuse("the URL of a store has no query: only that of a file may"));
+        }
+        let Place { client, prefix, shown, system, rights, lists, .. } = place;
         let shared = Arc::new(Shared::new(client, mode, options, lists));
-        Ok(Self { shared, prefix, shown, system, rights })
+        Ok(Self { shared, prefix, shown, says_urls: false, system, rights })
     }
 
     /// The place that the object at `url` lies in, read-only, and the object's name there. Asks nothing of the
@@ -177,7 +183,7 @@ impl RemoteStorage {
         let (prefix, shown) = (prefix.to_owned(), shown.to_owned());
         let Place { client, system, rights, lists, .. } = place;
         let shared = Arc::new(Shared::new(client, Mode::ReadOnly, options, lists));
-        Ok((Self { shared, prefix, shown, system, rights }, name))
+        Ok((Self { shared, prefix, shown, says_urls: true, system, rights }, name))
     }
 
     /// A prefix of `store`, called `shown`.
@@ -213,6 +219,7 @@ impl RemoteStorage {
             shared: Arc::new(shared),
             prefix: prefix.to_owned(),
             shown: shown.to_owned(),
+            says_urls: false,
             system: OTHER_SYSTEM.to_owned(),
             rights: OTHERS.fetch_add(1, Ordering::Relaxed).to_string(),
         }
@@ -229,6 +236,11 @@ impl RemoteStorage {
         let separator = if self.prefix.is_empty() || path.is_root() { "" } else { "/" };
         let name = format!("{}{separator}{path}", self.prefix);
         Path::parse(name).map_err(|error| to_error(operation, &path.to_string(), error.into()))
+    }
+
+    /// What errors call an object that is read.
+    fn shown_of(&self, path: &ObjectPath) -> String {
+        if self.says_urls { format!("{}/{path}", self.shown) } else { path.to_string() }
     }
 
     /// The name of an object that is written, or an error.

@@ -17,7 +17,7 @@ use crate::placement::ShardTargets;
 
 pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_file};
 pub use detect::{PlaceKind, detect};
-pub(crate) use file_at_url::{Fronted, TAIL_BYTES, names_file};
+pub(crate) use file_at_url::{Fronted, TAIL_BYTES, has_query, names_file, read_many};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
 /// of `BEDFORM_LUSTRE_TARGETS`.

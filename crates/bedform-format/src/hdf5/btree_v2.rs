@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, bytes_for};
 use super::error::Result;
-use super::source::Source;
+use super::source::{ANNOUNCED_MAX, Source};
 
 /// Levels of a tree; more hold more records than there are addresses.
 const DEPTH_MAX: u16 = 40;
@@ -22,6 +22,7 @@ struct Tree<'s, 'r> {
     /// Bytes of the count of records of a node.
     count_width: usize,
     leaf_records_max: u64,
+    node_bytes: u64,
 }
 
 /// A node, as its parent names it.
@@ -89,7 +90,7 @@ impl<'s, 'r> Tree<'s, 'r> {
             total_max = total_max.saturating_add(records_max);
             total_widths.push(bytes_for(total_max));
         }
-        Self { source, kind, record_bytes, total_widths, count_width, leaf_records_max }
+        Self { source, kind, record_bytes, total_widths, count_width, leaf_records_max, node_bytes }
     }
 
     /// All records of a node and of those below it, in order.
@@ -116,16 +117,22 @@ impl<'s, 'r> Tree<'s, 'r> {
             return Err(cursor.corrupt("a node of another B-tree"));
         }
         let mut records = cursor.split(usize::try_from(records_bytes).unwrap_or(usize::MAX))?;
+        let mut children = Vec::new();
         for _ in 0..pointer_count {
             let address = cursor.required_address()?;
             let count = cursor.uint(self.count_width)?;
             cursor.skip(total_width)?;
-            let records_below = u16::try_from(count)
+            let records = u16::try_from(count)
                 .map_err(|_| cursor.corrupt(format!("{count} records in a node")))?;
-            let child = Node { address, records: records_below };
-            self.visit(&child, level.saturating_sub(1), take)?;
-            if !records.is_empty() {
-                take(self.kind, records.split(self.record_bytes.into())?)?;
+            children.push(Node { address, records });
+        }
+        for batch in children.chunks(ANNOUNCED_MAX) {
+            self.source.announce(batch.iter().map(|child| (child.address, self.node_bytes)))?;
+            for child in batch {
+                self.visit(child, level.saturating_sub(1), take)?;
+                if !records.is_empty() {
+                    take(self.kind, records.split(self.record_bytes.into())?)?;
+                }
             }
         }
         while !records.is_empty() {

@@ -2,7 +2,9 @@
 //! chunks.
 //!
 //! [`Hdf5File`] reads a file through a [`ReadAt`], in aligned blocks of which it keeps up to 16
-//! MiB, so that it serves local disks and URLs alike. It parses an object, a listing or a chunk
+//! MiB, so that it serves local disks and URLs alike. Nodes and blocks of an index are announced
+//! before they are used, and fetched many at once where that is faster
+//! ([`ReadAt::read_many`]): up to 8 MiB of them are kept. It parses an object, a listing or a chunk
 //! index when it is asked for, and never reads elements. [`chunk_map`] makes of a whole file what
 //! the engine needs.
 //!
@@ -22,7 +24,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `source`, `cursor`, `checksum` | bytes of the file, fields in them, their checksum |
+//! | `source`, `ahead`, `cursor`, `checksum` | bytes of the file, those that were announced, fields in them, their checksum |
 //! | `superblock`, `object_header`, `shared` | where the file begins; messages of objects, and those that objects share |
 //! | `dataspace`, `datatype`, `filter`, `layout`, `attribute`, `link` | what messages say |
 //! | `btree_v1`, `btree_v2`, `fractal_heap`, `global_heap` | trees and heaps |
@@ -35,6 +37,7 @@
 
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod ahead;
 mod attribute;
 mod btree_v1;
 mod btree_v2;
@@ -80,7 +83,7 @@ pub use group::Links;
 pub use layout::{ChunkIndex, ChunkLayout, Layout};
 pub use link::{Link, LinkTarget};
 pub use object::{Dataset, Object, ObjectKind};
-pub use source::ReadAt;
+pub use source::{ManyRead, ReadAt};
 pub use superblock::Superblock;
 pub use value::Value;
 

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use super::ahead::Ahead;
 use super::checksum::lookup3;
 use super::cursor::{Block, Widths};
 use super::error::{Hdf5Error, ReadError, Result};
@@ -17,13 +18,27 @@ pub trait ReadAt {
     /// # Errors
     /// Whatever the reader has to say; the parser passes it on as [`Hdf5Error::Read`].
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError>;
+
+    /// The bytes of each of these offsets and lengths, requested all at once; nothing where that is not
+    /// faster than [`ReadAt::read_at`] of one after another.
+    ///
+    /// # Errors
+    /// As [`ReadAt::read_at`].
+    fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead;
 }
+
+/// What [`ReadAt::read_many`] gives.
+pub type ManyRead = std::result::Result<Option<Vec<Vec<u8>>>, ReadError>;
 
 impl ReadAt for &[u8] {
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
         let start = usize::try_from(offset).ok();
         let taken = start.and_then(|start| self.get(start..)?.get(..length));
         taken.map(<[u8]>::to_vec).ok_or_else(|| "beyond the end of the bytes".into())
+    }
+
+    fn read_many(&self, _: &[(u64, usize)]) -> ManyRead {
+        Ok(None)
     }
 }
 
@@ -35,6 +50,11 @@ const REQUEST_COST: u64 = 64;
 const FREE_BYTES: u64 = 16 << 20;
 /// How often all bytes of a file may be used: headers once, shared parts more often.
 const USES_MAX: u64 = 64;
+
+/// Children of a node in a file that does not say.
+const CHUNK_NODE_CHILDREN: u64 = 64;
+/// How many nodes or blocks of an index are announced together.
+pub(super) const ANNOUNCED_MAX: usize = 256;
 
 /// The file and what has been fetched of it.
 pub(super) struct Source<'r> {
@@ -48,8 +68,11 @@ pub(super) struct Source<'r> {
     pub(super) shared_messages: Option<SharedMessageTable>,
     /// Whether a wrong checksum is an error.
     pub(super) checks_sums: bool,
+    /// Children that a node of a B-tree of version 1 for chunks has at most.
+    pub(super) chunk_node_children: u64,
     block_bytes: usize,
     blocks: RefCell<Blocks>,
+    ahead: RefCell<Ahead>,
     bytes_allowed: u64,
     bytes_left: Cell<u64>,
 }
@@ -77,8 +100,10 @@ impl<'r> Source<'r> {
             limits: limits.clone(),
             shared_messages: None,
             checks_sums: true,
+            chunk_node_children: CHUNK_NODE_CHILDREN,
             block_bytes: block_bytes.max(512),
             blocks: RefCell::default(),
+            ahead: RefCell::default(),
             bytes_allowed,
             bytes_left: Cell::new(bytes_allowed),
         }
@@ -168,13 +193,37 @@ impl<'r> Source<'r> {
         left.map(|_| ()).ok_or_else(over)
     }
 
+    /// Says that these addresses and lengths are used next. Where requests are dear they are fetched at
+    /// once, [`ANNOUNCED_MAX`] of them at most; else this does nothing. Lengths may be guesses, and count
+    /// for nothing before they are used.
+    pub(super) fn announce(&self, extents: impl Iterator<Item = (u64, u64)>) -> Result {
+        if self.ahead.borrow().is_useless() {
+            return Ok(());
+        }
+        let in_file = |(address, length): (u64, u64)| {
+            let offset = address.checked_add(self.base).filter(|offset| *offset < self.size)?;
+            let length = length.min(self.size.saturating_sub(offset));
+            let last = offset.saturating_add(length.saturating_sub(1));
+            let (blocks, kept) = (self.place_of(offset).0..=self.place_of(last).0, &self.blocks);
+            let is_kept = blocks.clone().all(|number| kept.borrow().kept.contains_key(&number));
+            (length > 0 && !is_kept).then_some((offset, length))
+        };
+        let wanted = extents.take(ANNOUNCED_MAX).filter_map(in_file).collect();
+        self.ahead.borrow_mut().fetch(self.reader, wanted, self.block_bytes as u64)
+    }
+
     fn fetch(&self, mut offset: u64, length: u64) -> Result<Vec<u8>> {
         let mut left = usize::try_from(length)
             .map_err(|_| Hdf5Error::limit(format!("{length} bytes of metadata at once")))?;
         let mut bytes = Vec::with_capacity(left);
         while left > 0 {
-            let (number, within) = self.place_of(offset);
-            let block = self.kept_or_read(number)?;
+            let (block, within) = match self.ahead.borrow().at(offset) {
+                Some(found) => found,
+                None => {
+                    let (number, within) = self.place_of(offset);
+                    (self.kept_or_read(number)?, within)
+                }
+            };
             let part = block.get(within..).unwrap_or_default();
             let part = part.get(..left).unwrap_or(part);
             if part.is_empty() {

@@ -91,8 +91,13 @@ fn read_old(source: &mut Source<'_>, mut cursor: Cursor<'_>, version: u8) -> Res
     cursor.skip(1)?;
     cursor.version(0, "shared header messages")?;
     set_widths(source, &mut cursor)?;
-    // One reserved byte, two sizes of B-tree nodes, flags; version 1 has a third size.
-    cursor.skip(if version == 0 { 9 } else { 13 })?;
+    // One reserved byte, two sizes of B-tree nodes, flags.
+    cursor.skip(9)?;
+    if version == 1 {
+        // Half of the children of a node of chunks.
+        source.chunk_node_children = u64::from(cursor.u16()?).saturating_mul(2);
+        cursor.skip(2)?;
+    }
     let widths = source.widths;
     let block = Block { bytes: cursor.rest().to_vec(), at: cursor.at(), widths };
     let mut cursor = block.cursor();

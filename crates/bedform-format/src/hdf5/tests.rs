@@ -209,10 +209,20 @@ struct Counting<'b> {
     fails: bool,
 }
 
+impl<'b> Counting<'b> {
+    fn of(bytes: &'b [u8]) -> Self {
+        Self { bytes, reads: RefCell::default(), fails: false }
+    }
+}
+
 impl ReadAt for Counting<'_> {
     fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
         self.reads.borrow_mut().push((offset, length));
         if self.fails { Err("the disk is gone".into()) } else { self.bytes.read_at(offset, length) }
+    }
+
+    fn read_many(&self, _: &[(u64, usize)]) -> ManyRead {
+        Ok(None)
     }
 }
 
@@ -221,7 +231,7 @@ fn blocks_are_asked_for_once_and_only_where_they_are_needed() {
     // The same file with a megabyte that nothing names: only its first blocks are read.
     let mut bytes = NETCDF4.to_vec();
     bytes.resize(1 << 20, 0);
-    let reader = Counting { bytes: &bytes, reads: RefCell::default(), fails: false };
+    let reader = Counting::of(&bytes);
     let limits = Limits::default();
     let file = Hdf5File::open(&reader, bytes.len() as u64, 4096, &limits).unwrap();
     let source = SourceVersion { size: bytes.len() as u64, ..SourceVersion::default() };
@@ -251,7 +261,7 @@ fn errors_say_by_their_kind_what_to_do() {
         wrong.to_string().starts_with("damaged HDF5 file at byte 512: the checksum"),
         "{wrong}"
     );
-    let reader = Counting { bytes: OLD, reads: RefCell::default(), fails: true };
+    let reader = Counting { fails: true, ..Counting::of(OLD) };
     let failed = Hdf5File::open(&reader, 100, BLOCK_BYTES, &Limits::default()).err();
     assert!(matches!(failed, Some(Hdf5Error::Read(_))));
     let limits = Limits { hdf5_bytes_max: 2000, ..Limits::default() };

@@ -155,6 +155,12 @@ pub(super) fn lacks_length(error: &Error) -> bool {
     says(error, LENGTH_MISSING)
 }
 
+/// True if the server says by its status, or by a code, that an object ends before a range begins.
+pub(super) fn is_beyond_end(error: &Error) -> bool {
+    failure_of(error).is_none()
+        && (says(error, "status code: 416") || says(error, "<Code>InvalidRange</Code>"))
+}
+
 /// True if bytes were asked for that the object does not have.
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
@@ -202,6 +208,9 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
         "the server cannot be reached: "
     } else {
         match error {
+            Error::NotSupported { .. } if is_read(operation) => {
+                "the server sends no parts of objects (requests with a Range): copy it to this machine: "
+            }
             Error::Unauthenticated { .. } => "credentials are needed, or others: ",
             Error::AlreadyExists { .. } => {
                 "the server answered the read with status 409, a conflict with the state of the object: "

@@ -10,8 +10,8 @@ use ::object_store::{
 };
 use futures_util::TryStreamExt as _;
 
-use super::error::{is_out_of_range, lacks_length, strict, to_error};
-use super::put::{Known, look};
+use super::error::{is_beyond_end, is_out_of_range, lacks_length, strict, to_error};
+use super::put::{Known, head, look};
 use super::transport::{call, failure_of};
 use super::{Result, Shared, runtime, version_of};
 use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version, lacks};
@@ -152,6 +152,10 @@ pub(super) fn judge(fetched: std::result::Result<Changed, Error>, shown: &str) -
         Ok(Changed(true)) | Err(Error::NotFound { .. } | Error::Precondition { .. }) => {
             Err(StorageError::new(StorageErrorKind::Conflict, "read", shown))
         }
+        // It had these bytes when it was opened.
+        Err(error) if is_beyond_end(&error) => {
+            Err(StorageError::new(StorageErrorKind::Conflict, "read", shown))
+        }
         Err(error) => Err(to_error("read", shown, error)),
     }
 }
@@ -220,12 +224,11 @@ async fn open_by_size(
     mut found: Option<(ObjectMeta, Attributes)>,
     error: Error,
 ) -> std::result::Result<Opened, Error> {
-    let head = || GetOptions { head: true, ..GetOptions::default() };
     for _ in 0..REPLACED_MAX {
         let (meta, attributes) = match found.take() {
             Some(found) => found,
-            None => match store.get_opts(name, head()).await {
-                Ok(found) => (found.meta, found.attributes),
+            None => match head(store, name).await {
+                Ok(found) => found,
                 // A body says what is missing.
                 Err(missing @ Error::NotFound { .. }) => {
                     let range = Some(GetRange::Bounded(0..1));

@@ -21,6 +21,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::error::{is_out_of_range, is_refusal, is_too_many, strict};
 use super::parts::Parts;
 use super::runtime::request;
+use super::transport::{Failure, failure_of};
 use super::version_of;
 use bedform_storage::Version;
 
@@ -144,6 +145,33 @@ pub(super) async fn look(
     request(|| look_once(store, name, is_strict)).await
 }
 
+/// What is there, by a request without a body; of a server that refuses these, by one for the first byte.
+pub(super) async fn head(
+    store: &dyn ObjectStore,
+    name: &Path,
+) -> Result<(ObjectMeta, Attributes), Error> {
+    let error = match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await
+    {
+        Ok(found) => return Ok((found.meta, found.attributes)),
+        Err(error @ Error::NotFound { .. }) => return Err(error),
+        Err(error) => error,
+    };
+    if failure_of(&error).is_some_and(|failure| *failure != Failure::NotAllowed) {
+        return Err(error);
+    }
+    let range = Some(GetRange::Bounded(0..1));
+    match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
+        Ok(found) => {
+            let answer = (found.meta.clone(), found.attributes.clone());
+            let _ = found.bytes().await;
+            Ok(answer)
+        }
+        // Servers also say so of what they do not allow: it was asked for by name, and is not there.
+        Err(missing @ Error::NotFound { .. }) => Err(missing),
+        Err(_) => Err(error),
+    }
+}
+
 async fn look_once(
     store: &dyn ObjectStore,
     name: &Path,
@@ -169,8 +197,8 @@ async fn look_once(
             }
         }
     }
-    match store.get_opts(name, GetOptions { head: true, ..GetOptions::default() }).await {
-        Ok(found) => Ok(Some(Known::new(&found.meta, &found.attributes))),
+    match head(store, name).await {
+        Ok((meta, attributes)) => Ok(Some(Known::new(&meta, &attributes))),
         Err(Error::NotFound { .. }) if !is_strict => Ok(None),
         Err(missing @ Error::NotFound { .. }) => {
             Err(Error::Generic { store: "server", source: missing.into() })

@@ -50,13 +50,14 @@ impl Storage for RemoteStorage {
 
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>> {
         let name = self.name_of("open", path)?;
-        let opening = self.shared.clone().open(name, path.to_string(), bytes);
-        runtime::run("open", path.as_str(), opening)
+        let shown = self.shown_of(path);
+        let opening = self.shared.clone().open(name, shown.clone(), bytes);
+        runtime::run("open", &shown, opening)
     }
 
     fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject> {
         let name = self.name_of("open", path).ok()?;
-        let opening = self.shared.clone().open(name, path.to_string(), bytes);
+        let opening = self.shared.clone().open(name, self.shown_of(path), bytes);
         runtime::answer(bell, async { found(opening.await) })
     }
 
@@ -143,6 +144,7 @@ impl Storage for RemoteStorage {
             shared: self.shared.clone(),
             prefix: format!("{}{suffix}", self.prefix),
             shown: format!("{}{suffix}", self.shown),
+            says_urls: self.says_urls,
             system: self.system.clone(),
             rights: self.rights.clone(),
         }))
@@ -158,6 +160,7 @@ impl Storage for RemoteStorage {
             shared: self.shared.clone(),
             prefix: below(&self.prefix),
             shown: below(&self.shown),
+            says_urls: self.says_urls,
             system: self.system.clone(),
             rights: self.rights.clone(),
         }))

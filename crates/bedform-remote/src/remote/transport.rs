@@ -198,6 +198,40 @@ impl HttpConnector for Transport {
     }
 }
 
+/// Makes the client of a server of files that is told `query` with each request.
+#[derive(Debug, Clone)]
+pub(super) struct WithQuery {
+    pub(super) transport: Transport,
+    pub(super) query: Option<Arc<str>>,
+}
+
+impl HttpConnector for WithQuery {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        let client = self.transport.connect(options)?;
+        Ok(match &self.query {
+            Some(query) => HttpClient::new(Querying { client, query: query.clone() }),
+            None => client,
+        })
+    }
+}
+
+/// A client that adds a query to the URL of each request.
+#[derive(Debug)]
+struct Querying {
+    client: HttpClient,
+    query: Arc<str>,
+}
+
+#[async_trait]
+impl HttpService for Querying {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let mut url = url_of(&request)?;
+        url.set_query(Some(&self.query));
+        *request.uri_mut() = url.as_str().parse().map_err(no_uri)?;
+        self.client.execute(request).await
+    }
+}
+
 /// A time as the options of the crate show it.
 fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
@@ -239,14 +273,23 @@ impl HttpService for Connection {
             // All bytes have come, and then an error instead of the end: the client would resume behind them.
             return Err(call.failed(Failure::Endless));
         }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let method = request.method().clone();
         let response = match self.transport.follows {
             true => self.follow(request, &call).await?,
             false => self.go_to_endpoint(request, &call).await?,
         };
-        if is_read && response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        match response.status() {
+            // The same may be read: nothing is said of the object, and asking again changes nothing.
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+                if method == Method::HEAD =>
+            {
+                return Err(HttpError::new(HttpErrorKind::Unknown, Failure::NotAllowed));
+            }
             // The client of web servers takes it for an object that is not there.
-            return Err(call.failed(Failure::NotAllowed));
+            StatusCode::METHOD_NOT_ALLOWED if method == Method::GET => {
+                return Err(call.failed(Failure::NotAllowed));
+            }
+            _ => {}
         }
         answer::bounded(response, expected, self.transport.pace, &call).await
     }

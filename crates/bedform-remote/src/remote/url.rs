@@ -8,10 +8,9 @@ use std::time::Duration;
 use ::object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use ::object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use ::object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use ::object_store::http::HttpBuilder;
 use ::object_store::list::PaginatedListStore;
 use ::object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
-use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ::percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ::url::Url;
 
 use super::aws;
@@ -22,6 +21,7 @@ use super::gcp;
 use super::paging::Paged;
 use super::parts::{AmazonParts, Conditional};
 use super::transport::{CONNECT_TIMEOUT, Pace, Transport};
+use super::web;
 
 /// Why there is no client for a URL, in one line without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub struct UrlError {
     reason: String,
 }
 
-type Result<T> = std::result::Result<T, UrlError>;
+pub(super) type Result<T> = std::result::Result<T, UrlError>;
 
 /// What else than the URL says how an object store is reached. Credentials are no part of it: they come
 /// from the environment, where the tools of each vendor look for them.
@@ -93,10 +93,17 @@ pub(super) struct Place {
     pub(super) rights: String,
     /// True if the server tells what it has.
     pub(super) lists: bool,
+    /// True if each request has a query, which names one file or allows to read it.
+    pub(super) has_query: bool,
 }
+
+/// What a URL that names credentials is told: it is not shown at all, the secret may be anywhere in it.
+const NO_SECRETS: &str = "credentials and queries are no part of it: give them in the environment; only the \
+     URLs of files on web servers have a query";
 
 impl Place {
     pub(super) fn of(url: &str, options: &RemoteOptions) -> Result<Self> {
+        let (url, query) = web::without_query(url);
         let shown = redacted(url.trim_end_matches('/'));
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(&shown, "it is no URL"))?;
@@ -104,9 +111,7 @@ impl Place {
         if rest.contains(['?', '#'])
             || rest.split('/').next().is_some_and(|host| host.contains('@'))
         {
-            // Not shown at all: the secret may be anywhere in it.
-            let text = "credentials and queries are no part of it: give them in the environment";
-            return Err(refused("the URL of a store", text));
+            return Err(refused("the URL of a store", NO_SECRETS));
         }
         start_tls();
         let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -143,7 +148,7 @@ impl Place {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
                 ("az", Vendor::client(builder, options))
             }
-            "http" | "https" => return Self::of_server(url, shown, options),
+            "http" | "https" => return Self::of_server(url, query, shown, options),
             _ => {
                 let text =
                     "stores are in directories, or at s3://, gs://, az://, http:// or https://";
@@ -154,55 +159,29 @@ impl Place {
         let client = Client::new(make);
         client.try_store().map_err(|reason| refused(&shown, &reason))?;
         let system = system_of(vendor, &server, bucket);
-        Ok(Self { client, prefix, shown, system, rights, lists: true })
+        Ok(Self { client, prefix, shown, system, rights, lists: true, has_query: false })
     }
 
     /// Why this place is not to be had.
     pub(super) fn refuse(&self, what: &str) -> UrlError {
         refused(&self.shown, what)
     }
-
-    /// A place on a server of files.
-    fn of_server(url: &str, shown: String, options: &RemoteOptions) -> Result<Self> {
-        let failed = |error: &dyn std::fmt::Display| refused(&shown, &redacted(&error.to_string()));
-        let parsed = Url::parse(url).map_err(|error| failed(&error))?;
-        let path = percent_decode_str(parsed.path().trim_matches('/')).decode_utf8_lossy();
-        let server = parsed.join("/").map_err(|error| failed(&error))?;
-        let plain = client_options(parsed.scheme() == "http");
-        let transport = transport(options, true);
-        let builder = HttpBuilder::new().with_url(server).with_client_options(plain);
-        let builder = builder.with_http_connector(transport);
-        let own = options.clone();
-        let client = Client::new(Box::new(move |repeats| {
-            built(builder.clone().with_retry(retries(&own, repeats)).build())
-        }));
-        client.try_store().map_err(|reason| refused(&shown, &reason))?;
-        Ok(Self {
-            prefix: path.into_owned(),
-            system: system_of(parsed.scheme(), &host_of(url), ""),
-            // Nobody signs.
-            rights: String::new(),
-            client,
-            lists: false,
-            shown,
-        })
-    }
 }
 
-fn refused(shown: &str, what: &str) -> UrlError {
+pub(super) fn refused(shown: &str, what: &str) -> UrlError {
     UrlError { url: shown.to_owned(), reason: what.to_owned() }
 }
 
 /// Scheme, server and bucket as the name of a file: other characters than these are escaped, so that no
 /// two systems have the same.
-fn system_of(scheme: &str, server: &str, bucket: &str) -> String {
+pub(super) fn system_of(scheme: &str, server: &str, bucket: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
     let escaped = |text| utf8_percent_encode(text, KEPT).to_string();
     format!("{scheme}_{}_{}", escaped(server), escaped(bucket))
 }
 
 /// Host and port of a server, without the name or password of a user.
-fn host_of(server: &str) -> String {
+pub(super) fn host_of(server: &str) -> String {
     let Ok(url) = Url::parse(server) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
     url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"))
@@ -271,7 +250,7 @@ trait Vendor: Clone + Send + Sync + 'static {
 
 /// A text that is the same for the same values in this process, and tells nothing of them in any other or
 /// to anybody who reads it.
-fn fingerprint(values: &[Option<String>]) -> String {
+pub(super) fn fingerprint(values: &[Option<String>]) -> String {
     static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
     let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
     let [first, second] = keys.each_ref().map(|key| key.hash_one(values));
@@ -485,7 +464,7 @@ impl Vendor for MicrosoftAzureBuilder {
     }
 }
 
-fn client_options(allow_http: bool) -> ClientOptions {
+pub(super) fn client_options(allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)
         .with_connect_timeout(CONNECT_TIMEOUT)
@@ -494,7 +473,7 @@ fn client_options(allow_http: bool) -> ClientOptions {
 }
 
 /// What all requests go through; it `follows` redirects where nothing is signed.
-fn transport(options: &RemoteOptions, follows: bool) -> Transport {
+pub(super) fn transport(options: &RemoteOptions, follows: bool) -> Transport {
     let RemoteOptions { deadline, stall, bytes_per_second_min, .. } = *options;
     Transport { pace: Pace { deadline, stall, bytes_per_second_min }, follows }
 }
@@ -505,7 +484,9 @@ fn paged<S: ObjectStore + PaginatedListStore>(store: Arc<S>, transport: Transpor
 }
 
 /// A client, or why there is none.
-fn built<S: ObjectStore>(built: ::object_store::Result<S>) -> std::result::Result<Made, String> {
+pub(super) fn built<S: ObjectStore>(
+    built: ::object_store::Result<S>,
+) -> std::result::Result<Made, String> {
     built.map(|store| Made::whole(Arc::new(store))).map_err(|error| reason(&error))
 }
 
@@ -514,7 +495,7 @@ fn reason(error: &::object_store::Error) -> String {
     redacted(&error.to_string())
 }
 
-fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
+pub(super) fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig {
     let backoff = BackoffConfig {
         init_backoff: options.pause,
         max_backoff: Duration::from_secs(5),

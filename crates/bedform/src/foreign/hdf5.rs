@@ -8,7 +8,8 @@ use std::path::Path;
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray};
 use bedform_format::hdf5::{
-    BLOCK_BYTES, Hdf5Error, Hdf5File, ReadAt, ReadError, chunk_map_without_tables, chunk_table,
+    BLOCK_BYTES, Hdf5Error, Hdf5File, ManyRead, ReadAt, ReadError, chunk_map_without_tables,
+    chunk_table,
 };
 use bedform_storage::{Object, StorageError, Version};
 use rustix::fs::{FlockOperation, flock};
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 
 use super::{source_version, url, writers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::Fronted;
+use crate::opening::{Fronted, read_many};
 use crate::options::OpenOptions;
 
 /// The variable of the HDF5 library that says whether it locks files.
@@ -27,13 +28,16 @@ pub(super) struct Reader<'a> {
     object: &'a dyn Object,
     /// What came with its opening, if that is kept.
     front: Option<&'a Fronted>,
-    block_bytes: usize,
+    is_remote: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(object: &'a dyn Object, front: Option<&'a Fronted>, is_remote: bool) -> Self {
-        let block_bytes = if is_remote { url::BLOCK_BYTES } else { BLOCK_BYTES };
-        Self { object, front, block_bytes }
+        Self { object, front, is_remote }
+    }
+
+    fn block_bytes(&self) -> usize {
+        if self.is_remote { url::BLOCK_BYTES } else { BLOCK_BYTES }
     }
 
     pub(super) fn version(&self) -> &Version {
@@ -49,6 +53,17 @@ impl ReadAt for Reader<'_> {
         let mut bytes = vec![0; length];
         self.object.read(offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead {
+        if let Some(front) = self.front {
+            return front.read_many(extents);
+        }
+        if !self.is_remote {
+            return Ok(None);
+        }
+        let read = |offset, buffer: &mut [u8]| self.object.read(offset, buffer);
+        Ok(Some(read_many(self.object, extents, &|_, _| true, &read)?))
     }
 }
 
@@ -104,16 +119,18 @@ pub(super) fn read_table(
     array: &ForeignArray,
     limits: &Limits,
 ) -> Result<ChunkTable> {
-    let table = Hdf5File::open(reader, reader.version().size, reader.block_bytes, limits)
+    let table = Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
         .and_then(|file| chunk_table(&file, address, array, limits));
     match table {
         Ok(Some(table)) => Ok(table),
-        Ok(None) => {
-            let text = "has changed since the file was opened; open it again";
-            Err(Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path)))
-        }
+        Ok(None) => Err(changed(array)),
         Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
     }
+}
+
+fn changed(array: &ForeignArray) -> Error {
+    let text = "has changed since the file was opened; open it again";
+    Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path))
 }
 
 /// The error for what the parser says of `place`: what the reader failed with is passed on.

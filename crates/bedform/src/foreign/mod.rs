@@ -36,7 +36,7 @@ use std::sync::Arc;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignGroup, Header};
 use bedform_format::header::format_of;
 use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{Object, Storage, Version};
+use bedform_storage::{Object, Profile, Storage, Version};
 
 use self::hdf5::Reader;
 use self::lookup::Lookup;
@@ -98,7 +98,12 @@ impl ForeignFile {
     ) -> Result<Self> {
         take_budget_of_environment()?;
         let checks = options.freshness == Freshness::Read;
-        let tuning = Tuning::with(options);
+        let tuning = if storage.is_remote() {
+            let profile = options.profile.clone().unwrap_or_else(Profile::default_remote);
+            Tuning::of_server(&OpenOptions { profile: Some(profile), ..options.clone() })
+        } else {
+            Tuning::with(options)
+        };
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
         let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
@@ -135,6 +140,12 @@ impl ForeignFile {
     /// The file as a user knows it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.storage.name(), self.path)
+    }
+
+    /// The error of something in the file, with the file's name in front where storage does not say it.
+    fn located(&self, error: Error) -> Error {
+        let name = self.name();
+        if error.to_string().contains(&name) { error } else { error.at(name) }
     }
 
     /// The variable at `path` of the file.

@@ -38,10 +38,7 @@ impl ForeignFile {
         let mut options = options.clone();
         let (storage, name) = remote_file_of(url, &mut options)?;
         let shown = format!("{}/{name}", storage.name());
-        let object = storage
-            .open_end(&name, TAIL_BYTES)
-            .map_err(|error| Error::from(error).at(storage.name()))?;
-        let file = Fronted::new(object);
+        let file = Fronted::new(storage.open_end(&name, TAIL_BYTES)?);
         let version = file.object.version().clone();
         let (source, limits) = (source_version(&version), &options.limits);
         let mut datasets = Vec::new();

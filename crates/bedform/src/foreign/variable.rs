@@ -150,7 +150,7 @@ impl Source for Variable {
                 let object = self.file.object()?;
                 let reader = self.file.reader(&*object);
                 let found = self.file.tables.of(&self.file.map, self.position, &reader);
-                table = found.map_err(|error| error.at(self.file.name()))?;
+                table = found.map_err(|error| self.file.located(error))?;
                 object
             }
         };

@@ -10,7 +10,7 @@ use bedform_format::header::format_of;
 use bedform_format::netcdf_classic::shown;
 use bedform_storage::{LocalStorage, Mode, Object, Storage, StorageErrorKind};
 
-use super::file_at_url::{kind_at, names_file};
+use super::file_at_url::{has_query, kind_at, names_file};
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
@@ -140,6 +140,9 @@ pub(crate) fn file_of(
 
 /// What is at a URL: a file where it ends like one, else a store where there is one.
 fn kind_of_url(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
+    if has_query(url) {
+        return kind_at(url, options);
+    }
     let storage = remote_of(url, Mode::ReadOnly, &mut options.clone())?;
     if names_file(url) {
         let kind = kind_at(url, options)?;

@@ -1,9 +1,12 @@
 //! Files at URLs: whether a URL names one, and what lies at their front.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use bedform_format::hdf5::{ReadAt, ReadError};
-use bedform_storage::{Object, StorageError};
+use bedform_format::hdf5::{ManyRead, ReadAt, ReadError};
+use bedform_storage::cancellation::interrupted;
+use bedform_storage::{
+    ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, StorageError, goes_on,
+};
 
 use super::detect::{PlaceKind, kind_of_bytes};
 use super::remote_file_of;
@@ -17,11 +20,18 @@ const FRONT_BYTES: u64 = (1 << 20) + 8;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
 const SUFFIXES: [&str; 9] = ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4"];
 
-/// True for a URL that ends as the names of NetCDF and HDF5 files do.
+/// True for a URL that ends as the names of NetCDF and HDF5 files do, or can be that of a file alone.
 pub(crate) fn names_file(url: &str) -> bool {
-    let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-    SUFFIXES.iter().any(|other| suffix.eq_ignore_ascii_case(other))
+    has_query(url) || SUFFIXES.iter().any(|other| suffix.eq_ignore_ascii_case(other))
+}
+
+/// True for a URL with a query, as no store has.
+pub(crate) fn has_query(url: &str) -> bool {
+    let address = url.split('#').next().unwrap_or_default();
+    address.split_once('?').is_some_and(|(_, query)| !query.is_empty())
 }
 
 /// An opened file whose front is fetched once.
@@ -84,6 +94,64 @@ impl ReadAt for Fronted {
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
+
+    fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead {
+        let front_bytes = self.object.version().size.min(FRONT_BYTES);
+        let is_elsewhere = |offset: u64, length: usize| offset + length as u64 > front_bytes;
+        let read = |offset, buffer: &mut [u8]| self.read(offset, buffer);
+        Ok(Some(read_many(&*self.object, extents, &is_elsewhere, &read)?))
+    }
+}
+
+/// Fills a buffer with the bytes from an offset on.
+pub(crate) type ReadExtent<'a> =
+    &'a dyn Fn(u64, &mut [u8]) -> std::result::Result<(), StorageError>;
+
+/// The bytes of `extents` of an object. Those that `is_asked` holds for are requested at once, where the
+/// place can do that; all others are read by `read`.
+///
+/// # Errors
+/// `Interrupted`; of storage.
+pub(crate) fn read_many(
+    object: &dyn Object,
+    extents: &[(u64, usize)],
+    is_asked: &dyn Fn(u64, usize) -> bool,
+    read: ReadExtent<'_>,
+) -> std::result::Result<Vec<Vec<u8>>, StorageError> {
+    let bell = Arc::new(Bell::default());
+    let mut found = Vec::with_capacity(extents.len());
+    for batch in extents.chunks(REQUESTS_MAX) {
+        let ask = |(offset, length): &(u64, usize)| {
+            let is_asked = is_asked(*offset, *length);
+            is_asked.then(|| object.ask(*offset, *length as u64, &bell)).flatten()
+        };
+        let answers: Vec<_> = batch.iter().map(ask).collect();
+        for (answer, (offset, length)) in answers.into_iter().zip(batch) {
+            found.push(match answer {
+                Some(answer) => taken(answer, &bell)?.into(),
+                None => {
+                    let mut bytes = vec![0; *length];
+                    read(*offset, &mut bytes)?;
+                    bytes
+                }
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What is answered, waited for as long as the call goes on.
+fn taken(answer: Answer<Bytes>, bell: &Bell) -> std::result::Result<Bytes, StorageError> {
+    loop {
+        let heard = bell.count();
+        if answer.is_here() {
+            return answer.take();
+        }
+        if !goes_on() {
+            return Err(interrupted("read", "the metadata of a file"));
+        }
+        bell.wait(heard, Some(ASK_EVERY));
+    }
 }
 
 /// What the object at a URL is, if there is one.
@@ -104,7 +172,9 @@ mod tests {
     use super::names_file;
 
     #[test]
-    fn files_are_told_by_their_suffix_whatever_its_case() {
+    fn files_are_told_by_their_suffix_whatever_its_case_and_by_a_query() {
         assert!(names_file("s3://bucket/run.NC") && !names_file("s3://bucket/run.zarr"));
+        assert!(names_file("https://host/run.nc#mode=bytes") && names_file("https://host/get?a=b"));
+        assert!(!names_file("https://host/run.zarr#a"));
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::log::opened::OpenedStore;
 use crate::opening::{
-    add_kept_profile, check_local, is_file, names_file, remote_of, storage_of, url_of,
+    add_kept_profile, check_local, has_query, is_file, names_file, remote_of, storage_of, url_of,
 };
 use crate::options::OpenOptions;
 
@@ -41,6 +41,9 @@ impl Store {
             if names_file(url) { (&file, &store) } else { (&store, &file) };
         if options.writable {
             return store();
+        }
+        if has_query(url) {
+            return file();
         }
         first().or_else(|error| match error.kind() {
             // Who finds nothing either way is told of what was to be expected there.

@@ -8,7 +8,7 @@ use super::numbering::Numbering;
 use super::{Elements, Indexed, TakeChunk, is_page_written};
 use crate::hdf5::cursor::{Block, Cursor};
 use crate::hdf5::error::{Hdf5Error, Result};
-use crate::hdf5::source::Source;
+use crate::hdf5::source::{ANNOUNCED_MAX, Source};
 
 pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<'_>) -> Result {
     let header = Header::read(indexed.source, address)?;
@@ -136,6 +136,7 @@ impl Walk<'_, '_, '_> {
         let mut cursor = block.cursor();
         self.header.check_prefix(&mut cursor, *b"EAIB")?;
         self.elements.take_from(&mut cursor, elements, take)?;
+        self.announce_named_by_index(cursor, direct, all)?;
         for number in 0..direct {
             let SuperBlock { blocks, block_elements } = self.header.super_block(number);
             for _ in 0..blocks {
@@ -157,32 +158,81 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
+    /// Announces the data blocks of the first super blocks, and the secondary blocks of the others.
+    fn announce_named_by_index(&self, mut pointers: Cursor<'_>, direct: u32, all: u32) -> Result {
+        let contents = (0..all).map(|number| self.header.super_block(number));
+        let lengths = contents.enumerate().flat_map(|(number, content)| {
+            let is_direct = number < direct as usize;
+            let length = if is_direct {
+                self.data_block_bytes(content.block_elements)
+            } else {
+                self.secondary_block_bytes(&content)
+            };
+            let count = if is_direct { content.blocks } else { 1 };
+            (0..count).map(move |_| length)
+        });
+        let mut extents = Vec::new();
+        for length in lengths {
+            let Ok(pointer) = pointers.address() else { break };
+            extents.extend(pointer.map(|address| (address, length)));
+        }
+        self.source.announce(extents.into_iter())
+    }
+
+    /// Bytes of a data block without pages.
+    fn data_block_bytes(&self, elements: u64) -> u64 {
+        let bytes = elements.saturating_mul(self.header.element_bytes.into());
+        bytes.saturating_add(self.prefix_bytes())
+    }
+
+    /// Bytes of a data block before its elements, and of its checksum.
+    fn prefix_bytes(&self) -> u64 {
+        let width = u64::from(self.source.widths.address);
+        width.saturating_add(self.header.offset_bytes()).saturating_add(10)
+    }
+
+    /// Pages of each data block of a super block; none where its data blocks have no pages.
+    fn pages_of(&self, content: &SuperBlock) -> u64 {
+        let page_elements = self.header.page_elements();
+        match content.block_elements.checked_div(page_elements) {
+            Some(pages) if content.block_elements > page_elements => pages,
+            _ => 0,
+        }
+    }
+
+    fn secondary_block_bytes(&self, content: &SuperBlock) -> u64 {
+        let width = u64::from(self.source.widths.address);
+        let bitmap_bytes = self.pages_of(content).div_ceil(8);
+        bitmap_bytes
+            .saturating_add(width)
+            .saturating_mul(content.blocks)
+            .saturating_add(self.prefix_bytes())
+    }
+
     fn secondary_block(
         &mut self,
         address: u64,
         content: &SuperBlock,
         take: TakeChunk<'_>,
     ) -> Result {
-        let page_elements = self.header.page_elements();
-        let pages = match content.block_elements.checked_div(page_elements) {
-            Some(pages) if content.block_elements > page_elements => pages,
-            _ => 0,
-        };
+        let pages = self.pages_of(content);
         let bitmap_bytes = pages.div_ceil(8);
-        let width = u64::from(self.source.widths.address);
-        let length = bitmap_bytes
-            .saturating_add(width)
-            .saturating_mul(content.blocks)
-            .saturating_add(width)
-            .saturating_add(self.header.offset_bytes())
-            .saturating_add(10);
+        let length = self.secondary_block_bytes(content);
         let block = self.source.checked_block(address, length)?;
         let mut cursor = block.cursor();
         self.header.check_prefix(&mut cursor, *b"EASB")?;
         cursor.uint(usize::try_from(self.header.offset_bytes()).unwrap_or(usize::MAX))?;
         let bitmap_bytes = bitmap_bytes.saturating_mul(content.blocks);
         let bitmap = cursor.take(usize::try_from(bitmap_bytes).unwrap_or(usize::MAX))?;
+        let block_bytes = self.data_block_bytes(content.block_elements);
         for number in 0..content.blocks {
+            if number.is_multiple_of(ANNOUNCED_MAX as u64) {
+                let mut pointers = cursor;
+                let left = content.blocks.saturating_sub(number);
+                let pointers = (0..left).map_while(|_| pointers.address().ok());
+                let extents = pointers.flatten().map(|address| (address, block_bytes));
+                self.source.announce(extents.take(ANNOUNCED_MAX))?;
+            }
             // One bit for each page of all data blocks, whatever room the bits of each are given.
             let pages = (pages > 0).then_some((bitmap, number.saturating_mul(pages)));
             match cursor.address()? {
@@ -201,16 +251,14 @@ impl Walk<'_, '_, '_> {
         pages: Option<(&[u8], u64)>,
         take: TakeChunk<'_>,
     ) -> Result {
-        let width = u64::from(self.source.widths.address);
-        let prefix_bytes = width.saturating_add(self.header.offset_bytes()).saturating_add(10);
+        let prefix_bytes = self.prefix_bytes();
         let element_bytes = u64::from(self.header.element_bytes);
         let page_elements = self.header.page_elements();
         let Some((bitmap, first_bit)) = pages else {
             if count > page_elements {
                 return Err(Hdf5Error::unknown("an index block whose data blocks have pages"));
             }
-            let length = count.saturating_mul(element_bytes).saturating_add(prefix_bytes);
-            let block = self.source.checked_block(address, length)?;
+            let block = self.source.checked_block(address, self.data_block_bytes(count))?;
             let mut cursor = self.data_block_elements(&block)?;
             return self.elements.take_from(&mut cursor, count, take);
         };

@@ -3,7 +3,7 @@
 use super::numbering::Numbering;
 use super::{Elements, Indexed, TakeChunk, is_page_written};
 use crate::hdf5::error::Result;
-use crate::hdf5::source::Source;
+use crate::hdf5::source::{ANNOUNCED_MAX, Source};
 
 pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<'_>) -> Result {
     let source = indexed.source;
@@ -31,7 +31,12 @@ pub(super) fn for_each(indexed: &Indexed<'_, '_>, address: u64, take: TakeChunk<
     let bitmap = cursor.rest();
     let mut page_address = block_address.saturating_add(prefix_bytes);
     let mut left = header.count;
+    let page_bytes = page_elements.saturating_mul(element_bytes).saturating_add(4);
+    let batch_bytes = page_bytes.saturating_mul(ANNOUNCED_MAX as u64);
     for page in 0..page_count {
+        if page.is_multiple_of(ANNOUNCED_MAX as u64) {
+            source.announce(std::iter::once((page_address, batch_bytes)))?;
+        }
         let count = left.min(page_elements);
         let length = count.saturating_mul(element_bytes).saturating_add(4);
         if is_page_written(bitmap, page) {

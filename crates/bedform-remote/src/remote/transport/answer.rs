@@ -42,7 +42,8 @@ impl Expected {
             return Self { bytes_max: length_of(range).unwrap_or(0), is_part: true, is_judged };
         }
         let query = request.uri().query().unwrap_or_default();
-        let is_object = *request.method() == Method::GET && query.is_empty();
+        // A server of files gives nothing else.
+        let is_object = *request.method() == Method::GET && (query.is_empty() || !is_store);
         let bytes_max = if is_object { WHOLE_BYTES_MAX } else { ANSWER_BYTES_MAX };
         Self { bytes_max, is_part: false, is_judged }
     }
