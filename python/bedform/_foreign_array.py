@@ -18,6 +18,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._foreign_names import ForeignFileError
+from bedform._foreign_values import split_texts
 from bedform._foreign_worker import lengths_of, read_native, read_region
 from bedform._reads import BasicReads
 from bedform._remote import is_url, without_query
@@ -232,16 +233,30 @@ class ForeignArray(BasicReads, HasAttributes):
         self, selected: _selection.Selected, out: AnyArray | None, *, scalar: bool
     ) -> Any:
         slices = _slices(selected)
-        whole = self._read_native(slices)
-        if slices is not None:
+        if self._has_texts and is_url(self._store._path):
+            values = self._read_texts(selected)
+        elif slices is not None:
+            whole = self._read_native(slices)
             # Only what is wanted was read.
             values = whole.reshape(selected.result)
         else:
-            values = _selection.taken(whole, selected)
+            values = _selection.taken(self._read_native(None), selected)
         if out is not None:
             out[...] = values
             return out
         return values[()] if selected.scalar and scalar else values
+
+    @property
+    def _has_texts(self) -> bool:
+        return bool(self._described["data_type"] == "O")
+
+    def _read_texts(self, selected: _selection.Selected) -> AnyArray:
+        """Texts of any length, which the engine finds without the library."""
+        read = engine_call(self._store._inner.texts)
+        lengths, whole = read(self.path, selected.engine)
+        values = np.empty(len(lengths), object)
+        values[:] = split_texts(whole, lengths)
+        return values.reshape(selected.result)
 
     def _read_native(self, slices: tuple[slice, ...] | None) -> AnyArray:
         wanted = self.shape if slices is None else lengths_of(slices, self.shape)

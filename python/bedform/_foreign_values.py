@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bedform._foreign_names import ForeignFileError
 
-__all__ = ["decode_values", "encode_values"]
+__all__ = ["decode_values", "encode_values", "split_texts"]
 
 Values = npt.NDArray[Any]
 _DEPTH_MAX: Final = 32
@@ -146,18 +146,23 @@ def _decode(header: dict[str, Any], body: _Body, depth_left: int) -> Values:
             numbers = _numbers(lists.take(length * dtype.itemsize), dtype, length)
             values[position] = numbers.copy()
     elif sum(lengths) == len(of_items):
-        values[:] = _texts(bytes(of_items), lengths, is_text=header["kind"] == "text")
+        split = split_texts if header["kind"] == "text" else _pieces
+        values[:] = split(bytes(of_items), lengths)
     else:
         message = "texts of another length than their header says"
         raise ValueError(message)
     return values.reshape(shape)
 
 
-def _texts(whole: bytes, lengths: list[int], *, is_text: bool) -> list[Any]:
+def _pieces(whole: bytes, lengths: list[int]) -> list[bytes]:
+    ends = list(itertools.accumulate(lengths))
+    return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def split_texts(whole: bytes, lengths: list[int]) -> list[str]:
+    """Texts that lie one behind the other in UTF-8, whatever in them is not UTF-8."""
     ends = list(itertools.accumulate(lengths))
     places = zip([0, *ends], ends, strict=False)
-    if not is_text:
-        return [whole[start:end] for start, end in places]
     if whole.isascii():
         text = whole.decode()
         return [text[start:end] for start, end in places]

@@ -8,12 +8,13 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arguments::options;
 use crate::array::Array;
 use crate::callback::elements_by;
 use crate::error::raise;
+use crate::selection::parse;
 use crate::signals::detached;
 
 /// A foreign file, opened: its chunk map, and where it is.
@@ -103,6 +104,20 @@ impl ForeignFile {
             None => bedform::Array::of_file(&self.inner, path),
         });
         opened.map(|inner| Array { inner }).map_err(raise)
+    }
+
+    /// The texts of `selection` of the variable at `path`, in C order: the bytes of each, and all of them one
+    /// behind the other.
+    fn texts<'py>(
+        &self,
+        py: Python<'py>,
+        path: &str,
+        selection: &Bound<'_, PyTuple>,
+    ) -> PyResult<(Vec<u64>, Bound<'py, PyBytes>)> {
+        let selection = parse(selection)?;
+        let read = || bedform::Array::texts_of_file(&self.inner, path, &selection);
+        let texts = detached(py, read).map_err(raise)?;
+        Ok((texts.lengths, PyBytes::new(py, &texts.bytes)))
     }
 }
 

@@ -272,6 +272,82 @@ def test_without_tags_a_file_of_the_same_size_is_told_by_its_time(
         array[...]
 
 
+TEXT_LAYOUTS: list[tuple[str, dict[str, Any]]] = [
+    ("in chunks", {"chunks": (7, 4), "compression": "gzip"}),
+    ("whole", {}),
+]
+
+
+@pytest.mark.parametrize(("layout", "options"), TEXT_LAYOUTS)
+def test_texts_of_any_length_are_read_at_a_url_as_from_a_disk(
+    tmp_path: Path, server: FileServer, layout: str, options: Any
+) -> None:
+    words = ["", "a", "\u00e4\u00f6", "long " * 3000, "x" * 100]
+    texts = np.array([words[n % 5] + str(n % 3) for n in range(200)], object).reshape(20, 10)
+    texts[3, :] = ""
+    kind = h5py.string_dtype()
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", data=texts, dtype=kind, **options)
+        file.create_dataset("unwritten", (3, 2), kind, chunks=(1, 2) if options else None)
+        file.create_dataset("filled", (30,), kind, chunks=(10,), fillvalue="none")[3:5] = "x"
+        file.create_dataset("one", data="only", dtype=kind)
+        file.create_dataset("bytes", data=[b"a\xff", b"b"], dtype=h5py.string_dtype("ascii"))
+    store, local = bf.open(server.url("a.h5")), bf.open(tmp_path / "a.h5")
+    assert (store["t"][...] == texts).all(), layout
+    for selection in (np.s_[3:17:4, ::2], np.s_[5], np.s_[..., -1], np.s_[4:4]):
+        np.testing.assert_array_equal(store["t"][selection], texts[selection])
+    assert store["t"][2, 2] == texts[2, 2]
+    np.testing.assert_array_equal(store["t"].oindex[[5, 1], [3, 3, 0]], texts[[5, 1]][:, [3, 3, 0]])
+    np.testing.assert_array_equal(store["t"].vindex[[5, 1], [3, 0]], texts[[5, 1], [3, 0]])
+    for name in ("unwritten", "one", "bytes"):
+        with pytest.warns(bf.NativeReadWarning):
+            expected = local[name][...]
+        np.testing.assert_array_equal(store[name][...], expected)
+    assert store["one"][()] == "only"
+    # The library cannot read these where a chunk was not written.
+    assert store["filled"][:12].tolist() == ["none"] * 3 + ["x"] * 2 + ["none"] * 7
+    bf.convert(server.url("a.h5"), tmp_path / "a.zarr", exclude=["bytes"])
+    assert (bf.open(tmp_path / "a.zarr")["t"][...] == texts).all()
+
+
+def test_texts_at_a_url_are_those_that_xarray_reads(tmp_path: Path, server: FileServer) -> None:
+    expected = xr.Dataset(
+        {"name": ("n", np.array(["one", "", "three"], object)), "x": ("n", [1, 2, 3])}
+    )
+    expected.to_netcdf(tmp_path / "a.nc", engine="netcdf4")
+    found = xr.open_dataset(server.url("a.nc"), engine="bedform").load()
+    xr.testing.assert_equal(found, xr.open_dataset(tmp_path / "a.nc", engine="netcdf4").load())
+
+
+def test_the_heaps_of_texts_are_requested_many_at_once(tmp_path: Path, server: FileServer) -> None:
+    texts = np.array([f"{n}" * 700 for n in range(3000)], object)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = file.create_dataset("t", (3000,), h5py.string_dtype(), chunks=(100,))
+        filler = file.create_dataset("filler", (300, 20_000), "u1", chunks=(1, 20_000))
+        for start in range(0, 3000, 10):
+            data[start : start + 10] = texts[start : start + 10]
+            filler[start // 10] = 1
+    store = bf.open(server.url("a.h5"))
+    server.asked.clear()
+    server.seconds = 0.01
+    assert (store["t"][1500:1600] == texts[1500:1600]).all()
+    assert server.most_at_once >= 3
+
+
+@pytest.mark.parametrize("place", [16, 24, 4, 28])
+def test_damaged_texts_are_an_error_and_no_other_text(
+    tmp_path: Path, server: FileServer, place: int
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t", data=["first", "second", "third"], dtype=h5py.string_dtype())
+        at = file["t"].id.get_offset()
+    data = bytearray((tmp_path / "a.h5").read_bytes())
+    data[at + place : at + place + 4] = b"\xff\xff\xff\x7f"
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises((bf.CorruptError, bf.LimitExceededError), match=r"a\.h5"):
+        bf.open(server.url("a.h5"))["t"][...]
+
+
 def test_what_only_the_library_reads_says_so(tmp_path: Path, server: FileServer) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("n", 2)

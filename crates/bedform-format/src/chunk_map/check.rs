@@ -93,7 +93,8 @@ impl ChunkMap {
 impl ForeignArray {
     /// Checks the chunks of this array in a file of so many bytes.
     pub(crate) fn check_chunks(&self, file_bytes: u64, limits: &Limits) -> Result {
-        check_storage(self, 0, file_bytes, limits)
+        let item_size = self.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
+        check_storage(self, array_bytes(&self.shape, item_size)?, file_bytes, limits)
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{Hdf5File, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadError, chunk_map};
+use super::{Hdf5File, Layout, LinkTarget, ManyRead, ObjectKind, ReadAt, ReadError, chunk_map};
 use crate::Limits;
 use crate::chunk_map::SourceVersion;
+
+/// Extents of a dataset that are taken for elements of texts.
+const TEXT_EXTENTS_MAX: usize = 4;
 
 /// Bytes that are read as from a server: many extents at once.
 struct AtOnce<'b>(&'b [u8]);
@@ -51,11 +54,26 @@ pub fn look_at_everything(bytes: &[u8]) {
             _ => None,
         }));
         if let ObjectKind::Dataset(dataset) = &object.kind {
+            let mut extents = Vec::new();
             let _ = file.chunks(dataset, &mut |chunk| {
                 let end = chunk.offset.checked_add(chunk.length);
                 assert!(end.is_some_and(|end| end <= size), "a chunk lies in the file");
+                if extents.len() < TEXT_EXTENTS_MAX {
+                    extents.push((chunk.offset, chunk.length));
+                }
                 Ok(())
             });
+            if let Layout::Contiguous { offset: Some(offset), length: Some(length) } =
+                dataset.layout
+            {
+                extents.push((offset, length));
+            }
+            for (offset, length) in extents {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                let elements = bytes.get(start..).and_then(|rest| rest.get(..length));
+                let _ = file.texts(elements.unwrap_or_default());
+            }
         }
     }
 }

@@ -70,7 +70,9 @@ use crate::Limits;
 
 pub use attribute::Attribute;
 pub use chunk_index::{Chunk, TakeChunk};
-pub use chunk_map::{chunk_map, chunk_map_of_group, chunk_map_without_tables, chunk_table};
+pub use chunk_map::{
+    StoredTexts, chunk_map, chunk_map_of_group, chunk_map_without_tables, chunk_table, stored_texts,
+};
 pub use dataspace::Dataspace;
 pub use datatype::{
     BitRange, ByteOrder, Datatype, FloatFormat, Member, Padding, ReferenceKind, TextFormat,

@@ -9,6 +9,7 @@ use super::Array;
 use super::known::Known;
 use super::visit::ChunkElements;
 use crate::error::{Error, Result};
+use crate::foreign::{ForeignFile, StoredTexts};
 use crate::plan::copy::Target;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
@@ -118,6 +119,24 @@ impl Array {
     /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
     pub fn workload(&self, selection: &Selection, clients: u32) -> Result<Workload> {
         self.known()?.with_plan(selection, |plan| read_workload(plan, clients))
+    }
+
+    /// The texts of a selection of a variable of a foreign file, in C order, without the file's library.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for a variable of something else, and for what only the library reads; as
+    /// [`Array::read`].
+    pub fn texts_of_file(
+        file: &ForeignFile,
+        path: &str,
+        selection: &Selection,
+    ) -> Result<StoredTexts> {
+        let variable = file.text_variable(path)?;
+        let stored = Self::of_file(&variable.stored, path)?;
+        let bytes = stored.result_bytes(selection)?;
+        let mut elements = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        stored.read(selection, &mut elements)?;
+        variable.texts_of(&elements)
     }
 
     /// Reads `selection` of an array of text.

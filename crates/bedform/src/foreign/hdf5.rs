@@ -8,8 +8,8 @@ use std::path::Path;
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray};
 use bedform_format::hdf5::{
-    BLOCK_BYTES, Hdf5Error, Hdf5File, ManyRead, ReadAt, ReadError, chunk_map_without_tables,
-    chunk_table,
+    BLOCK_BYTES, Hdf5Error, Hdf5File, ManyRead, ReadAt, ReadError, StoredTexts,
+    chunk_map_without_tables, chunk_table, stored_texts,
 };
 use bedform_storage::{Object, StorageError, Version};
 use rustix::fs::{FlockOperation, flock};
@@ -126,6 +126,40 @@ pub(super) fn read_table(
         Ok(None) => Err(changed(array)),
         Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
     }
+}
+
+/// An array of texts, whose dataset is at `address` of the file, as one of raw elements.
+///
+/// # Errors
+/// `Conflict` if another dataset lies there now; by the file.
+pub(super) fn read_stored_texts(
+    reader: &Reader<'_>,
+    address: u64,
+    array: &ForeignArray,
+    limits: &Limits,
+) -> Result<ForeignArray> {
+    let found = Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
+        .and_then(|file| stored_texts(&file, address, array, limits));
+    match found {
+        Ok(Some(stored)) => Ok(stored),
+        Ok(None) => Err(changed(array)),
+        Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
+    }
+}
+
+/// The texts that elements of such an array stand for.
+///
+/// # Errors
+/// By the file.
+pub(super) fn read_texts(
+    reader: &Reader<'_>,
+    elements: &[u8],
+    path: &str,
+    limits: &Limits,
+) -> Result<StoredTexts> {
+    Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
+        .and_then(|file| file.texts(elements))
+        .map_err(|error| error_of(error, &format!("the texts of {path:?}")))
 }
 
 fn changed(array: &ForeignArray) -> Error {

@@ -12,6 +12,7 @@
 //! | `facts` | what is known of a variable, whoever reads it |
 //! | `hdf5` | chunk maps of HDF5 files by our own parser |
 //! | `tables` | chunk tables of HDF5 files, read when they are needed |
+//! | `texts` | variables of texts of any length |
 //! | `writers` | programs that have a file open for writing |
 //! | `inline` | variables whose bytes lie in the chunk map itself |
 //! | `attributes` | attributes and dimension names as JSON |
@@ -27,6 +28,7 @@ mod inline;
 mod lookup;
 mod opening;
 mod tables;
+mod texts;
 mod url;
 pub(crate) mod variable;
 mod writers;
@@ -51,6 +53,7 @@ use crate::plan::tuning::Tuning;
 
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
+pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};
 
 /// The first look at a header.

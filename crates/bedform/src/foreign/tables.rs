@@ -18,7 +18,7 @@ const ENTRY_BYTES: u64 = 28;
 /// The tables of one file.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// For each variable whose table is not in the chunk map the address of its dataset.
+    /// For each variable whose table is not in the chunk map, or that has texts, the address of its dataset.
     datasets: Vec<Option<u64>>,
     sidecar: Option<Sidecar>,
     limits: Limits,
@@ -41,6 +41,16 @@ impl Tables {
         Self { datasets, sidecar, limits, read: Mutex::default() }
     }
 
+    /// The address of the dataset of a variable, where the parser said it.
+    pub(super) fn address(&self, position: usize) -> Option<u64> {
+        self.datasets.get(position).copied().flatten()
+    }
+
+    /// The limits that the file was opened with.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The table of a variable; nothing if the map has it. `reader` reads the file.
     ///
     /// # Errors
@@ -51,7 +61,7 @@ impl Tables {
         position: usize,
         reader: &Reader<'_>,
     ) -> Result<Option<Arc<ChunkTable>>> {
-        let Some(address) = self.datasets.get(position).copied().flatten() else { return Ok(None) };
+        let Some(address) = self.address(position) else { return Ok(None) };
         // A thread that panicked left whole tables.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = read.tables.get(&position) {
@@ -123,7 +133,7 @@ fn grid_chunks(array: &ForeignArray) -> u64 {
 }
 
 /// A map that has this variable and its table alone.
-fn map_of_one(map: &ChunkMap, array: &ForeignArray, table: ChunkTable) -> ChunkMap {
+pub(super) fn map_of_one(map: &ChunkMap, array: &ForeignArray, table: ChunkTable) -> ChunkMap {
     let mut array = ForeignArray { attributes: Vec::new(), ..array.clone() };
     if let ForeignStorage::Chunked { chunks, .. } = &mut array.storage {
         *chunks = table;

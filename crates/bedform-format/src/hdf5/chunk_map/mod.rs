@@ -12,6 +12,7 @@
 //! | `numpy`, `element` | types in NumPy's words, and which of them the engine has |
 //! | `attributes` | attributes that users see |
 //! | `storage` | layouts, filters and chunks as the map has them |
+//! | `texts` | texts of any length: where their elements lie, and what these stand for |
 
 mod attributes;
 mod dimensions;
@@ -20,6 +21,7 @@ mod listing;
 mod named_types;
 mod numpy;
 mod storage;
+mod texts;
 mod walk;
 
 use std::collections::HashMap;
@@ -37,6 +39,8 @@ use element::ElementType;
 use storage::Tables;
 use walk::{Variable, Walk};
 
+pub use texts::{StoredTexts, stored_texts};
+
 /// The chunk map of a file that was opened with the same limits.
 ///
 /// # Errors
@@ -50,8 +54,8 @@ pub fn chunk_map(
     map_of(&walk, walk.parents_first(), source, limits, Tables::new(limits)).map(|(map, _)| map)
 }
 
-/// The chunk map of a file with empty chunk tables, and for each of its arrays that has one the address
-/// of the dataset, for [`chunk_table`].
+/// The chunk map of a file with empty chunk tables, and the addresses of the datasets of its arrays that have
+/// one, for [`chunk_table`], or have texts of any length, for [`stored_texts`].
 ///
 /// # Errors
 /// As [`chunk_map`].
@@ -134,7 +138,7 @@ fn walk_over<'f, 'r>(file: &'f Hdf5File<'r>, limits: &Limits) -> Result<Walk<'f,
     Ok(walk)
 }
 
-/// The map of the groups with these numbers, and for each array that has chunks the address of its dataset.
+/// The map of the groups with these numbers, and the addresses that [`chunk_map_without_tables`] gives.
 fn map_of(
     walk: &Walk<'_, '_>,
     wanted: Vec<usize>,
@@ -154,7 +158,8 @@ fn map_of(
             let mut array = array.map_err(|error| error.met_at(&variable.path))?;
             let name = variable.path.rsplit('/').next().unwrap_or_default();
             array.attributes = reader.describe(&variable.attributes, name, &mut refused)?;
-            if let ForeignStorage::Chunked { .. } = array.storage {
+            let has_texts = array.data_type == Some(DataType::String);
+            if has_texts || matches!(array.storage, ForeignStorage::Chunked { .. }) {
                 addresses.insert(array.path.clone(), variable.address);
             }
             arrays.push(array);
@@ -178,7 +183,7 @@ fn map_of(
 fn array_of(walk: &Walk<'_, '_>, variable: &Variable, tables: &mut Tables) -> Result<ForeignArray> {
     let dataset = &variable.dataset;
     let element = ElementType::of(&dataset.datatype, &walk.named_types);
-    let storage = storage::describe(walk.file, variable, &element, tables)?;
+    let storage = storage::describe(walk.file, dataset, &variable.shape, &element, tables)?;
     let max_shape = match &dataset.space {
         Dataspace::Simple { max_shape, .. } => max_shape.as_slice(),
         Dataspace::Scalar | Dataspace::Null => &[],

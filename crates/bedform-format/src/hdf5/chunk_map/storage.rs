@@ -1,7 +1,6 @@
 //! Where the elements of a variable are, as a chunk map has it.
 
 use super::element::ElementType;
-use super::walk::Variable;
 use crate::DataType;
 use crate::Limits;
 use crate::chunk_map::{ChunkTable, ForeignStorage};
@@ -41,10 +40,11 @@ impl Tables {
     }
 }
 
-/// The storage of a variable.
+/// The storage of a variable of this shape.
 pub(super) fn describe(
     file: &Hdf5File<'_>,
-    variable: &Variable,
+    dataset: &Dataset,
+    shape: &[u64],
     element: &ElementType,
     tables: &mut Tables,
 ) -> Result<ForeignStorage> {
@@ -52,15 +52,13 @@ pub(super) fn describe(
     if let Some(reason) = &element.native {
         return native(reason);
     }
-    if variable.shape.contains(&0) {
+    if shape.contains(&0) {
         return Ok(ForeignStorage::Empty);
     }
     let item_size = element.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
-    let total = variable.shape.iter().try_fold(item_size, |bytes, size| bytes.checked_mul(*size));
-    match &variable.dataset.layout {
-        Layout::Chunked(layout) => {
-            describe_chunks(file, &variable.dataset, &variable.shape, layout, tables)
-        }
+    let total = shape.iter().try_fold(item_size, |bytes, size| bytes.checked_mul(*size));
+    match &dataset.layout {
+        Layout::Chunked(layout) => describe_chunks(file, dataset, shape, layout, tables),
         Layout::Compact(data) if Some(data.len() as u64) == total => {
             Ok(ForeignStorage::Compact { data: data.clone() })
         }

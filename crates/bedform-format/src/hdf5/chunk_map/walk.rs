@@ -9,6 +9,7 @@ use super::named_types::NamedTypes;
 use crate::Limits;
 use crate::chunk_map::{ForeignDimension, RefusedMember};
 use crate::hdf5::error::{Hdf5Error, Result};
+use crate::hdf5::source::ANNOUNCED_MAX;
 use crate::hdf5::{
     Attribute, Dataset, Dataspace, Hdf5File, Layout, Link, LinkTarget, Object, ObjectKind,
 };
@@ -22,6 +23,8 @@ const GROUPS_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 64;
 /// Variables of one file.
 const VARIABLES_MAX: usize = 1_000_000;
+/// Bytes that the header of most objects has at most.
+const HEADER_BYTES: u64 = 2048;
 /// Soft links, one behind another.
 const SOFT_LINKS_MAX: usize = 16;
 /// Bytes of an array: what a signed offset of the system can say.
@@ -166,7 +169,10 @@ impl<'f, 'r> Walk<'f, 'r> {
             groups: Vec::new(),
             refused: Vec::new(),
         });
-        for link in listing.links() {
+        for (at, link) in listing.links().iter().enumerate() {
+            if at.is_multiple_of(ANNOUNCED_MAX) {
+                self.announce_members(listing.links().get(at..))?;
+            }
             let reason = match self.add_member(number, object, link, above) {
                 Ok(reason) => reason,
                 // What is too much of one member alone says nothing of the others.
@@ -179,6 +185,16 @@ impl<'f, 'r> Walk<'f, 'r> {
         }
         self.refuse_names_alike(number);
         Ok(number)
+    }
+
+    /// Announces the headers of the first of these members.
+    fn announce_members(&self, links: Option<&[Link]>) -> Result {
+        let links = links.unwrap_or_default().iter().take(ANNOUNCED_MAX);
+        let headers = links.filter_map(|link| match link.target {
+            LinkTarget::Hard(address) => Some((address, HEADER_BYTES)),
+            _ => None,
+        });
+        self.file.source.announce(headers)
     }
 
     fn list_refused(&mut self, group: usize, name: &[u8], reason: String) {

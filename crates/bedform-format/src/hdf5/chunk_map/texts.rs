@@ -1,0 +1,124 @@
+//! Texts of any length: where their elements lie, and what these stand for.
+//!
+//! An element has the length of its text and a place in a global heap. It is read as raw bytes, by the plan of
+//! all arrays; the heaps are read for many elements at once.
+
+use std::collections::HashSet;
+
+use super::element::ElementType;
+use super::storage::{self, Tables};
+use crate::chunk_map::{ChunkMapError, ForeignArray};
+use crate::hdf5::cursor::Block;
+use crate::hdf5::error::{Hdf5Error, Result};
+use crate::hdf5::global_heap::HeapReference;
+use crate::hdf5::source::ANNOUNCED_MAX;
+use crate::hdf5::{FillValue, Hdf5File, ObjectKind, TypeKind};
+use crate::{DataType, Endian, Limits};
+
+/// Bytes of a global heap that is no larger than it must be.
+const HEAP_BYTES: u64 = 4096;
+
+/// Texts one behind the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredTexts {
+    /// Bytes of each.
+    pub lengths: Vec<u64>,
+    /// All of them, mostly UTF-8.
+    pub bytes: Vec<u8>,
+}
+
+/// The array of texts that lies at an address, with its chunk table, as one of raw elements: for
+/// [`Hdf5File::texts`]. None if something else lies there.
+///
+/// # Errors
+/// As [`chunk_map`](super::chunk_map).
+pub fn stored_texts(
+    file: &Hdf5File<'_>,
+    address: u64,
+    array: &ForeignArray,
+    limits: &Limits,
+) -> std::result::Result<Option<ForeignArray>, Hdf5Error> {
+    let ObjectKind::Dataset(dataset) = file.object(address)?.kind else { return Ok(None) };
+    if !matches!(dataset.datatype.kind, TypeKind::VariableText(_)) {
+        return Ok(None);
+    }
+    // Empty, where nothing is said; else it names a text as elements do.
+    let fill_value = match &dataset.fill_value {
+        FillValue::Undefined | FillValue::Default => None,
+        FillValue::Value(bytes) if bytes.len() as u64 == u64::from(dataset.datatype.size) => {
+            Some(bytes.clone())
+        }
+        FillValue::Value(_) => return Err(Hdf5Error::unknown("a fill value of another type")),
+    };
+    let data_type = Some(DataType::Raw(dataset.datatype.size));
+    let (words, endian) = (String::new(), Endian::NATIVE);
+    let element = ElementType { words, data_type, endian, native: None, enumeration: None };
+    let mut tables = Tables::new(limits);
+    let storage = storage::describe(file, &dataset, &array.shape, &element, &mut tables)?;
+    let attributes = Vec::new();
+    let raw = ForeignArray { storage, data_type, endian, attributes, fill_value, ..array.clone() };
+    let invalid = |reason| ChunkMapError::Invalid { path: array.path.clone(), reason };
+    raw.check_chunks(file.size(), limits).map_err(invalid)?;
+    Ok(Some(raw))
+}
+
+impl Hdf5File<'_> {
+    /// The texts that `elements` stand for: those of an array that [`stored_texts`] gave, as they are stored.
+    ///
+    /// # Errors
+    /// [`Hdf5Error`].
+    pub fn texts(&self, elements: &[u8]) -> std::result::Result<StoredTexts, Hdf5Error> {
+        let places = self.places(elements)?;
+        let mut texts = StoredTexts::default();
+        let mut announced = 0;
+        for (number, (length, place)) in places.iter().enumerate() {
+            if number >= announced {
+                announced = number.saturating_add(self.announce_heaps(places.get(number..))?);
+            }
+            let before = texts.bytes.len();
+            if *length > 0 {
+                let object = self.heaps.object(&self.source, *place)?;
+                texts.bytes.extend_from_slice(text_of(&object, *length)?);
+            }
+            texts.lengths.push(texts.bytes.len().saturating_sub(before) as u64);
+        }
+        Ok(texts)
+    }
+
+    /// Length and place of each text.
+    fn places(&self, elements: &[u8]) -> Result<Vec<(u32, HeapReference)>> {
+        let widths = self.source.widths;
+        let block = Block { bytes: elements.to_vec(), at: 0, widths };
+        let mut cursor = block.cursor();
+        let mut places = Vec::new();
+        while !cursor.is_empty() {
+            places.push((cursor.u32()?, HeapReference::decode(&mut cursor)?));
+        }
+        Ok(places)
+    }
+
+    /// Announces the heaps of the first of these elements; gives how many elements those are of.
+    fn announce_heaps(&self, places: Option<&[(u32, HeapReference)]>) -> Result<usize> {
+        let places = places.unwrap_or_default();
+        let mut heaps = HashSet::new();
+        let is_announced = |(length, place): &&(u32, HeapReference)| {
+            if let (Some(address), true) = (place.collection, *length > 0) {
+                heaps.insert(address);
+            }
+            heaps.len() <= ANNOUNCED_MAX
+        };
+        let count = places.iter().take_while(is_announced).count();
+        self.source.announce(heaps.into_iter().map(|address| (address, HEAP_BYTES)))?;
+        Ok(count.max(1))
+    }
+}
+
+/// A text of `length` bytes in a heap: it ends with its first zero, as in memory.
+fn text_of(object: &Block, length: u32) -> Result<&[u8]> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let Some(text) = object.bytes.get(..length) else {
+        return Err(Hdf5Error::corrupt(object.at, "a text longer than its heap object"));
+    };
+    let end = text.iter().position(|byte| *byte == 0);
+    Ok(end.and_then(|end| text.get(..end)).unwrap_or(text))
+}

@@ -1,0 +1,65 @@
+//! Variables of texts of any length, by our own parser.
+//!
+//! The elements are read as raw bytes, by the plan of all arrays, and then what they name in the global heaps of
+//! the file. The places of the chunks are looked for at each such read.
+
+use std::sync::Arc;
+
+use bedform_format::DataType;
+use bedform_format::hdf5::StoredTexts;
+
+use super::tables::{Tables, map_of_one};
+use super::{ForeignFile, hdf5};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A variable of texts.
+pub(crate) struct TextVariable<'f> {
+    file: &'f ForeignFile,
+    path: String,
+    /// The file with this variable alone, its elements as they are stored.
+    pub(crate) stored: ForeignFile,
+}
+
+impl ForeignFile {
+    /// The variable of texts at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unsupported` for a variable of something else, and for what only the library reads; `Conflict` if
+    /// the file has changed; by the file.
+    pub(crate) fn text_variable(&self, path: &str) -> Result<TextVariable<'_>> {
+        let position = self.position(path)?;
+        let array = &self.map.arrays[position];
+        let address = self.tables.address(position);
+        let address = address.filter(|_| array.data_type == Some(DataType::String));
+        let address = address.ok_or_else(|| {
+            let text = format!("{path:?} of {} is read by its own library", self.name());
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        let object = self.object()?;
+        let reader = self.reader(&*object);
+        let stored = hdf5::read_stored_texts(&reader, address, array, self.tables.limits())
+            .map_err(|error| self.located(error))?;
+        let mut map = map_of_one(&self.map, array, Default::default());
+        map.arrays = vec![stored];
+        let stored = Self {
+            map: Arc::new(map),
+            lookup: Arc::default(),
+            tables: Arc::new(Tables::default()),
+            ..self.clone()
+        };
+        Ok(TextVariable { file: self, path: path.to_owned(), stored })
+    }
+}
+
+impl TextVariable<'_> {
+    /// The texts that elements of it stand for.
+    ///
+    /// # Errors
+    /// `Conflict` if the file has changed; by the file.
+    pub(crate) fn texts_of(&self, elements: &[u8]) -> Result<StoredTexts> {
+        let object = self.file.object()?;
+        let reader = self.file.reader(&*object);
+        hdf5::read_texts(&reader, elements, &self.path, self.file.tables.limits())
+            .map_err(|error| self.file.located(error))
+    }
+}
