@@ -189,11 +189,17 @@ def test_pickles_and_messages_have_no_secrets(
     assert SECRET.encode() not in pickled
     array = pickle.loads(pickled)["g/t"]  # noqa: S301 - made above
     np.testing.assert_array_equal(array[3], values[3])
-    for secret in (f"s3://key:{SECRET}@bucket/x", f"https://host/x?sig={SECRET}"):
+    for secret in (f"s3://key:{SECRET}@bucket/x", f"gs://bucket/x?sig={SECRET}"):
         with pytest.raises(bf.InvalidArgumentError, match="in the environment") as refused:
             bf.open(secret)
         assert SECRET not in str(refused.value)
         assert SECRET not in cli("info", secret)
+    # That of a file may have a query, which no message has.
+    of_file = f"http://127.0.0.1:1/x?sig={SECRET}"
+    with pytest.raises(bf.IoError, match=r"127\.0\.0\.1:1/x") as unreachable:
+        bf.open(of_file)
+    assert SECRET not in str(unreachable.value)
+    assert SECRET not in cli("info", of_file)
 
 
 @pytest.mark.parametrize(("cache", "freshness"), [(0, "open"), ("256 MiB", "read")])
