@@ -90,7 +90,8 @@ impl Profile {
         let parts = machine.parts_of(work);
         let gain = machine.gain_of(*threads);
         let waits = demand.waits * self.request_seconds_one;
-        let requests = demand.requests * self.request_seconds_many;
+        let request = self.request_seconds_many.max(self.request_cpu_seconds / gain);
+        let requests = demand.requests * request;
         let bytes = self.byte_seconds(demand.bytes, demand.streams, demand.largest);
         let (rest, done) = (requests + bytes, parts.sum() / gain);
         let overlapped = rest.max(done) + rest.min(done) / demand.requests.max(1.0);

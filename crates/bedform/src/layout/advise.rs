@@ -8,7 +8,7 @@
 //! the same answer.
 
 use bedform_geometry::{GeometryError, Order, RANK_MAX};
-use bedform_storage::{Profile, ProfileError};
+use bedform_storage::{CodecTimes, Profile, ProfileError};
 use serde::Serialize;
 
 use super::choose::Search;
@@ -22,8 +22,8 @@ const LENGTH_MAX: u64 = 1 << 62;
 const READS_MAX: usize = 1024;
 /// Appends that a growing array is assumed to get where nothing is known.
 const APPENDS_ASSUMED: u64 = 1000;
-/// What one core decodes a second at most of what is compressed: noisy floats by zstd.
-const COMPRESSED_BYTES_PER_SECOND: f64 = 1e9;
+/// The codec that data are taken to be compressed with where only the ratio is known.
+const USUAL_CODEC: &str = "blosc-zstd-byte";
 /// Axes up to which the default reads hold every pair of them.
 const PAIRED_AXES_MAX: usize = 6;
 
@@ -166,8 +166,8 @@ pub struct AdviseRequest {
     pub profile: Profile,
     /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
     pub compression_ratio: f64,
-    /// Decoded bytes per second of one core; of compressed data at most 1e9.
-    pub decode_bytes_per_second: f64,
+    /// Decoded bytes per second of one core; without it what the profile has measured.
+    pub decode_bytes_per_second: Option<f64>,
     /// Cores that decode.
     pub cores: u32,
     /// Least raw bytes of a chunk; smaller only if the array is.
@@ -193,7 +193,7 @@ impl AdviseRequest {
             reads: ReadMix::default(),
             profile,
             compression_ratio: 1.0,
-            decode_bytes_per_second: 4e9,
+            decode_bytes_per_second: None,
             cores: 2,
             chunk_bytes_min: 16 << 10,
             chunk_bytes_max: 16 << 20,
@@ -289,10 +289,7 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     let mut model =
         CostModel::new(&extents, request.item_size, request.profile.clone(), request.cores);
     model.compression_ratio = request.compression_ratio;
-    model.decode_bytes_per_second = match request.compression_ratio > 1.0 {
-        true => request.decode_bytes_per_second.min(COMPRESSED_BYTES_PER_SECOND),
-        false => request.decode_bytes_per_second,
-    };
+    model.codec = codec_of(request);
     model.checksummed = request.checksummed;
     let mix = match request.reads.reads.is_empty() {
         true => ReadMix::default_for(&extents).reads,
@@ -331,6 +328,30 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     })
 }
 
+/// What decoding a chunk takes.
+fn codec_of(request: &AdviseRequest) -> CodecTimes {
+    let name = match (request.compression_ratio > 1.0, request.checksummed) {
+        (true, _) => USUAL_CODEC,
+        (false, true) => "crc32c",
+        // Raw chunks are copied, no more.
+        (false, false) => {
+            return CodecTimes {
+                chunk_seconds: 0.0,
+                encoded_byte_seconds: 0.0,
+                decoded_byte_seconds: 0.0,
+                encode_bytes_per_second: 1e15,
+            };
+        }
+    };
+    let measured = request.profile.processor.codec(name);
+    match request.decode_bytes_per_second {
+        Some(rate) => {
+            CodecTimes { encoded_byte_seconds: 0.0, decoded_byte_seconds: 1.0 / rate, ..measured }
+        }
+        None => measured,
+    }
+}
+
 fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
     let rank = request.shape.len();
     if rank > RANK_MAX {
@@ -350,7 +371,7 @@ fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
     request.profile.check()?;
     positive("the item size", request.item_size as f64)?;
     positive("the compression ratio", request.compression_ratio)?;
-    positive("the decode rate", request.decode_bytes_per_second)?;
+    positive("the decode rate", request.decode_bytes_per_second.unwrap_or(1.0))?;
     positive("the number of cores", f64::from(request.cores))?;
     positive("the least chunk size", request.chunk_bytes_min as f64)?;
     positive("the shard size", request.shard_bytes as f64)?;

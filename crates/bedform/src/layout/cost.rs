@@ -6,23 +6,17 @@
 //! gives all of it with one request and the reader would ask for that. Row-major and column-major
 //! orders are counted in closed form, curves on the shard's inner grid.
 //!
-//! ```text
-//! seconds = waits * request_seconds_one                   the index, then the chunks; or all at once
-//!         + requests * max(request_seconds_many, request_cpu_seconds / cores)      parts included
-//!         + bytes / bytes per second of as many streams as bring them, as far as there is room for those
-//!         + (chunks * CHUNK_SECONDS + decoded bytes / decode rate) / cores used
-//! ```
-//!
-//! The terms of requests and bytes are added: on the devices measured, random requests of 4 KiB to
-//! 1 MiB with 16 in flight take the sum of the two, not the larger (which is off by up to 1.7 times
-//! where they are equal, exactly where advice is sought).
+//! The seconds are those of [`Profile::read_seconds`], as for the plans of reads. Its terms of requests and
+//! bytes are added: on the devices measured, random requests of 4 KiB to 1 MiB with 16 in flight take the sum
+//! of the two, not the larger (which is off by up to 1.7 times where they are equal, exactly where advice is
+//! sought).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use bedform_geometry::{Order, Region, Selection};
-use bedform_storage::Profile;
+use bedform_storage::{CodecTimes, Demand, ProcessorWork, Profile, ReadWork};
 use serde::{Serialize, Serializer};
 
 use crate::plan::opening::{
@@ -35,8 +29,6 @@ use super::count::{
     places_of, runs_in_rows, runs_on_curve, stretches_of,
 };
 
-/// CPU seconds to look up, check, decode and copy a chunk, beside what its bytes cost.
-const CHUNK_SECONDS: f64 = 2e-6;
 /// The most chunks of a shard for which a curve is walked; beyond, curves are not considered.
 pub(crate) const CURVE_CELLS_MAX: u64 = 1 << 15;
 /// Bytes of one entry of a shard index.
@@ -97,6 +89,10 @@ pub struct ReadCost {
     pub bytes: f64,
     /// Bytes that come out of the decoder.
     pub decoded_bytes: f64,
+    /// Bytes of the result.
+    pub result_bytes: f64,
+    /// Stretches that lie together in a chunk and in the result.
+    pub runs: f64,
     /// Predicted seconds, from cold.
     pub seconds: f64,
 }
@@ -109,7 +105,23 @@ impl ReadCost {
         self.requests += weight * other.requests;
         self.bytes += weight * other.bytes;
         self.decoded_bytes += weight * other.decoded_bytes;
+        self.result_bytes += weight * other.result_bytes;
+        self.runs += weight * other.runs;
         self.seconds += weight * other.seconds;
+    }
+}
+
+/// What a read takes of its chunks.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    bytes: f64,
+    /// Stretches that lie together in a chunk and in the result.
+    runs: f64,
+}
+
+impl Taken {
+    fn of(self, cost: ReadCost) -> ReadCost {
+        ReadCost { result_bytes: self.bytes, runs: self.runs, ..cost }
     }
 }
 
@@ -124,8 +136,8 @@ pub struct CostModel {
     pub profile: Profile,
     /// Raw bytes over stored bytes: 1 for raw data, 4 if a quarter is left.
     pub compression_ratio: f64,
-    /// Decoded bytes per second of one core, checksums included.
-    pub decode_bytes_per_second: f64,
+    /// What decoding takes of one core, checksums included.
+    pub codec: CodecTimes,
     /// Cores that decode.
     pub cores: u32,
     /// Whether a chunk must be read as a whole, because its checksum is that of the whole. Without
@@ -138,15 +150,14 @@ pub struct CostModel {
 type CurveCache = HashMap<(Order, Vec<u64>, Vec<u64>), Option<Rc<Vec<u64>>>>;
 
 impl CostModel {
-    /// A model for an array of `shape` with items of `item_size` bytes: raw, checksummed, decoded at
-    /// 4 GB/s (the speed of a checksum and a copy) on `cores` cores.
+    /// A model for an array of `shape` with items of `item_size` bytes: raw, checksummed, on `cores` cores.
     pub fn new(shape: &[u64], item_size: u64, profile: Profile, cores: u32) -> Self {
         Self {
             shape: shape.to_vec(),
             item_size,
+            codec: profile.processor.codec("crc32c"),
             profile,
             compression_ratio: 1.0,
-            decode_bytes_per_second: 4e9,
             cores,
             checksummed: true,
             curves: RefCell::default(),
@@ -158,7 +169,7 @@ impl CostModel {
     /// ```
     /// use bedform::layout::{CostModel, Layout, Read};
     /// use bedform_geometry::Order;
-    /// use bedform_storage::Profile;
+    /// use bedform_storage::{CodecTimes, Demand, ProcessorWork, Profile, ReadWork};
     ///
     /// let model = CostModel::new(&[512, 512, 512], 8, Profile::default_local(), 2);
     /// let layout = Layout {
@@ -245,7 +256,8 @@ impl CostModel {
         for (stretches, &size) in spans.iter().zip(&layout.chunk_shape) {
             touched.push(coarsen(stretches, size));
         }
-        let whole = self.price_chunks(layout, &touched);
+        let result = self.result_of(layout, spans, &touched);
+        let whole = self.price_chunks(layout, &touched, result);
         let partial = !self.checksummed && self.compression_ratio == 1.0;
         if !partial {
             return whole;
@@ -254,10 +266,26 @@ impl CostModel {
         if part.seconds < whole.seconds { part } else { whole }
     }
 
-    /// The cost of whole chunks.
-    fn price_chunks(&self, layout: &Layout, touched: &[Stretches]) -> ReadCost {
+    /// The cost of whole chunks, of which the read takes `result`.
+    fn price_chunks(&self, layout: &Layout, touched: &[Stretches], result: Taken) -> ReadCost {
         let (cost, present) = self.count_chunks(layout, touched);
-        self.finish(self.opened(layout, cost, present))
+        self.finish(result.of(self.opened(layout, cost, present)))
+    }
+
+    /// What a read takes of its chunks, in stretches that are together in both a chunk and the result.
+    fn result_of(&self, layout: &Layout, spans: &[Stretches], touched: &[Stretches]) -> Taken {
+        let (mut elements, mut cells, mut run, mut goes_on) = (1.0, 1.0, 1.0, true);
+        for (axis, (stretches, chunks)) in spans.iter().zip(touched).enumerate().rev() {
+            let (width, chunks) = (cells_in(stretches), cells_in(chunks));
+            let in_chunk = width / chunks.max(1.0);
+            elements *= width;
+            cells *= chunks;
+            if goes_on {
+                run *= in_chunk.max(1.0);
+            }
+            goes_on &= chunks == 1.0 && in_chunk >= layout.chunk_shape[axis] as f64;
+        }
+        Taken { bytes: elements * self.item_size as f64, runs: (elements / run).max(cells) }
     }
 
     /// What a read of whole chunks asks for if indexes come first, and the chunks that its shards have.
@@ -332,6 +360,7 @@ impl CostModel {
         cost.bytes = cost.decoded_bytes + whole.objects * index_bytes(&inner_grid(layout));
         cost.objects = whole.objects;
         cost.requests += whole.objects;
+        (cost.result_bytes, cost.runs) = (whole.result_bytes, whole.runs);
         // Where shards come whole, the price of whole chunks holds, and it is the smaller one.
         self.finish(cost)
     }
@@ -380,7 +409,9 @@ impl CostModel {
                 sum.objects -= again;
                 sum.requests -= again;
                 sum.bytes -= again * index_bytes(&inner);
-                self.finish(self.opened(layout, sum, present))
+                let taken =
+                    Taken { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
+                self.finish(taken.of(self.opened(layout, sum, present)))
             }
         }
     }
@@ -394,22 +425,28 @@ impl CostModel {
         if cost.chunks == 0.0 {
             return ReadCost::default();
         }
-        let profile = &self.profile;
-        let cores = f64::from(self.cores.max(1));
-        let request = profile.request_seconds_many.max(profile.request_cpu_seconds / cores);
-        let decoding =
-            cost.chunks * CHUNK_SECONDS + cost.decoded_bytes / self.decode_bytes_per_second;
         let (waits, streams) = self.streams(&cost);
         let at_once = self.at_once(&cost, streams).min(streams);
         // A server is asked for those parts one by one.
-        let requests = match profile.is_remote {
+        let requests = match self.profile.is_remote {
             true => cost.requests.max(cost.objects - cost.whole_objects + streams),
             false => cost.requests,
         };
-        cost.seconds = waits * profile.request_seconds_one
-            + requests * request
-            + cost.bytes / profile.bytes_per_second_of(at_once)
-            + decoding / cores.min(cost.chunks.max(1.0));
+        let demand = Demand { waits, requests, bytes: cost.bytes, streams: at_once, largest: 0.0 };
+        let encoded = cost.decoded_bytes / self.compression_ratio;
+        let work = ProcessorWork {
+            objects: cost.objects,
+            requests: cost.requests,
+            bytes: cost.bytes,
+            chunks: cost.chunks,
+            decoding_seconds: self.codec.decoding(cost.chunks, encoded, cost.decoded_bytes),
+            runs: cost.runs,
+            copied_bytes: cost.result_bytes,
+        };
+        // One chunk is decoded by one thread.
+        let threads = u32::try_from(whole_number(cost.chunks)).unwrap_or(u32::MAX);
+        let threads = threads.clamp(1, self.cores.max(1));
+        cost.seconds = self.profile.read_seconds(&ReadWork { demand, work, threads }).cold;
         cost
     }
 

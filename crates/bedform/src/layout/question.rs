@@ -54,7 +54,7 @@ impl AdviseRequest {
             request.compression_ratio = ratio?;
         }
         if let Some(rate) = number("decode_bytes_per_second") {
-            request.decode_bytes_per_second = rate?;
+            request.decode_bytes_per_second = Some(rate?);
         }
         if let Some(cores) = get("cores") {
             let cores = cores.as_u64().and_then(|cores| u32::try_from(cores).ok());
