@@ -129,7 +129,8 @@ def test_xarray_shows_such_text_as_its_own_engine_does_and_says_so(tmp_path: Pat
     with pytest.warns(LeftOutWarning, match="not UTF-8 have U\\+FFFD") as caught:
         dataset = xr.open_dataset(path, engine="bedform")
     assert len(caught) == 1
-    assert dataset["x"].attrs == xr.open_dataset(path, engine="netcdf4")["x"].attrs
+    with xr.open_dataset(path, engine="netcdf4") as expected:
+        assert dataset["x"].attrs == expected["x"].attrs
     repr(dataset["x"]).encode()
 
 

@@ -316,7 +316,8 @@ def test_texts_at_a_url_are_those_that_xarray_reads(tmp_path: Path, server: File
     )
     expected.to_netcdf(tmp_path / "a.nc", engine="netcdf4")
     found = xr.open_dataset(server.url("a.nc"), engine="bedform").load()
-    xr.testing.assert_equal(found, xr.open_dataset(tmp_path / "a.nc", engine="netcdf4").load())
+    with xr.open_dataset(tmp_path / "a.nc", engine="netcdf4") as wanted:
+        xr.testing.assert_equal(found, wanted.load())
 
 
 def test_the_heaps_of_texts_are_requested_many_at_once(tmp_path: Path, server: FileServer) -> None:
