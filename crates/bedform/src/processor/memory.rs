@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::hint::black_box;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use bedform_storage::Processor;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::stopwatch::Stopwatch;
 use crate::plan::copy::copy_box;
@@ -13,6 +15,8 @@ const CHUNK: usize = 256 << 10;
 const RESULT: usize = 16 << 20;
 const FRESH: usize = 48 << 20;
 const REQUEST: usize = 1 << 20;
+/// Requests of a file.
+const REQUESTS: u64 = 40;
 /// Runs of one element that are gathered at a time.
 const RUNS: usize = 16 << 10;
 
@@ -46,23 +50,28 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
     let _ = measure_requests(machine, watch);
 }
 
-/// By the program that runs, which the page cache has.
+/// By a file that is in memory alone, and larger than the processor's own caches.
 fn measure_requests(machine: &mut Processor, watch: &mut Stopwatch) -> std::io::Result<()> {
-    let program = std::env::current_exe()?;
-    let file = File::open(&program)?;
-    let length = usize::try_from(file.metadata()?.len()).unwrap_or(REQUEST).min(REQUEST);
-    let mut buffer = vec![0; length];
-    file.read_exact_at(&mut buffer, 0)?;
+    let made = memfd_create("bedform-processor", MemfdFlags::CLOEXEC)?;
+    let file = File::from(made);
+    let mut buffer = vec![1_u8; REQUEST];
+    for at in 0..REQUESTS {
+        file.write_all_at(&buffer, at * REQUEST as u64)?;
+    }
     let small = watch.seconds(|| {
         let _ = black_box(file.read_exact_at(&mut buffer[..64], 0));
     });
     let large = watch.seconds(|| {
-        let _ = black_box(file.read_exact_at(&mut buffer, 0));
+        for at in 0..REQUESTS {
+            let _ = black_box(file.read_exact_at(&mut buffer, at * REQUEST as u64));
+        }
     });
+    let all = REQUESTS as f64;
     machine.request_seconds = small;
-    machine.cached_bytes_per_second = length as f64 / (large - small).max(1e-9);
+    machine.cached_bytes_per_second = all * REQUEST as f64 / (large - all * small).max(1e-9);
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
     machine.object_seconds = watch.seconds(|| {
-        let _ = black_box(File::open(&program).and_then(|file| file.metadata()));
+        let _ = black_box(File::open(&again).and_then(|file| file.metadata()));
     });
     Ok(())
 }
