@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Final
+from typing import Any, AnyStr, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -154,19 +154,16 @@ def _decode(header: dict[str, Any], body: _Body, depth_left: int) -> Values:
     return values.reshape(shape)
 
 
-def _pieces(whole: bytes, lengths: list[int]) -> list[bytes]:
-    ends = list(itertools.accumulate(lengths))
+def _pieces(whole: AnyStr, lengths: list[int]) -> list[AnyStr]:
+    ends: list[int] = list(itertools.accumulate(lengths))
     return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def split_texts(whole: bytes, lengths: list[int]) -> list[str]:
     """Texts that lie one behind the other in UTF-8, whatever in them is not UTF-8."""
-    ends = list(itertools.accumulate(lengths))
-    places = zip([0, *ends], ends, strict=False)
     if whole.isascii():
-        text = whole.decode()
-        return [text[start:end] for start, end in places]
-    return [whole[start:end].decode("utf-8", "surrogateescape") for start, end in places]
+        return _pieces(whole.decode(), lengths)
+    return [piece.decode("utf-8", "surrogateescape") for piece in _pieces(whole, lengths)]
 
 
 def _numbers(data: memoryview, dtype: np.dtype[Any], count: int) -> Values:

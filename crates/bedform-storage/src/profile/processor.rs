@@ -54,7 +54,8 @@ impl CodecTimes {
 ///
 /// let usual = Processor::default();
 /// let map = ProcessorWork { chunks: 64.0, copied_bytes: 4e6, decoding_seconds: 2e-3, ..Default::default() };
-/// assert!(usual.seconds_of(&map, 2) < usual.seconds_of(&map, 1));
+/// let work = usual.parts_of(&map).sum();
+/// assert!(usual.shared(work, 2) < usual.shared(work, 1));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,11 +156,6 @@ impl Processor {
             decoding: work.chunks * self.chunk_seconds + work.decoding_seconds,
             copying: work.runs * self.run_seconds + work.copied_bytes / copy,
         }
-    }
-
-    /// Seconds of `work` that is shared by `threads` threads, of which the first is there.
-    pub fn seconds_of(&self, work: &ProcessorWork, threads: u32) -> f64 {
-        self.shared(self.parts_of(work).sum(), threads)
     }
 
     /// Seconds of so much work of one core, done by `threads` threads, of which the first is there.

@@ -36,8 +36,9 @@ impl<'a> Reader<'a> {
         Self { object, front, is_remote }
     }
 
-    fn block_bytes(&self) -> usize {
-        if self.is_remote { url::BLOCK_BYTES } else { BLOCK_BYTES }
+    fn file(&self, limits: &Limits) -> std::result::Result<Hdf5File<'_>, Hdf5Error> {
+        let block_bytes = if self.is_remote { url::BLOCK_BYTES } else { BLOCK_BYTES };
+        Hdf5File::open(self, self.version().size, block_bytes, limits)
     }
 
     pub(super) fn version(&self) -> &Version {
@@ -119,13 +120,8 @@ pub(super) fn read_table(
     array: &ForeignArray,
     limits: &Limits,
 ) -> Result<ChunkTable> {
-    let table = Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
-        .and_then(|file| chunk_table(&file, address, array, limits));
-    match table {
-        Ok(Some(table)) => Ok(table),
-        Ok(None) => Err(changed(array)),
-        Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
-    }
+    let table = reader.file(limits).and_then(|file| chunk_table(&file, address, array, limits));
+    chunks_of(array, table)
 }
 
 /// An array of texts, whose dataset is at `address` of the file, as one of raw elements.
@@ -138,13 +134,8 @@ pub(super) fn read_stored_texts(
     array: &ForeignArray,
     limits: &Limits,
 ) -> Result<ForeignArray> {
-    let found = Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
-        .and_then(|file| stored_texts(&file, address, array, limits));
-    match found {
-        Ok(Some(stored)) => Ok(stored),
-        Ok(None) => Err(changed(array)),
-        Err(error) => Err(error_of(error, &format!("the chunks of {:?}", array.path))),
-    }
+    let stored = reader.file(limits).and_then(|file| stored_texts(&file, address, array, limits));
+    chunks_of(array, stored)
 }
 
 /// The texts that elements of such an array stand for.
@@ -157,14 +148,22 @@ pub(super) fn read_texts(
     path: &str,
     limits: &Limits,
 ) -> Result<StoredTexts> {
-    Hdf5File::open(reader, reader.version().size, reader.block_bytes(), limits)
+    reader
+        .file(limits)
         .and_then(|file| file.texts(elements))
         .map_err(|error| error_of(error, &format!("the texts of {path:?}")))
 }
 
-fn changed(array: &ForeignArray) -> Error {
-    let text = "has changed since the file was opened; open it again";
-    Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path))
+/// What the parser found of the chunks of a variable; nothing if another dataset lies there now.
+fn chunks_of<T>(
+    array: &ForeignArray,
+    found: std::result::Result<Option<T>, Hdf5Error>,
+) -> Result<T> {
+    let found = found.map_err(|error| error_of(error, &format!("the chunks of {:?}", array.path)));
+    found?.ok_or_else(|| {
+        let text = "has changed since the file was opened; open it again";
+        Error::new(ErrorKind::Conflict, format!("{:?} {text}", array.path))
+    })
 }
 
 /// The error for what the parser says of `place`: what the reader failed with is passed on.

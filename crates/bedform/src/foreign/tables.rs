@@ -114,7 +114,7 @@ impl Tables {
             && is_current
             && let Some(sidecar) = &self.sidecar
         {
-            sidecar.save(&name_of(address), &map_of_one(map, array, table.clone()));
+            sidecar.save(&name_of(address), &map_of_one(map, with_table(array, &table)));
         }
         Ok(table)
     }
@@ -132,12 +132,17 @@ fn grid_chunks(array: &ForeignArray) -> u64 {
     axes.fold(1, |count, (size, chunk)| count.saturating_mul(size.div_ceil((*chunk).max(1))))
 }
 
-/// A map that has this variable and its table alone.
-pub(super) fn map_of_one(map: &ChunkMap, array: &ForeignArray, table: ChunkTable) -> ChunkMap {
+/// The variable with its table, without its attributes.
+fn with_table(array: &ForeignArray, table: &ChunkTable) -> ForeignArray {
     let mut array = ForeignArray { attributes: Vec::new(), ..array.clone() };
     if let ForeignStorage::Chunked { chunks, .. } = &mut array.storage {
-        *chunks = table;
+        chunks.clone_from(table);
     }
+    array
+}
+
+/// A map that has this variable alone.
+pub(super) fn map_of_one(map: &ChunkMap, array: ForeignArray) -> ChunkMap {
     let group_of = |path: &str| ForeignGroup { path: path.to_owned(), ..ForeignGroup::default() };
     let mut groups = vec![group_of("")];
     groups.extend(array.path.match_indices('/').map(|(at, _)| group_of(&array.path[..at])));

@@ -39,10 +39,8 @@ impl ForeignFile {
         let reader = self.reader(&*object);
         let stored = hdf5::read_stored_texts(&reader, address, array, self.tables.limits())
             .map_err(|error| self.located(error))?;
-        let mut map = map_of_one(&self.map, array, Default::default());
-        map.arrays = vec![stored];
         let stored = Self {
-            map: Arc::new(map),
+            map: Arc::new(map_of_one(&self.map, stored)),
             lookup: Arc::default(),
             tables: Arc::new(Tables::default()),
             ..self.clone()

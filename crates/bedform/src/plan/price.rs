@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use bedform_storage::{Demand, Dominant, ProcessorWork, ReadWork};
 use serde::Serialize;
 
-use super::tuning::{ALONE_BYTES, Tuning};
+use super::tuning::{Tuning, is_shared};
 
 /// Seconds that a read takes, predicted by the profile of its storage and of the machine. Prices of different
 /// plans can be compared: by the seconds of a cold read.
@@ -135,8 +135,7 @@ impl Cost {
 
     /// Threads that share the work, as the read will have them.
     fn threads(&self, tuning: &Tuning) -> u32 {
-        let needed = self.decoded_bytes.max(self.result_bytes);
-        match needed > ALONE_BYTES || tuning.profile.is_remote {
+        match is_shared(self.decoded_bytes.max(self.result_bytes), tuning.profile.is_remote) {
             true => u32::try_from(tuning.threads).unwrap_or(u32::MAX),
             false => 1,
         }

@@ -11,7 +11,13 @@ pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
 /// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
 /// places, each of which is a wait.
-pub(crate) const ALONE_BYTES: u64 = 256 << 10;
+const ALONE_BYTES: u64 = 256 << 10;
+
+/// True for a read of so many decoded bytes that more threads than its caller's are worth it: what is small
+/// takes as long as what is large where a server has to answer.
+pub(crate) fn is_shared(decoded_bytes: u64, is_remote: bool) -> bool {
+    decoded_bytes > ALONE_BYTES || is_remote
+}
 
 /// How a plan is run.
 #[derive(Debug, Clone)]

@@ -31,7 +31,7 @@ use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use crate::plan::tuning::{ALONE_BYTES, Tuning, UNIT_BYTES_MAX};
+use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX, is_shared};
 use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
@@ -98,8 +98,7 @@ pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadSt
         run.work(None, true);
     } else {
         std::thread::scope(|scope| {
-            // What is small takes as long as what is large where a server has to answer.
-            if needed > ALONE_BYTES || run.is_remote {
+            if is_shared(needed, run.is_remote) {
                 run.with_threads.store(true, Ordering::Relaxed);
                 for _ in 1..run.tuning.threads {
                     run.start_thread(scope);
