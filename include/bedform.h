@@ -127,8 +127,9 @@ bf_status bf_settle(bf_store store);
  *   chunks  elements of a chunk along each axis; NULL lets Bedform choose what fits the reads
  *   shards  elements of a shard, a multiple of the chunk's; NULL for about 64 MiB
  *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), append_length, order
- *           ("row-major", "column-major", "z", "hilbert"), codecs (["zstd"] without; [] for none), fill_value,
- *           attributes, checksum (false leaves the CRC-32C out), transpose
+ *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto" without: what is
+ *           written first chooses; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true lets "auto" take
+ *           pcodec), fill_value, attributes, checksum (false leaves the CRC-32C out), transpose
  *   array   gets a handle; may be NULL */
 bf_status bf_create_array(bf_store store, const char *path, const char *dtype, uint32_t rank,
                           const uint64_t *shape, const char *dims, const uint64_t *chunks,

@@ -117,8 +117,17 @@ class Array(BasicReads, StoredNode):
 
     @property
     def codecs(self) -> list[dict[str, Any]]:
-        """The codecs of a chunk, from elements to bytes, as Zarr metadata have them."""
+        """The codecs of a chunk, from elements to bytes, as Zarr metadata have them.
+
+        Of an array that nothing was written to, and whose codecs its first write chooses, ``zstd``.
+        """
+        if self._has_open_codecs():
+            self._facts = _json.load(self._store._call(self._inner.describe)())
         return cast("list[dict[str, Any]]", self._facts["codecs"])
+
+    def _has_open_codecs(self) -> bool:
+        """Whether the first write chooses the codecs, as this handle knows it."""
+        return bool((self._facts["codec_choice"] or {}).get("open"))
 
     @property
     def compressors(self) -> tuple[dict[str, Any], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ._errors import ConflictError, CorruptError, engine_call, translated
 from ._integers import byte_count, integers
 from ._layout import check_layout
 from ._location import check_new_store, location
+from ._new_array import described_codecs
 from ._opening import _profile, open_place
 from ._remote import is_url, without_query
 
@@ -91,6 +92,8 @@ def convert(
     reads: Mapping[tuple[str, ...], float] | None = None,
     profile: Any = None,
     memory: str | int = "512 MiB",
+    codecs: Literal["auto"] | Sequence[str | Mapping[str, Any]] = "auto",
+    codecs_beyond_zarr: bool = False,
     exclude: Sequence[str] = (),
     verify: bool = False,
     restart: bool = False,
@@ -120,6 +123,8 @@ def convert(
         those, of the order of 100 MiB, is not counted. Where the shards that fit the reads are too
         large for it, ``"auto"`` makes smaller ones; what cannot fit is refused,
         with the least that would do.
+    codecs, codecs_beyond_zarr
+        As in :meth:`bedform.Store.create_array`, for all arrays.
     exclude
         Arrays to leave out, by name; such as those whose elements Zarr has no type for.
     verify
@@ -164,6 +169,7 @@ def convert(
         "reads": [[_named(axes), weight] for axes, weight in (reads or {}).items()],
         "profile": None if profile is None else _profile(profile, where),
         "memory_bytes": limit,
+        **described_codecs(codecs, codecs_beyond_zarr),
         "exclude": list(exclude),
         "verify": verify,
         "restart": restart,

@@ -35,6 +35,9 @@ def description_of(array: Array) -> dict[str, Any]:
         "serializer": serializer[0] if serializer else "auto",
         "compressors": [codec for codec in others if codec["name"] not in _IMPLIED],
     }
+    if array._has_open_codecs():
+        # Nothing has been written: the copy chooses for itself.
+        del encoding["compressors"]
     layout = Regular(array.chunks, array.shards, array.order or "row-major")  # type: ignore[arg-type]
     return {
         "shape": array.shape,

@@ -28,11 +28,12 @@ DEFAULTS: dict[str, Any] = {
     "dims": None,
     "layout": "auto",
     "reads": None,
-    "codecs": ("zstd",),
+    "codecs": "auto",
     "fill_value": None,
     "attributes": None,
     "append_length": None,
     "profile": None,
+    "codecs_beyond_zarr": False,
 }
 
 
@@ -47,17 +48,18 @@ def describe(
     attributes: Any,
     append_length: int | None,
     profile: Any,
+    codecs_beyond_zarr: bool = False,
 ) -> dict[str, Any]:
     """What the engine makes an array of; the layout that it leaves open is the engine's."""
     lengths = list(integers(shape, "the shape"))
-    _check_described(layout, dims, reads, codecs, append_length)
+    _check_described(layout, dims, reads, append_length)
     if dims is not None and len(dims) != len(lengths):
         raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
     kind = type_of(dtype)
     described = {
         "shape": lengths,
         "dtype": _zarr_name(kind),
-        "codecs": _json._plain(list(codecs)),
+        **described_codecs(codecs, codecs_beyond_zarr),
         "fill_value": _fill(fill_value, kind),
         "dims": None if dims is None else list(dims),
         "attributes": json.loads(_json.dump_attributes(attributes)),
@@ -82,6 +84,38 @@ def about(name: str) -> Iterator[None]:
         raise type(error)(f"array {name!r}: {error}") from None
 
 
+def described_codecs(codecs: Any, beyond_zarr: bool) -> dict[str, Any]:
+    """Which codecs arrays get, as the engine has it."""
+    if codecs is None or (isinstance(codecs, str) and codecs == "auto"):
+        return {"codecs": "auto", "codecs_beyond_zarr": bool(beyond_zarr)}
+    if isinstance(codecs, str) or not isinstance(codecs, Iterable):
+        raise InvalidArgumentError(
+            "codecs must be 'auto' or a list, of names or of what Zarr metadata have, "
+            f"not {codecs!r}"
+        )
+    if beyond_zarr:
+        raise InvalidArgumentError("codecs_beyond_zarr comes with codecs='auto': leave one out")
+    return {"codecs": _json._plain(list(codecs))}
+
+
+def sampled(values: Any, description: Mapping[str, Any]) -> np.ndarray[Any, Any] | None:
+    """All elements of a new array, by which its codecs are chosen; nothing if they are elsewhere.
+
+    Without them the first write chooses, which costs a document more.
+    """
+    if type(values) is not np.ndarray or description["codecs"] != "auto" or not values.size:
+        return None
+    kind = values.dtype
+    is_same = (
+        kind.kind in "biufcS"
+        and kind.isnative
+        and list(values.shape) == description["shape"]
+        and _zarr_name(kind) == description["dtype"]
+    )
+    # As a list of elements: a scalar has no buffer otherwise.
+    return values.reshape(-1) if is_same and values.flags.c_contiguous else None
+
+
 def _described_layout(layout: Regular) -> dict[str, Any]:
     shards = layout.shards
     return {
@@ -91,7 +125,7 @@ def _described_layout(layout: Regular) -> dict[str, Any]:
     }
 
 
-def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_length: Any) -> None:
+def _check_described(layout: Any, dims: Any, reads: Any, append_length: Any) -> None:
     """Fail for arguments of a new array that are of no type that they may have."""
 
     def refuse(what: str, expected: str, value: object) -> InvalidArgumentError:
@@ -102,8 +136,6 @@ def _check_described(layout: Any, dims: Any, reads: Any, codecs: Any, append_len
         raise refuse("dims", "a list of names", dims)
     if reads is not None and not isinstance(reads, Mapping):
         raise refuse("reads", "a mapping of axes to weights", reads)
-    if isinstance(codecs, str) or not isinstance(codecs, Iterable):
-        raise refuse("codecs", "a list of names or of what Zarr metadata have", codecs)
     if append_length is not None:
         integer(append_length, "append_length")
 

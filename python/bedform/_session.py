@@ -428,6 +428,7 @@ class Session:
             self._store._call(inner.end)()
         finally:
             self._free()
+        self._store._inner.warn()
 
 
 def _corner(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -58,7 +58,7 @@ from bedform._zarr_encoding import codecs_from, layout_from
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from xarray import Dataset, Variable
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["w", "w-", "a", "a-", "r+"]
 Layout = Literal["auto"] | Regular
+Codecs = Literal["auto"] | Sequence[str | Mapping[str, Any]]
 
 # Elements of a chunk of a short series at least: it may be one that grows.
 SERIES_CHUNK = 1 << 10
@@ -80,7 +81,8 @@ class _Wishes:
     encoding: Mapping[Hashable, Mapping[str, Any]]
     layout: Layout | Mapping[str, Layout] | None
     reads: Reads | None
-    codecs: Sequence[str | Mapping[str, Any]] | None
+    codecs: Codecs | None
+    codecs_beyond_zarr: bool
     profile: Any
 
 
@@ -107,7 +109,8 @@ def write_dataset(
     region: Mapping[str, slice | Literal["auto"]] | Literal["auto"] | None = None,
     layout: Layout | Mapping[str, Layout] | None = None,
     reads: Reads | None = None,
-    codecs: Sequence[str | Mapping[str, Any]] | None = None,
+    codecs: Codecs | None = None,
+    codecs_beyond_zarr: bool = False,
     profile: Any = None,
     compute: bool = True,
     safe_chunks: bool = True,
@@ -148,6 +151,9 @@ def write_dataset(
         For ``"auto"``: see :func:`bedform.advise`; without a profile that of the storage. Reads of
         dimensions that a variable lacks are left out for it.
     codecs
+        As in :meth:`bedform.Store.create_array`: ``"auto"`` chooses for each variable by its
+        values. Without it those of an inherited encoding are taken, and else ``"auto"``.
+    codecs_beyond_zarr
         As in :meth:`bedform.Store.create_array`.
     compute
         ``False`` leaves out the values of Dask arrays and returns a ``dask.delayed`` object that
@@ -190,7 +196,7 @@ def write_dataset(
     where, inner = location(path), check_name(group or "").strip("/")
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
-    wishes = _Wishes(encoding or {}, layout, reads, codecs, profile)
+    wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile)
     options = _Options(append_dim, {}, compute, safe_chunks, overwrites=mode is not None)
     target = Path(where).absolute()
     if is_url(where):
@@ -441,15 +447,18 @@ class _Work:
             encoded.attributes,
             None,
             self.wishes.profile,
+            codecs["codecs"] == "auto" and self.wishes.codecs_beyond_zarr,
         )
         if "transpose" in codecs:
             description["transpose"] = codecs["transpose"]
         if self.staging:
             text = _json.dump(description)
-            draft = self.store._call(self.staging.draft_array)(encoded.name, text)
+            values = _new_array.sampled(variable._data, description)
+            draft = self.store._call(self.staging.draft_array)(encoded.name, text, values)
             return Array(self.store, draft)
         self.drafts.append(self.group._join(encoded.name))
-        return self.group._create(encoded.name, description, draft=True)
+        data: Any = variable._data
+        return self.group._create(encoded.name, description, draft=True, values=data)
 
     def _advised(self, variable: Variable, reads: Reads | None) -> Regular:
         dims = [str(dim) for dim in variable.dims]
@@ -461,7 +470,7 @@ class _Work:
         asked: dict[str, Any] = {}
         if encoded.demanded or self.wishes.codecs is None:
             asked = codecs_from(encoded.encoding, demanded=encoded.demanded) or {}
-        codecs = ("zstd",) if self.wishes.codecs is None else self.wishes.codecs
+        codecs = "auto" if self.wishes.codecs is None else self.wishes.codecs
         return {"codecs": codecs, **asked}
 
     def _layout(self, encoded: Encoded) -> Layout:

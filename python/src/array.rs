@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
-use crate::error::raise;
+use crate::error::{raise, warn};
 use crate::selection::parse;
 use crate::signals::detached;
 use crate::simulate::as_json;
@@ -172,9 +172,10 @@ impl Array {
     ) -> PyResult<(u64, u64)> {
         let selection = parse(selection)?;
         let data = Data::of(buffer)?;
-        detached(py, || data.with(|elements| self.inner.write(&selection, elements)))
-            .map(written)
-            .map_err(raise)
+        let outcome = detached(py, || data.with(|elements| self.inner.write(&selection, elements)));
+        let statistics = outcome.map_err(raise)?;
+        warn(py, self.inner.take_warnings())?;
+        Ok(written(statistics))
     }
 
     /// Changes the shape.

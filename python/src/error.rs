@@ -1,9 +1,11 @@
 //! Errors of the engine as one Python exception that carries the kind; `bedform._errors` maps kinds to
 //! classes.
 
+use std::ffi::CString;
+
 use bedform::{Error, ErrorKind};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyUserWarning};
 use pyo3::prelude::*;
 
 use crate::signals;
@@ -38,4 +40,13 @@ pub(crate) fn ended<T>(outcome: Result<T, Error>) -> PyResult<T> {
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
     ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
+}
+
+/// Shows lines as warnings: of what was done, and should be known.
+pub(crate) fn warn(py: Python<'_>, lines: Vec<String>) -> PyResult<()> {
+    for line in lines {
+        let line = CString::new(line.replace('\0', "?")).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &line, 3)?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, options, path_of};
-use crate::array::Array;
+use crate::array::{Array, Bytes};
 use crate::error::raise;
 use crate::signals::detached;
 use crate::store::Store;
@@ -104,13 +104,24 @@ impl StagedGroup {
     }
 
     /// Creates an array of the new group from its description in JSON.
-    fn draft_array(&self, py: Python<'_>, name: &str, description: &str) -> PyResult<Array> {
+    #[pyo3(signature = (name, description, elements=None))]
+    fn draft_array(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        description: &str,
+        elements: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Array> {
         let description = Value::Object(json_of(description)?);
+        let elements = elements.map(|elements| Bytes::of(elements, false)).transpose()?;
         let draft = || {
             let mut staged = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
             let staged = staged.as_mut()?;
             let new = NewArray::from_json_with(&description, staged.options());
-            Some(new.and_then(|new| staged.draft_array(name, &new)))
+            Some(new.and_then(|new| match &elements {
+                Some(elements) => staged.draft_array_of(name, &new, elements.get()),
+                None => staged.draft_array(name, &new),
+            }))
         };
         let array = detached(py, draft).ok_or_else(ended)?;
         array.map(|inner| Array { inner }).map_err(raise)

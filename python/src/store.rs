@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, new_arrays, options, path_of};
-use crate::array::{Array, Data};
+use crate::array::{Array, Bytes, Data};
 use crate::comm::PythonMessages;
-use crate::error::{ended, raise};
+use crate::error::{ended, raise, warn};
 use crate::foreign::ForeignFile;
 use crate::session::Session;
 use crate::signals::{self, detached};
@@ -123,21 +123,24 @@ impl Store {
 
     /// Creates an array from its description in JSON; as a draft, no reader sees it before
     /// `commit_drafts`.
+    #[pyo3(signature = (path, description, draft, elements=None))]
     fn create_array(
         &self,
         py: Python<'_>,
         path: &str,
         description: &str,
         draft: bool,
+        elements: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Array> {
         let path = path_of(path)?;
         let description = Value::Object(json_of(description)?);
+        let elements = elements.map(|elements| Bytes::of(elements, false)).transpose()?;
         detached(py, || {
             let new = NewArray::from_json_with(&description, self.inner.options())?;
-            if draft {
-                self.inner.draft_array(&path, &new)
-            } else {
-                self.inner.create_array(&path, &new)
+            match (draft, &elements) {
+                (true, Some(elements)) => self.inner.draft_array_of(&path, &new, elements.get()),
+                (true, None) => self.inner.draft_array(&path, &new),
+                (false, _) => self.inner.create_array(&path, &new),
             }
         })
         .map(|inner| Array { inner })
@@ -283,6 +286,7 @@ impl Store {
             }
         });
         let done = ended(outcome)?;
+        warn(py, self.inner.take_warnings())?;
         Ok(vec![
             ("commits", done.commits),
             ("objects", done.objects),
@@ -310,6 +314,11 @@ impl Store {
         let absent = found.absent.into_iter();
         let absent = absent.map(|one| (one.array.to_string(), one.objects, one.of, one.in_log));
         Ok((found.problems, absent.collect()))
+    }
+
+    /// Warns of arrays whose chunks are much larger than the sample that their codecs were chosen by.
+    fn warn(&self, py: Python<'_>) -> PyResult<()> {
+        warn(py, self.inner.take_warnings())
     }
 
     /// What the log has, as JSON; null for what storage does not tell.
@@ -345,8 +354,9 @@ impl Store {
             parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
-        let outcome = detached(py, || append(&arrays, &shapes, &data));
-        outcome.map_err(raise)
+        let outcome = detached(py, || append(&arrays, &shapes, &data)).map_err(raise)?;
+        warn(py, self.inner.take_warnings())?;
+        Ok(outcome)
     }
 }
 

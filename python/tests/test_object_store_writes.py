@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -43,6 +44,28 @@ def keys(endpoint: str, prefix: str) -> list[str]:
 
 def numbers(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.random.default_rng(5).normal(size=shape).astype("f4")
+
+
+def test_threads_that_race_to_write_an_array_first_use_one_codec(bucket: str) -> None:
+    row, waves = (1, 100, 200), np.linspace(250, 300, 20_000, dtype="float32")
+    bf.create(f"{bucket}/first.zarr").create_array(
+        "t", (4, 100, 200), "float32", chunks=row, shards=row
+    )
+    # Noise chooses otherwise than waves do.
+    noise = np.random.default_rng(0).integers(0, 2**31, 20_000, "int32").view("float32")
+    expected = np.stack([waves, noise, waves, noise]).reshape(4, 100, 200)
+    arrays = [bf.open(f"{bucket}/first.zarr", mode="r+")["t"] for _ in range(4)]
+    together = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        together.wait()
+        arrays[number][number] = expected[number]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    found = bf.open(f"{bucket}/first.zarr")["t"]
+    assert found[...].tobytes() == expected.tobytes()
+    assert "compared" in found.info()["codec_choice"]
 
 
 def test_a_store_is_written_as_in_a_directory(bucket: str, endpoint: str, tmp_path: Path) -> None:

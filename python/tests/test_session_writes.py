@@ -298,7 +298,10 @@ def test_arguments_of_a_wrong_type_are_named_with_what_they_may_be(tmp_path: Pat
         ),
         (lambda: store.create_array("u", (2,), "int8", dims=5), "dims must be a list"),
         (lambda: store.create_array("u", (2,), "int8", reads=[1]), "reads must be a mapping"),
-        (lambda: store.create_array("u", (2,), "int8", codecs="zstd"), "codecs must be a list"),
+        (
+            lambda: store.create_array("u", (2,), "int8", codecs="zstd"),
+            "codecs must be 'auto' or a list",
+        ),
         (lambda: store.create_array("u", (2,), "int8", attributes=5), "attributes must be a"),
         (lambda: store.create_array("u", (2,), "int8", profile=5), "profile must be a"),
         (lambda: store.create_array(5, (2,), "int8"), f"{name}5"),

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn bf_create_array(
         check_keys(description.keys())?;
         if description.get("codecs").is_none_or(Value::is_null) {
             // What `create_array` of Python takes.
-            description.insert("codecs".to_owned(), json!(["zstd"]));
+            description.insert("codecs".to_owned(), json!("auto"));
         }
         description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
         description.insert("dtype".to_owned(), dtype_of(text("dtype", dtype)?)?);
@@ -89,9 +89,10 @@ pub unsafe extern "C" fn bf_create_array(
 
 /// Fails for options of a new array that do not exist.
 fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
-    const KNOWN: [&str; 8] = [
+    const KNOWN: [&str; 9] = [
         "order",
         "codecs",
+        "codecs_beyond_zarr",
         "transpose",
         "checksum",
         "fill_value",

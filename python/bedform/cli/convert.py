@@ -44,6 +44,14 @@ def convert(
     memory: Annotated[
         str, typer.Option(help="Limit for blocks in flight; small ones make smaller shards.")
     ] = "512MiB",
+    codec: Annotated[
+        list[str] | None,
+        typer.Option(help="auto, or a codec for all arrays, as zstd or blosc. Repeat it."),
+    ] = None,
+    codecs_beyond_zarr: Annotated[
+        bool,
+        typer.Option("--codecs-beyond-zarr", help="Let auto take codecs that Zarr's core lacks."),
+    ] = False,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An array to leave out. Repeat it.")
     ] = None,
@@ -78,6 +86,8 @@ def convert(
                 target,
                 reads=kinds,
                 memory=memory_bytes,
+                codecs="auto" if codec in (None, ["auto"]) else codec or "auto",
+                codecs_beyond_zarr=codecs_beyond_zarr,
                 exclude=exclude or (),
                 verify=verify,
                 restart=restart,

@@ -58,7 +58,7 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
 def _render_facts(title: str, facts: dict[str, Any]) -> Group:
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in facts.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key != "codec_choice":
             for inner, entry in value.items():
                 table.add_row(cell(f"{key}: {inner}"), cell(_show(str(inner), entry)))
         else:
@@ -75,8 +75,23 @@ def _show(key: str, value: Any) -> str:
         # What every array has goes without saying; settings are in --json.
         names = [codec["name"] for codec in value if codec["name"] != "bytes"]
         return ", ".join(names) or "none"
+    if key == "codec_choice":
+        return _show_choice(value)
     if key.endswith("bytes") and isinstance(value, int):
         return format_bytes(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(str(entry) for entry in value)
     return str(value)
+
+
+def _show_choice(choice: dict[str, Any]) -> str:
+    """What was compared when codecs were chosen: first what was taken."""
+    if choice.get("open"):
+        return "open: the first write chooses"
+    compared = [
+        f"{one['name']} {one['size']:.3f} at {format_bytes(int(one['decode_bytes_per_second']))}/s"
+        for one in choice["compared"]
+    ]
+    if not compared:
+        return "nothing was compared"
+    return f"{', '.join(compared)}; by {format_bytes(choice['sampled_bytes'])}"

@@ -4,6 +4,7 @@
 //! error can then name the field at fault, a document can be written back with every key that we do
 //! not know in its place, and doubtful documents (keys twice, bare NaN) are ours to judge.
 
+mod choice;
 mod element_type;
 mod fill;
 mod structure;
@@ -18,6 +19,7 @@ use crate::json::ObjectText;
 use crate::{CodecChain, DataType};
 
 pub use crate::fields::MetadataError;
+pub use choice::{CodecChoice, CodecComparison, ComparedCodec};
 pub use element_type::parse_data_type;
 pub use fill::FillValue;
 pub use structure::Structure;
@@ -31,8 +33,8 @@ pub use v3::{
 };
 pub(crate) use writer::check_seal_in_form;
 pub use writer::{
-    check_seal, hex, own_value, seal, seal_with, write_array, write_codecs, write_consolidated,
-    write_data_type, write_group,
+    check_seal, close_choice, hex, own_value, seal, seal_with, write_array, write_codecs,
+    write_consolidated, write_data_type, write_group,
 };
 
 /// The parsed description of one array.
@@ -60,6 +62,8 @@ pub struct ArrayMetadata {
     pub identity: Option<Identity>,
     /// The order of the chunks in a shard that Bedform writes, by name.
     pub order: Option<String>,
+    /// How the codecs were chosen, or that they are not yet; nothing where they were named.
+    pub choice: Option<CodecChoice>,
     /// 2 or 3.
     pub zarr_format: u8,
 }

@@ -83,6 +83,7 @@ pub fn parse_array_v2(
         dimension_names: dimension_names(&mut attributes, shape.len()),
         attributes: ObjectText::from(&attributes),
         identity: None,
+        choice: None,
         order: None,
         keys: ChunkKeys { prefixed: false, separator },
         encoding: Encoding::Chunk(CodecChain { transpose, serializer, bytes }),

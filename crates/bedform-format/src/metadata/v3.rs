@@ -3,8 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::element_type::element_type;
+use super::writer::OPEN_VERSION;
 use super::{
-    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, MetadataError, ShardEncoding,
+    ArrayMetadata, ChunkKeys, CodecChoice, Encoding, FillValue, Identity, MetadataError,
+    ShardEncoding,
 };
 use crate::codec::definitions::{self, BYTES_CODECS, Context, SERIALIZERS, is_filter_name};
 use crate::codec::filters::{FILTERS, check_filters};
@@ -57,6 +59,7 @@ pub fn parse_array(document: &Value, limits: &Limits) -> Result<ArrayMetadata> {
         attributes: attributes(&fields)?,
         identity: identity(&fields)?,
         order: order(&fields)?,
+        choice: choice(&fields)?,
         keys: chunk_keys(fields.need("chunk_key_encoding")?)?,
         zarr_format: 3,
         shape,
@@ -333,7 +336,8 @@ fn attributes(fields: &Fields<'_, '_>) -> Result<ObjectText> {
 }
 
 fn identity(fields: &Fields<'_, '_>) -> Result<Option<Identity>> {
-    let (store, array) = (identity_field(fields, "store")?, identity_field(fields, "array")?);
+    let field = |key| identity_field_up_to(i64::from(OPEN_VERSION), fields, key);
+    let (store, array) = (field("store")?, field("array")?);
     Ok(store.zip(array).map(|(store, array)| Identity { store, array }))
 }
 
@@ -345,6 +349,17 @@ fn order(fields: &Fields<'_, '_>) -> Result<Option<String>> {
         None => Ok(None),
         Some(_) => Ok(Some(own.text("order")?.to_owned())),
     }
+}
+
+/// How the codecs were chosen. Version 2 of our own key is that of open ones, and of nothing else.
+fn choice(fields: &Fields<'_, '_>) -> Result<Option<CodecChoice>> {
+    let Some(own) = fields.get("bedform") else { return Ok(None) };
+    let choice = own.get("choice").and_then(CodecChoice::parse);
+    let is_open = choice.as_ref().is_some_and(CodecChoice::is_open);
+    if !is_open && own.get("version").and_then(Value::as_u64) == Some(u64::from(OPEN_VERSION)) {
+        return Err(unsupported("bedform.version", "version 2 (a newer Bedform)"));
+    }
+    Ok(choice)
 }
 
 /// The identity under `key` of our own key in a document of a version that is known.

@@ -9,11 +9,16 @@
 use serde_json::{Map, Value, json};
 
 use super::element_type::{DATE_TIME, FIXED_BYTES, FIXED_UNICODE, RAW_BYTES, TIME_DELTA};
-use super::{ArrayMetadata, Encoding, Identity, LogState, MetadataError, ShardEncoding};
+use super::{
+    ArrayMetadata, CodecChoice, Encoding, Identity, LogState, MetadataError, ShardEncoding,
+};
 use crate::checksum::crc32c;
 use crate::codec::{CodecChain, definitions};
 use crate::json::Kept;
 use crate::{DataType, TimeUnit};
+
+/// The version of our own key in the document of an array whose codecs are open.
+pub(super) const OPEN_VERSION: u32 = 2;
 
 /// The document of an array, not yet sealed. Its attributes stay [text](crate::json::object_text).
 pub fn write_array(metadata: &ArrayMetadata) -> Value {
@@ -25,6 +30,7 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
         if let Some(order) = &metadata.order {
             own["order"] = json!(order);
         }
+        set_choice(&mut own, metadata.choice.as_ref());
         document.insert("bedform".into(), own);
     }
     document.insert("shape".into(), json!(metadata.shape));
@@ -49,6 +55,29 @@ pub fn write_array(metadata: &ArrayMetadata) -> Value {
     }
     document.insert("storage_transformers".into(), json!([]));
     Value::Object(document)
+}
+
+/// Says in our own key of an array how its codecs were chosen.
+fn set_choice(own: &mut Value, choice: Option<&CodecChoice>) {
+    let is_open = choice.is_some_and(CodecChoice::is_open);
+    own["version"] = json!(if is_open { OPEN_VERSION } else { 1 });
+    if let Some(choice) = choice {
+        own["choice"] = choice.to_value();
+    }
+}
+
+/// Gives an array's document, whose codecs are open, those that were chosen: `encoding` is what lies in its
+/// objects then.
+pub fn close_choice(
+    document: &mut Value,
+    encoding: &Encoding,
+    data_type: DataType,
+    choice: &CodecChoice,
+) {
+    document["codecs"] = write_codecs(encoding, data_type);
+    if let Some(own) = document.get_mut("bedform") {
+        set_choice(own, Some(choice));
+    }
 }
 
 /// The data type of an array as metadata have it.

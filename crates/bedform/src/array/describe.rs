@@ -1,6 +1,6 @@
 //! Arrays as plain JSON: for `info`, for the doors, for people.
 
-use bedform_format::metadata::{Encoding, write_codecs};
+use bedform_format::metadata::{CodecChoice, Encoding, write_codecs};
 use serde_json::{Value, json};
 
 use super::{Array, Backing};
@@ -11,6 +11,7 @@ impl Array {
     /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's; of structured elements its
     /// list of fields), `chunks`, `shards`
     /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
+    /// `codec_choice` (null where they were named; `open` if the first write chooses; else what was compared),
     /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
     /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has
     /// those of these that are not about Zarr, and `storage` and `encoding`.
@@ -39,6 +40,7 @@ impl Array {
             "shards": shards,
             "order": shards.map(|_| state.order.name()),
             "codecs": codecs,
+            "codec_choice": metadata.choice.as_ref().map(CodecChoice::to_value),
             "fill_value": metadata.fill_value.to_json(metadata.data_type),
             "dims": metadata.dimension_names,
             "attributes": null,

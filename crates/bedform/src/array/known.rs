@@ -133,10 +133,10 @@ impl Known<'_> {
             Self::Stored(handle, state, snapshot) => {
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
-                    let pinned = match first.take() {
-                        Some(snapshot) => handle.pinned_to(state, snapshot),
-                        None => handle.pinned(state)?,
-                    };
+                    let snapshot = first.take().map_or_else(|| handle.store.snapshot(), Ok)?;
+                    // In this order: what the snapshot has as shards this state can decode.
+                    let state = &handle.closed_by_now(state)?;
+                    let pinned = handle.pinned_to(state, snapshot);
                     let piece = Piece {
                         source: &pinned.source,
                         moment: &pinned.moment,

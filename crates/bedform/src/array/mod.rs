@@ -120,6 +120,15 @@ impl Array {
         Ok(Self { backing: Backing::Foreign(variable) })
     }
 
+    /// What should be known of what was written through the array's store since the last call: a line for each
+    /// array whose chunks are much larger than the sample that its codecs were chosen by.
+    pub fn take_warnings(&self) -> Vec<String> {
+        match &self.backing {
+            Backing::Stored(handle) => handle.store.tallies.take_lines(),
+            Backing::Foreign(_) => Vec::new(),
+        }
+    }
+
     /// The handle of an array of a store.
     ///
     /// # Errors

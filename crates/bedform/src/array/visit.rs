@@ -146,7 +146,7 @@ impl Array {
     ///         codecs: vec![],
     ///         transpose: None,
     ///         checksum: true,
-    ///     },
+    ///, choice: None,     },
     ///     fill_value: FillValue::zero(DataType::UInt8),
     ///     dimension_names: None,
     ///     attributes: Default::default(),

@@ -19,6 +19,7 @@ use crate::plan::geometry::Geometry;
 use crate::source::Moment;
 use crate::threads::check::{Check, concurrent_check};
 use crate::write::elements::{Elements, Input};
+use crate::write::sample::sample;
 use crate::zarr::WriteStatistics;
 use crate::zarr::object::{ObjectWrite, whole_machine};
 use crate::zarr::region::{Planned, Way, write_plan, write_plans};
@@ -64,7 +65,7 @@ impl ArrayHandle {
         memory::check()?;
         let write = |check: Option<&Check>| {
             self.store.in_one_snapshot(|| {
-                let (state, snapshot) = self.state_to_write()?;
+                let (state, snapshot) = self.state_to_write(selection, elements)?;
                 let pinned = self.pinned_to(&state, snapshot);
                 let way = Way { moment: &pinned.moment, valid: None, check };
                 let written = self.write_to(&pinned, selection, elements, way)?;
@@ -109,9 +110,34 @@ impl ArrayHandle {
         Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
+    /// The array with codecs, and a snapshot, for a write of `elements`.
+    fn state_to_write(
+        &self,
+        selection: &Selection,
+        elements: Elements<'_>,
+    ) -> Result<(Arc<ArrayState>, Snapshot)> {
+        let found = self.state_in_newest_snapshot()?;
+        if !found.0.is_open {
+            return Ok(found);
+        }
+        self.close_by(&found.0, selection, elements)?;
+        self.state_in_newest_snapshot()
+    }
+
+    /// Gives the array, which is open as `state` has it, codecs by the elements that are about to be written.
+    fn close_by(
+        &self,
+        state: &ArrayState,
+        selection: &Selection,
+        elements: Elements<'_>,
+    ) -> Result<()> {
+        let given = self.given(state, selection, elements)?;
+        self.close(state, Some(&|| sample(&state.layout, &given.plan, &given.input())))
+    }
+
     /// As [`ArrayHandle::state_in_snapshot`], however seldom this handle looks for changes: what commits have
     /// behind an end that is known no more would be lost with the shard that is merged with them.
-    fn state_to_write(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
+    fn state_in_newest_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
         let found = self.state_in_snapshot()?;
         let looks_always = self.store.options.freshness == Freshness::Read;
         if looks_always || self.growing || found.1.view.is_none() {
@@ -219,6 +245,12 @@ impl ArrayHandle {
             self.store.unlist_outside(&key, &grid)?;
         }
         let (existing, directories) = source.walk()?;
+        if state.is_open && !existing.is_empty() {
+            self.close(state, None)?;
+            let now = self.reload()?;
+            let closed = self.with_shape(&now, &state.metadata.shape)?;
+            return self.clean_outside(&closed, shape, axes);
+        }
         if self.store.options.durability == Durability::Disk {
             // What somebody has deleted before us, and perhaps did not live to sync, must not come
             // back either.
@@ -413,7 +445,7 @@ fn write_appended(
 fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
     let Append { axis, shape, .. } = part;
     let state = array.reload()?;
-    let old = &state.metadata.shape;
+    let old = state.metadata.shape.clone();
     let fits = shape.len() == old.len()
         && *axis < old.len()
         && (0..old.len()).all(|other| other == *axis || shape[other] == old[other]);
@@ -435,7 +467,13 @@ fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
         })
         .collect::<std::result::Result<_, _>>()?;
     let selection = Selection::Orthogonal(ranges);
-    Ok(Grown { old: old.clone(), selection, start, state: array.with_shape(&state, &larger)? })
+    let mut state = array.with_shape(&state, &larger)?;
+    if state.is_open {
+        array.close_by(&state, &selection, part.elements)?;
+        let now = array.reload()?;
+        state = array.with_shape(&now, &larger)?;
+    }
+    Ok(Grown { old, selection, start, state })
 }
 
 /// Elements that are written, and where they go.

@@ -28,6 +28,7 @@ mod blosc;
 mod bytes;
 mod bz2;
 mod checksum;
+pub(crate) mod choice;
 mod chunk;
 pub(crate) mod cost;
 mod crc32c;

@@ -11,7 +11,6 @@ use bedform_storage::Storage;
 use serde_json::Map;
 
 use super::copy::Job;
-use super::new_array;
 use super::plan::ArrayPlan;
 use super::{Converted, Outcome};
 use crate::array::Array;
@@ -40,7 +39,8 @@ pub(super) fn convert(
         });
     }
     outcome?;
-    let warnings = job.plan.warnings.clone();
+    let mut warnings = job.plan.warnings.clone();
+    warnings.extend(store.take_warnings());
     Ok(Converted { resumed_bytes: 0, verified: verify, warnings })
 }
 
@@ -51,9 +51,9 @@ fn fill(
     verify: bool,
 ) -> Outcome<()> {
     for array in &job.plan.arrays {
-        let new = new_array(&job.source.array(&array.name)?, array)?;
-        let draft =
-            store.draft_array(&ObjectPath::parse(&array.name).map_err(Error::from)?, &new)?;
+        let path = ObjectPath::parse(&array.name).map_err(Error::from)?;
+        let new = job.new_array(store, &path, array)?;
+        let draft = store.draft_array(&path, &new)?;
         drafts.insert(array.name.clone(), draft);
     }
     let draft_of = |array: &ArrayPlan| find(drafts, array);

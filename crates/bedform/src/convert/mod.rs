@@ -30,6 +30,7 @@
 //! | `source`, `attributes`, `state` | what is converted: arrays, attributes, whether it has changed |
 //! | `target` | where it goes |
 //! | `plan`, `regions`, `question` | layouts and regions, without I/O; options from JSON |
+//! | `new_array` | the arrays of the target |
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
 //! | `words` | values in messages |
@@ -38,6 +39,7 @@ mod attributes;
 mod copy;
 mod drafts;
 mod journal;
+mod new_array;
 mod plan;
 mod question;
 mod regions;
@@ -49,19 +51,19 @@ mod work;
 
 use std::fmt;
 
-use bedform_format::{BytesCodec, ObjectPath};
+use bedform_format::ObjectPath;
 use bedform_geometry::Order;
 use bedform_storage::Profile;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::foreign::ReadElements;
 use crate::options::OpenOptions;
 use crate::options::Progress;
 use crate::store::Store;
-use crate::zarr::{ArrayLayout, NewArray};
 use copy::Job;
 pub use plan::{ArrayPlan, ConvertPlan};
-use source::SourceArray;
 pub use source::{ConvertSource, ReadTexts, RegionReader};
 pub use target::ConvertTarget;
 use target::Place;
@@ -71,8 +73,6 @@ use work::WorkDirectory;
 const CACHE_PART: u64 = 4;
 /// ...and at most so much.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
-/// The level that the Zstandard tools take.
-const ZSTD_LEVEL: i32 = 3;
 
 /// A layout that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +83,25 @@ pub struct ArrayLayoutChoice {
     pub shards: Option<Vec<u64>>,
     /// The order of the chunks in a shard.
     pub order: Order,
+}
+
+/// Which codecs arrays get.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CodecWish {
+    /// Those that are fastest to read, by a sample of the elements.
+    Auto {
+        /// Whether codecs that are not in Zarr's core may be taken.
+        beyond_zarr: bool,
+    },
+    /// These, by name or as Zarr metadata have them.
+    Named(Vec<Value>),
+}
+
+impl Default for CodecWish {
+    fn default() -> Self {
+        Self::Auto { beyond_zarr: false }
+    }
 }
 
 /// What is asked of a conversion.
@@ -99,6 +118,8 @@ pub struct ConvertOptions {
     /// The limit for values, encoded shards and kept chunks, in bytes. The source is to be opened with a
     /// cache of [`ConvertOptions::source_cache_bytes`], which is a part of it.
     pub memory_bytes: u64,
+    /// The codecs of the arrays.
+    pub codecs: CodecWish,
     /// Paths of arrays to leave out.
     pub exclude: Vec<String>,
     /// Whether both sides are read again, and every byte compared, before the target appears.
@@ -114,6 +135,7 @@ impl Default for ConvertOptions {
             reads: Vec::new(),
             profile: None,
             memory_bytes: 512 << 20,
+            codecs: CodecWish::default(),
             exclude: Vec::new(),
             verify: false,
             restart: false,
@@ -246,11 +268,15 @@ pub fn run(
     progress: Progress<'_>,
 ) -> std::result::Result<Converted, ConvertError> {
     let job = Job { source, plan, progress };
+    // By the storage that is written to its codecs are chosen.
+    let mut opening = target.options.clone();
+    let profile = options.profile.clone().or(opening.profile.take());
+    opening.profile = Some(profile.unwrap_or_else(|| target.profile().clone()));
     match &target.place {
-        Place::Whole(storage) => drafts::convert(&job, storage, &target.options, options.verify),
+        Place::Whole(storage) => drafts::convert(&job, storage, &opening, options.verify),
         Place::Named { parent, name } => {
             let work = WorkDirectory::take(parent, name, target.name())?;
-            convert_in(&job, work, &target.options, options)
+            convert_in(&job, work, &opening, options)
         }
     }
 }
@@ -273,11 +299,13 @@ fn convert_in(
     let kept = journal.as_mut().map_or(Ok(()), journal::Journal::sync);
     let resumed_bytes = copied?;
     kept?;
+    let written = store.take_warnings();
     drop((journal, store));
     if options.verify {
         job.compare_store(storage, opening)?;
     }
     warnings.extend(work.publish()?);
+    warnings.extend(written);
     Ok(Converted { resumed_bytes, verified: options.verify, warnings })
 }
 
@@ -304,31 +332,8 @@ fn create_missing(store: &Store, job: &Job<'_>) -> Result<()> {
     for array in &job.plan.arrays {
         let path = ObjectPath::parse(&array.name)?;
         if !there.contains_key(&path) {
-            let new = new_array(&job.source.array(&array.name)?, array)?;
-            arrays.push((path, new));
+            arrays.push((path.clone(), job.new_array(store, &path, array)?));
         }
     }
     if arrays.is_empty() { Ok(()) } else { store.create_arrays(&arrays) }
-}
-
-/// The array that becomes the copy of `source`.
-fn new_array(source: &SourceArray, plan: &ArrayPlan) -> Result<NewArray> {
-    let layout = plan::layout_of(plan)?;
-    let names = plan.dims.iter().cloned().map(Some).collect();
-    Ok(NewArray {
-        shape: plan.shape.clone(),
-        data_type: source.data_type(),
-        layout: ArrayLayout {
-            serializer: None,
-            shard_shape: layout.shards.unwrap_or_else(|| layout.chunks.clone()),
-            chunk_shape: layout.chunks,
-            order: layout.order,
-            codecs: vec![BytesCodec::Zstd { level: ZSTD_LEVEL, checksum: false }],
-            transpose: None,
-            checksum: true,
-        },
-        fill_value: source.fill_value.clone(),
-        dimension_names: Some(names),
-        attributes: source.attributes.clone(),
-    })
 }

@@ -7,11 +7,12 @@ use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde::Serialize;
 
+use super::new_array::codecs_of;
 use super::regions::{Extent, Regions};
 use super::source::{ConvertSource, SourceArray};
 use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
-use super::{ArrayLayoutChoice, ConvertOptions};
+use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::automatic::{Asked, default_shards, request};
 use crate::layout::{Read, advise};
@@ -37,6 +38,8 @@ pub struct ConvertPlan {
     pub target: String,
     /// The arrays, sorted by name.
     pub arrays: Vec<ArrayPlan>,
+    /// The codecs of the arrays.
+    pub codecs: CodecWish,
     /// What should be known before it begins: what cannot be read and is left out.
     pub warnings: Vec<String>,
 }
@@ -132,6 +135,7 @@ pub(super) fn decide(
     Ok(ConvertPlan {
         source: source.name().to_owned(),
         target: target.name().to_owned(),
+        codecs: options.codecs.clone(),
         warnings: warnings_of(&left_out),
         arrays,
     })
@@ -276,6 +280,8 @@ fn decide_array(
         }
     };
     check_layout(&name, &array.shape, &chunks, &shards)?;
+    codecs_of(array, &chunks, &options.codecs)
+        .map_err(|error| error.at(format!("array {}", quoted(&name))))?;
     let least = extent.memory_needed(&shards);
     if least > memory {
         let needed = ConvertOptions::memory_with_cache(least);

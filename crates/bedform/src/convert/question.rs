@@ -4,14 +4,14 @@ use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde_json::{Map, Value};
 
-use super::{ArrayLayoutChoice, ConvertOptions};
+use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, Result};
 use crate::size;
 
 impl ConvertOptions {
     /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`, or
-    /// `{"lat,lon": weight}`), `profile` (a document of `calibrate`), `memory_bytes`, `exclude`, `verify`,
-    /// `restart`, each optional; null stands for the default.
+    /// `{"lat,lon": weight}`), `profile` (a document of `calibrate`), `memory_bytes`, `codecs` (`"auto"` or a list),
+    /// `codecs_beyond_zarr`, `exclude`, `verify`, `restart`, each optional; null stands for the default.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -36,6 +36,23 @@ impl ConvertOptions {
                     options.profile = Some(profile);
                 }
                 "memory_bytes" => options.memory_bytes = size::from_json(key, value)?,
+                "codecs" => {
+                    let wish = codecs_of(value).ok_or_else(bad)?;
+                    // Whatever comes first: the other key says more of "auto".
+                    if matches!(wish, CodecWish::Named(_)) {
+                        options.codecs = wish;
+                    }
+                }
+                "codecs_beyond_zarr" if value.is_boolean() => {
+                    let is_auto = !given.get("codecs").is_some_and(Value::is_array);
+                    let beyond_zarr = value == &Value::Bool(true);
+                    if is_auto {
+                        options.codecs = CodecWish::Auto { beyond_zarr };
+                    } else if beyond_zarr {
+                        let text = "codecs_beyond_zarr comes with codecs=\"auto\"";
+                        return Err(Error::invalid(text));
+                    }
+                }
                 "exclude" => options.exclude = texts_of(value).ok_or_else(bad)?,
                 "verify" => options.verify = value.as_bool().ok_or_else(bad)?,
                 "restart" => options.restart = value.as_bool().ok_or_else(bad)?,
@@ -64,6 +81,14 @@ fn layout_of(value: &Value) -> Option<ArrayLayoutChoice> {
 
 fn lengths_of(value: &Value) -> Option<Vec<u64>> {
     value.as_array()?.iter().map(Value::as_u64).collect()
+}
+
+fn codecs_of(value: &Value) -> Option<CodecWish> {
+    match value {
+        Value::Array(named) => Some(CodecWish::Named(named.clone())),
+        Value::String(word) if word == "auto" => Some(CodecWish::default()),
+        _ => None,
+    }
 }
 
 fn texts_of(value: &Value) -> Option<Vec<String>> {

@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::publication::{StagedTree, has_name};
 
 /// Of `plan.json`: another version is another plan.
-const PLAN_VERSION: u64 = 4;
+const PLAN_VERSION: u64 = 5;
 const PLAN: &str = "plan.json";
 /// A plan that is larger is none of ours.
 const PLAN_BYTES_MAX: u64 = 256 << 20;
@@ -79,6 +79,7 @@ impl WorkDirectory {
             "version": PLAN_VERSION,
             "source": source.name(),
             "state": source.state()?,
+            "codecs": plan.codecs,
             "arrays": plan.arrays,
         });
         let earlier = if restart { None } else { self.earlier_plan()? };

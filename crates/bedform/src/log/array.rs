@@ -7,14 +7,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bedform_format::ObjectPath;
 use bedform_format::json::{self, ObjectText};
-use bedform_format::metadata::ArrayMetadata;
+use bedform_format::metadata::{ArrayMetadata, parse_array};
 use bedform_storage::Lock;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::opened::OpenedStore;
 use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
+use crate::zarr::choosing::{self, Closing};
 use crate::zarr::hierarchy::DraftLock;
 use crate::zarr::publish::{attribute_values, check_key, own_document};
 use crate::zarr::state::{ArrayState, load};
@@ -265,6 +266,74 @@ impl ArrayHandle {
     /// What was known of the array when it was last looked up.
     pub(crate) fn known(&self) -> Arc<ArrayState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives the array, which is open as `state` has it, its codecs: by the blocks that `sampled` gives, or none to keep
+    /// those of the document. What others have given it meanwhile counts. The handle knows the array with its codecs
+    /// then.
+    ///
+    /// # Errors
+    /// Those of `sampled`; as [`choosing::close`].
+    pub(crate) fn close(
+        &self,
+        state: &ArrayState,
+        sampled: Option<&dyn Fn() -> Result<Vec<Vec<u8>>>>,
+    ) -> Result<()> {
+        let chosen = |sampled: &dyn Fn() -> Result<Vec<Vec<u8>>>| {
+            choosing::chosen_by(&self.store, &state.metadata, sampled)
+        };
+        let chosen = sampled.map(chosen).transpose()?;
+        let closing = Closing { path: &self.path, state, chosen };
+        let documents = choosing::close(&self.store, &[closing])?;
+        if !self.growing && self.reload().is_ok() {
+            return Ok(());
+        }
+        // A draft, or a growth that is under way: its shape stays as it is known here.
+        for mut document in documents {
+            document["shape"] = json!(self.known().metadata.shape);
+            let metadata = parse_array(&document, &self.store.options.limits)
+                .map_err(|error| Error::metadata(self.name(), error))?;
+            let state = ArrayState::new(&self.store, &self.path, metadata, document, None)?;
+            *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        }
+        Ok(())
+    }
+
+    /// `state`, or what storage has by now if that is open: others may have closed the array and written to it. For
+    /// readers, who took their snapshot before.
+    ///
+    /// # Errors
+    /// As [`ArrayHandle::reload`].
+    pub(crate) fn closed_by_now(&self, state: &Arc<ArrayState>) -> Result<Arc<ArrayState>> {
+        if !state.is_open || self.growing || self.store.held.is_some() {
+            return Ok(state.clone());
+        }
+        // A handle that looks for nothing would find what it knows.
+        self.store.documents.read_root(&self.store)?;
+        let now = match self.reload() {
+            // A draft is as its own document has it.
+            Err(error) if error.kind() == ErrorKind::NotFound => self.draft_by_now(state)?,
+            now => now?,
+        };
+        if now.is_open || now.identity() != state.identity() {
+            return Ok(state.clone());
+        }
+        // Commits may have made it larger than its document says.
+        Ok(Arc::new(self.with_shape(&now, &state.metadata.shape)?))
+    }
+
+    /// As [`ArrayHandle::closed_by_now`], of a draft.
+    fn draft_by_now(&self, state: &Arc<ArrayState>) -> Result<Arc<ArrayState>> {
+        let document = match own_document(&self.store, &self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(state.clone()),
+            document => document?,
+        };
+        let metadata = parse_array(&document, &self.store.options.limits)
+            .map_err(|error| Error::metadata(self.name(), error))?;
+        if metadata.identity != state.metadata.identity {
+            return Ok(state.clone());
+        }
+        Ok(Arc::new(ArrayState::new(&self.store, &self.path, metadata, document, None)?))
     }
 
     /// What storage has on the array now.

@@ -19,6 +19,7 @@ use crate::log::place::LogPlace;
 use crate::options::OpenOptions;
 use crate::threads::check::concurrent_check;
 use crate::threads::ordered::map_in_threads;
+use crate::zarr::choosing::chosen_for;
 use crate::zarr::documents::{publish, read};
 use crate::zarr::hierarchy::{Draft, DraftLock};
 use crate::zarr::new_array::NewArray;
@@ -136,6 +137,26 @@ impl Store {
         let draft = Draft { key: identity.array, lock: Arc::downgrade(&lock) };
         opened.drafts().insert(path.clone(), draft);
         self.draft_of(path, metadata, document, Some(lock)).map(Array::stored_in)
+    }
+
+    /// As [`Store::draft_array`], of which all elements are `elements`: codecs that are open are chosen by
+    /// them. They are still to be written.
+    ///
+    /// # Errors
+    /// As [`Store::draft_array`]; `InvalidArgument` for another number of elements.
+    pub fn draft_array_of(
+        &self,
+        path: &ObjectPath,
+        new: &NewArray,
+        elements: &[u8],
+    ) -> Result<Array> {
+        let new = chosen_for(&**self.zarr()?, path, new, &|take| take(elements))?;
+        self.draft_array(path, &new)
+    }
+
+    /// As [`Array::take_warnings`], for all arrays of the store.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.zarr().map_or_else(|_| Vec::new(), |opened| opened.tallies.take_lines())
     }
 
     /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.

@@ -311,6 +311,18 @@ impl StagedGroup {
         Ok(array)
     }
 
+    /// As [`StagedGroup::draft_array`], of which all elements are `elements`: codecs that are open are chosen by
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Store::draft_array_of`].
+    pub fn draft_array_of(&mut self, name: &str, new: &NewArray, elements: &[u8]) -> Result<Array> {
+        let path = self.staged.tree()?.join(name)?;
+        let array = self.store.draft_array_of(&path, new, elements)?;
+        self.drafts.push(path);
+        Ok(array)
+    }
+
     /// Puts the group in its place, with these attributes, in one step. The arrays that were there are gone, with
     /// what is committed over them and not settled. Durable on return. The appends under way are waited for, as
     /// [`Store::delete`] does.

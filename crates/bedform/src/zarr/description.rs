@@ -1,13 +1,14 @@
 //! New arrays from JSON, as the doors hand them over.
 
 use bedform_format::codec::is_serializer;
-use bedform_format::metadata::{Encoding, FillValue, parse_codecs, parse_data_type};
+use bedform_format::metadata::{CodecChoice, Encoding, FillValue, parse_codecs, parse_data_type};
 use bedform_format::{BytesCodec, CodecChain, DataType, Limits, Serializer};
 use bedform_geometry::Order;
 use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
 use super::new_array::{ArrayLayout, NewArray};
+use crate::codec::choice::Chosen;
 use crate::error::{Error, Result};
 use crate::layout::automatic::{Asked, choose, default_shards};
 use crate::options::OpenOptions;
@@ -46,7 +47,9 @@ impl NewArray {
 
     /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
     /// `order`, `codecs` (a list of codecs, by name or as Zarr metadata have them: perhaps one
-    /// that takes elements, such as `pcodec`, then those from bytes to bytes), `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
+    /// that takes elements, such as `pcodec`, then those from bytes to bytes; or `"auto"`: the first write
+    /// chooses, also of codecs that are not in Zarr's core if `codecs_beyond_zarr` is true), `transpose`,
+    /// `checksum`, `fill_value`, `dims`, `attributes`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -89,8 +92,15 @@ impl NewArray {
                     .collect(),
             ),
         };
-        let named = get("codecs").cloned().unwrap_or_else(|| json!([]));
-        let (serializer, codecs) = codecs(&named, &chunk_shape, data_type, limits)?;
+        let choice = choice(get("codecs"), get("codecs_beyond_zarr"), data_type)?;
+        let (serializer, codecs) = match get("codecs") {
+            Some(Value::String(_)) => {
+                let unchosen = Chosen::without_sample();
+                (unchosen.serializer, unchosen.codecs)
+            }
+            Some(named) => codecs(named, &chunk_shape, data_type, limits)?,
+            None => (None, Vec::new()),
+        };
         Ok(Self {
             shape: lengths("shape")?,
             fill_value: match get("fill_value") {
@@ -112,9 +122,44 @@ impl NewArray {
                 chunk_shape,
                 order,
                 transpose,
+                choice,
             },
             data_type,
         })
+    }
+}
+
+/// Whether the first write chooses the codecs.
+///
+/// # Errors
+/// `InvalidArgument` for words that are none, and for codecs that are named and to be chosen.
+fn choice(
+    codecs: Option<&Value>,
+    beyond_zarr: Option<&Value>,
+    data_type: DataType,
+) -> Result<Option<CodecChoice>> {
+    let beyond_zarr = match beyond_zarr {
+        None => false,
+        Some(Value::Bool(beyond_zarr)) => *beyond_zarr,
+        Some(other) => {
+            return Err(Error::invalid(format!(
+                "\"codecs_beyond_zarr\" of a new array must be true or false, not {other}"
+            )));
+        }
+    };
+    match codecs {
+        Some(Value::String(word)) if word == "auto" => {
+            // Text has one codec, and nothing to choose.
+            let is_open = data_type != DataType::String;
+            Ok(is_open.then_some(CodecChoice::Open { beyond_zarr }))
+        }
+        Some(Value::String(word)) => Err(Error::invalid(format!(
+            "\"codecs\" of a new array must be \"auto\" or a list, not {word:?}; a list of one is [{word:?}]"
+        ))),
+        _ if beyond_zarr => Err(Error::invalid(
+            "\"codecs_beyond_zarr\" of a new array comes with \"codecs\": \"auto\"",
+        )),
+        _ => Ok(None),
     }
 }
 
@@ -176,7 +221,7 @@ fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>>
 
 /// The serializer, if one is named, and the codecs from bytes to bytes. Without one the usual serializer
 /// goes in front, for the parser of metadata.
-fn codecs(
+pub(crate) fn codecs(
     codecs: &Value,
     chunk_shape: &[u64],
     data_type: DataType,

@@ -12,6 +12,7 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Object, StorageExt as _, Version};
 use serde_json::{Map, Value};
 
+use super::choosing::as_closed;
 use super::held::Held;
 use super::hierarchy::Hierarchy;
 use super::nodes::NodeKind;
@@ -167,7 +168,11 @@ pub(crate) fn read(hierarchy: &Hierarchy, path: &ObjectPath, name: &str) -> Resu
 }
 
 /// Reads the document `object`, which lies at `path`.
-fn read_opened(hierarchy: &Hierarchy, path: &ObjectPath, object: &dyn Object) -> Result<Stored> {
+pub(super) fn read_opened(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    object: &dyn Object,
+) -> Result<Stored> {
     let bytes = read_bytes(hierarchy, path, object)?;
     parse(hierarchy, path, object.version(), &bytes)
 }
@@ -474,13 +479,17 @@ impl Documents {
             Some(root) => committed(hierarchy, &root.group, path, &own)?,
             None => Some(Committed::Own),
         };
+        let in_store = match (&root, own.sealed) {
+            (Some(root), false) => document_in(hierarchy, &root.group, path)?,
+            _ => None,
+        };
         let document = match committed {
             Some(Committed::Consolidated(document)) => document,
             Some(Committed::Own) => {
                 if root.is_some() {
                     check_not_newer(hierarchy, path, &own.version)?;
                 }
-                own.document
+                as_closed(own.document, in_store.as_ref())
             }
             None if held.is_some_and(|held| held.document(path).is_some()) => {
                 return Err(Held::gone(&hierarchy.name_of(path)));
@@ -653,6 +662,16 @@ fn key_of(
 ) -> Result<Option<[u8; 16]>> {
     let text = root.consolidated.as_ref().and_then(|documents| documents.get(path.as_str()));
     text.map_or(Ok(None), |text| Ok(summary(hierarchy, path.as_str(), text)?.key))
+}
+
+/// The document that a store's has of the array at `path`.
+fn document_in(
+    hierarchy: &Hierarchy,
+    root: &GroupDocument,
+    path: &ObjectPath,
+) -> Result<Option<Value>> {
+    let text = root.consolidated.as_ref().and_then(|documents| documents.get(path.as_str()));
+    text.map(|text| parse_text(hierarchy, path, text)).transpose()
 }
 
 /// The document of `path` that the consolidated metadata have as `text`.

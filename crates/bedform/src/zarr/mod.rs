@@ -13,14 +13,17 @@
 //! | `nodes` | which arrays and groups there are |
 //! | `publish` | the order of publication; what is checked before a name is taken |
 //! | `replacing` | a group that takes another one's place in one step |
+//! | `choosing` | arrays whose codecs the first write chooses |
 //! | `new_array`, `description`, `together` | new arrays, also from JSON, and many at once |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
 //! | `state` | an array as of one version of its documents |
 //! | `source` | where the objects of an array are, and what their tails say |
 //! | `object`, `region` | objects that are written: one, and all of a selection |
+//! | `tally` | what chosen codecs make of what is written |
 //! | `sink` | the shards of an array as a sink of settled data |
 
+pub(crate) mod choosing;
 pub(crate) mod description;
 pub(crate) mod documents;
 pub(crate) mod held;
@@ -37,6 +40,7 @@ pub(crate) mod rewritten;
 pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod state;
+pub(crate) mod tally;
 pub(crate) mod together;
 
 pub use new_array::{ArrayLayout, NewArray};

@@ -2,8 +2,8 @@
 
 use bedform_format::json::ObjectText;
 use bedform_format::metadata::{
-    ArrayMetadata, ChunkKeys, Encoding, FillValue, Identity, ShardEncoding, parse_array,
-    write_array,
+    ArrayMetadata, ChunkKeys, CodecChoice, Encoding, FillValue, Identity, ShardEncoding,
+    parse_array, write_array,
 };
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
 use bedform_geometry::Order;
@@ -29,6 +29,9 @@ pub struct ArrayLayout {
     pub transpose: Option<Vec<usize>>,
     /// False leaves the chunks without a checksum.
     pub checksum: bool,
+    /// Whether the codecs are those that the first write chooses, or how they were chosen; nothing where
+    /// they were named.
+    pub choice: Option<CodecChoice>,
 }
 
 /// What a new array is.
@@ -73,6 +76,11 @@ impl NewArray {
         Ok(document)
     }
 
+    /// True if the first write is to choose the codecs.
+    pub(crate) fn is_open(&self) -> bool {
+        self.layout.choice.as_ref().is_some_and(CodecChoice::is_open)
+    }
+
     fn metadata(&self, identity: Identity) -> Result<ArrayMetadata> {
         let layout = &self.layout;
         let rank = self.shape.len();
@@ -110,6 +118,7 @@ impl NewArray {
             attributes: ObjectText::from(&self.attributes),
             identity: Some(identity),
             order: Some(layout.order.name().to_owned()),
+            choice: layout.choice.clone(),
             zarr_format: 3,
         })
     }

@@ -13,6 +13,7 @@ use super::hierarchy::Hierarchy;
 use super::kept::keep;
 use super::source::{ZarrSource, contained_commit};
 use super::state::ArrayState;
+use super::tally::EncodedChunks;
 use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -397,6 +398,11 @@ impl<'a> ObjectWrite<'a> {
     fn stage(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<Staged<'a>> {
         let state = self.state();
         let hierarchy = self.source.hierarchy;
+        if state.is_open {
+            let name = hierarchy.name_of(self.source.path);
+            let text = format!("internal error: {name} has no codecs, and was to be written");
+            return Err(Error::new(ErrorKind::Io, text));
+        }
         let order = state.order.sequence(&state.layout.per_object)?;
         let expected: u64 = order.len() as u64 * state.layout.codec.decoded_bytes() as u64;
         let hint = Hint { bytes: Some(expected), at_once: self.resources.at_once };
@@ -404,7 +410,7 @@ impl<'a> ObjectWrite<'a> {
         hierarchy.sweep_once(&path.parent());
         let created = hierarchy.storage.create(&path, hierarchy.options.durability, hint);
         let mut writer = created.map_err(moved_if_gone)?;
-        let mut extents: Vec<Option<Extent>> = vec![None; order.len()];
+        let (mut extents, mut made) = (vec![None; order.len()], EncodedChunks::default());
         // What a server gets stays in memory until it has it.
         let (is_remote, mut rooms) = (hierarchy.storage.is_remote(), Vec::new());
         // Buffers go round: memory that is new costs as much as to fill it.
@@ -430,7 +436,10 @@ impl<'a> ObjectWrite<'a> {
             },
             |(position, fate)| {
                 let (bytes, room) = match fate {
-                    Fate::Made(bytes, room) => (Some(bytes), room),
+                    Fate::Made(bytes, room) => {
+                        made.add(&bytes);
+                        (Some(bytes), room)
+                    }
                     Fate::Kept(bytes) => (Some(bytes), None),
                     Fate::Dropped => (None, None),
                 };
@@ -452,6 +461,7 @@ impl<'a> ObjectWrite<'a> {
             },
         )?;
         drop(turn);
+        made.count(self.source);
         // Of an object that is one chunk this was asked when the chunk was dropped.
         let is_chunk = state.shard().is_none();
         if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {

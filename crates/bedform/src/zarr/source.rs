@@ -389,6 +389,9 @@ impl ZarrSource<'_> {
                         self.check_not_replaced()?;
                         return Err(damaged(error));
                     }
+                    if self.state.is_open {
+                        return Err(self.is_closed_by_now(coordinates));
+                    }
                     let end = stamp.data_bytes.saturating_add(stamp_bytes);
                     self.check_gap(coordinates, index_start.saturating_sub(end))?;
                 }
@@ -401,6 +404,13 @@ impl ZarrSource<'_> {
             }
         }
         Ok((index, tail_bytes))
+    }
+
+    /// The error of an open state that finds a shard of ours: others have closed the array.
+    fn is_closed_by_now(&self, coordinates: &[u64]) -> Error {
+        let name = self.object_name_of(coordinates);
+        let text = format!("{name} was written after the array was looked up; read again");
+        Error::new(ErrorKind::SnapshotMoved, text)
     }
 
     fn check_gap(&self, coordinates: &[u64], bytes: u64) -> Result<()> {

@@ -4,7 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bedform_format::metadata::{ArrayMetadata, Encoding, Identity, ShardEncoding, parse_array};
+use bedform_format::metadata::{
+    ArrayMetadata, CodecChoice, Encoding, Identity, ShardEncoding, parse_array,
+};
 use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Value, json};
@@ -30,6 +32,8 @@ pub(crate) struct ArrayState {
     /// Bytes of the largest object that was opened by this; 0 before the first.
     pub(crate) object_bytes: AtomicU64,
     pub(crate) order: Order,
+    /// The first write chooses the codecs: there are no shards, and none is written by this state.
+    pub(crate) is_open: bool,
     /// What the array's objects have in common in the cache.
     pub(crate) scope: Arc<Scope>,
     /// Tells this state from others of the handle.
@@ -74,6 +78,7 @@ impl ArrayState {
             layout: StoredLayout { grid, per_object, codec, item_size, fill },
             scope: hierarchy.cache.scope(path.as_str(), decoding(&metadata)),
             number: hierarchy.number(),
+            is_open: is_open(path, &metadata),
             shard_end: metadata.shard().map(end),
             metadata,
             object_bytes: AtomicU64::new(0),
@@ -114,6 +119,12 @@ impl ArrayState {
     pub(crate) fn is_text(&self) -> bool {
         self.metadata.data_type == DataType::String
     }
+}
+
+/// True if the first write is to choose the codecs of the array at `path`. An array that lies alone keeps those
+/// that it has: see [`super::choosing`].
+fn is_open(path: &ObjectPath, metadata: &ArrayMetadata) -> bool {
+    !path.is_root() && metadata.choice.as_ref().is_some_and(CodecChoice::is_open)
 }
 
 /// A hash of all that decides, beside the bytes of an object, which chunks and which index they are.

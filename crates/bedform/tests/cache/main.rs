@@ -90,6 +90,7 @@ mod support {
                 transpose: None,
                 serializer: None,
                 checksum: true,
+                choice: None,
             },
             fill_value: FillValue::zero(DataType::UInt8),
             dimension_names: None,

@@ -61,6 +61,7 @@ pub(crate) fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) ->
             codecs: vec![],
             transpose: None,
             checksum: true,
+            choice: None,
         },
         fill_value: FillValue::zero(DataType::UInt8),
         dimension_names: None,

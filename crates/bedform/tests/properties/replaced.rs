@@ -61,6 +61,7 @@ fn fill(store: &Store, value: u8) {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            choice: None,
         },
         fill_value: FillValue::Bytes(vec![9]),
         dimension_names: None,

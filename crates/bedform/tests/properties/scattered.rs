@@ -39,6 +39,7 @@ impl Scattered {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            choice: None,
         };
         let new = NewArray {
             shape: vec![ROWS, COLUMNS],

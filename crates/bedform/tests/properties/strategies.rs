@@ -113,6 +113,7 @@ pub(crate) fn new_array(types: &'static [DataType]) -> impl Strategy<Value = New
                     codecs,
                     transpose: transposed.then_some(transpose),
                     checksum,
+                    choice: None,
                 },
                 fill_value: fill(data_type, seed),
                 dimension_names: None,

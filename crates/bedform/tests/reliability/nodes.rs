@@ -37,6 +37,7 @@ fn array() -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            choice: None,
         },
         fill_value: bedform_format::metadata::FillValue::zero(DataType::UInt8),
         dimension_names: None,

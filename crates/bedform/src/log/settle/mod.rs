@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `plan` | which objects commits touch |
+//! | `choose` | codecs of arrays that have none yet |
 //! | `read` | the data of a round, in the order of the log |
 //! | `ahead` | the same, read by threads while it is laid |
 //! | `stream` | what was read into boxes |
@@ -18,6 +19,7 @@
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
 mod ahead;
+mod choose;
 mod collect;
 mod lay;
 mod plan;
@@ -238,7 +240,8 @@ impl OpenedStore {
         let memory_bytes = memory::granted(*memory_bytes, MEMORY_LEAST_BYTES)?;
         // What objects are built from chunk by chunk is kept within the limit, too.
         let view = Arc::new(view.with_cap(memory_bytes / 4));
-        let plans = plan::plan(self, &view, arrays.as_deref())?;
+        let mut plans = plan::plan(self, &view, arrays.as_deref())?;
+        choose::choose_codecs(self, &view, &mut plans)?;
         let pinned: Vec<_> = plans.iter().map(|plan| plan.pinned(self, &view)).collect();
         let kept_beside = if grace.is_zero() { None } else { Some(SUFFIX) };
         let shards: Vec<_> = pinned.iter().map(|array| array.sink(kept_beside)).collect();

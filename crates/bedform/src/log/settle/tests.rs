@@ -211,6 +211,7 @@ fn array() -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            choice: None,
         },
         fill_value: FillValue::Bytes(vec![FILL]),
         dimension_names: None,

@@ -1,0 +1,89 @@
+//! The arrays of the target.
+
+use bedform_format::metadata::CodecChoice;
+use bedform_format::{BytesCodec, Limits, ObjectPath, Serializer};
+use bedform_geometry::Region;
+use serde_json::Value;
+
+use super::CodecWish;
+use super::copy::Job;
+use super::plan::{ArrayPlan, layout_of};
+use super::source::{SourceArray, Values};
+use crate::codec::choice::Chosen;
+use crate::error::Result;
+use crate::store::Store;
+use crate::zarr::choosing::{SHARED_BYTES_MAX, chosen_for};
+use crate::zarr::{ArrayLayout, NewArray};
+
+impl Job<'_> {
+    /// The array of `store` that becomes the copy of what `plan` is of. One of few bytes is read for its codecs,
+    /// unless another one like it has some; of larger ones the first region that is written decides.
+    ///
+    /// # Errors
+    /// Those of reading the source; `InvalidArgument` for codecs that the array cannot have.
+    pub(super) fn new_array(
+        &self,
+        store: &Store,
+        path: &ObjectPath,
+        plan: &ArrayPlan,
+    ) -> Result<NewArray> {
+        let source = self.source.array(&plan.name)?;
+        let new = new_array(&source, plan, &self.plan.codecs)?;
+        if plan.bytes() >= SHARED_BYTES_MAX {
+            return Ok(new);
+        }
+        chosen_for(&**store.zarr()?, path, &new, &|take| {
+            let mut values = Values::default();
+            source.read(&Region::whole(plan.shape.clone())?, &mut values)?;
+            take(&values.bytes)
+        })
+    }
+}
+
+fn new_array(source: &SourceArray, plan: &ArrayPlan, codecs: &CodecWish) -> Result<NewArray> {
+    let layout = layout_of(plan)?;
+    let names = plan.dims.iter().cloned().map(Some).collect();
+    let (serializer, bytes, choice) = codecs_of(source, &layout.chunks, codecs)?;
+    Ok(NewArray {
+        shape: plan.shape.clone(),
+        data_type: source.data_type(),
+        layout: ArrayLayout {
+            serializer,
+            shard_shape: layout.shards.unwrap_or_else(|| layout.chunks.clone()),
+            chunk_shape: layout.chunks,
+            order: layout.order,
+            codecs: bytes,
+            transpose: None,
+            checksum: true,
+            choice,
+        },
+        fill_value: source.fill_value.clone(),
+        dimension_names: Some(names),
+        attributes: source.attributes.clone(),
+    })
+}
+
+/// The codecs of the copy of an array, and whether they are to be chosen.
+///
+/// # Errors
+/// `InvalidArgument` for those that it cannot have.
+pub(super) fn codecs_of(
+    source: &SourceArray,
+    chunks: &[u64],
+    wish: &CodecWish,
+) -> Result<(Option<Serializer>, Vec<BytesCodec>, Option<CodecChoice>)> {
+    match wish {
+        CodecWish::Named(named) => {
+            let named = Value::Array(named.clone());
+            let limits = Limits::default();
+            let (serializer, bytes) =
+                crate::zarr::description::codecs(&named, chunks, source.data_type(), &limits)?;
+            Ok((serializer, bytes, None))
+        }
+        CodecWish::Auto { beyond_zarr } => {
+            let Chosen { serializer, codecs, .. } = Chosen::without_sample();
+            let choice = CodecChoice::Open { beyond_zarr: *beyond_zarr };
+            Ok((serializer, codecs, (!source.is_text()).then_some(choice)))
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A sample of what is written: blocks of chunks, spread over it, as they would be encoded.
+//!
+//! Blocks are whole chunks where these are small: how well a codec does depends on what it sees at once. Of
+//! larger chunks a block is a piece, each of another place in its chunk: chunks may be alike. Chunks that the write covers come first, and what is the
+//! fill value all over is left out: it is not stored.
+
+use crate::error::Result;
+use crate::plan::geometry::{ChunkTask, Geometry};
+use crate::source::StoredLayout;
+use crate::write::elements::{ChunkElements, Input};
+
+/// Blocks of a sample.
+pub(crate) const BLOCKS_MAX: usize = 8;
+/// Bytes of a sample.
+pub(crate) const SAMPLE_BYTES_MAX: usize = 5 << 17;
+/// Bytes of a block.
+const BLOCK_BYTES_MAX: usize = 1 << 17;
+/// Bytes of chunks that are built for a sample, unless one alone has more.
+const BUILT_BYTES_MAX: usize = 16 << 20;
+
+/// A sample of the elements that `plan` takes from `input`.
+///
+/// # Errors
+/// Of the geometry.
+pub(crate) fn sample(
+    layout: &StoredLayout,
+    plan: &Geometry,
+    input: &Input<'_>,
+) -> Result<Vec<Vec<u8>>> {
+    let mut blocks = Blocks::new(layout);
+    if layout.is_text() || plan.result_bytes() == 0 {
+        return Ok(Vec::new());
+    }
+    for (cell, task) in spread_tasks(plan, blocks.count_max()) {
+        let mut chunk = ChunkElements::default();
+        if plan.covers_chunk(cell, task) {
+            chunk.make_room(layout);
+        } else {
+            chunk.clear(layout);
+        }
+        plan.for_each_copy(cell, task, layout.codec.strides(), |copy| {
+            chunk.put(layout, copy, input)
+        })?;
+        blocks.add(&mut chunk);
+    }
+    Ok(blocks.found)
+}
+
+/// Up to `count` chunks of a plan, spread over it.
+fn spread_tasks(plan: &Geometry, count: usize) -> Vec<(u64, ChunkTask)> {
+    let cells = spread(plan.cell_count(), count);
+    let per_cell = count.div_ceil(cells.len().max(1));
+    let mut chosen = Vec::new();
+    for cell in cells {
+        let mut tasks = plan.tasks(cell);
+        let covered = tasks.iter().filter(|task| plan.covers_chunk(cell, **task)).count();
+        if covered > 0 {
+            tasks.retain(|task| plan.covers_chunk(cell, *task));
+        }
+        for at in spread(tasks.len() as u64, per_cell) {
+            let task = usize::try_from(at).ok().and_then(|at| tasks.get(at));
+            chosen.extend(task.map(|task| (cell, *task)));
+        }
+    }
+    chosen.truncate(count);
+    chosen
+}
+
+/// Up to `count` of the numbers below `length`, as far from each other as they can be.
+pub(crate) fn spread(length: u64, count: usize) -> Vec<u64> {
+    let count = (count as u64).min(length);
+    (0..count)
+        .map(|at| {
+            let middle = (2 * u128::from(at) + 1) * u128::from(length) / (2 * u128::from(count));
+            u64::try_from(middle).unwrap_or(0)
+        })
+        .collect()
+}
+
+/// The blocks of a sample, as they are found.
+pub(crate) struct Blocks<'a> {
+    layout: &'a StoredLayout,
+    pub(crate) found: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl<'a> Blocks<'a> {
+    pub(crate) fn new(layout: &'a StoredLayout) -> Self {
+        Self { layout, found: Vec::new(), bytes: 0 }
+    }
+
+    /// So many chunks are worth building.
+    pub(crate) fn count_max(&self) -> usize {
+        let chunk = self.layout.codec.decoded_bytes().max(1);
+        (BUILT_BYTES_MAX / chunk).clamp(1, BLOCKS_MAX)
+    }
+
+    /// True once the sample has all that it may.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.found.len() >= self.count_max() || self.bytes >= SAMPLE_BYTES_MAX
+    }
+
+    /// Takes a block of a chunk, unless the sample is full, or nothing of the chunk would be stored.
+    pub(crate) fn add(&mut self, chunk: &mut ChunkElements) {
+        if self.are_enough() || chunk.is_fill(self.layout) {
+            return;
+        }
+        let bytes = chunk.bytes_mut();
+        let item_size = self.layout.item_size.max(1);
+        let whole = bytes.len().min(BLOCK_BYTES_MAX).min(SAMPLE_BYTES_MAX - self.bytes);
+        let length = whole / item_size * item_size;
+        let start = self.part(bytes.len() - length) / item_size * item_size;
+        let Some(block) = bytes.get(start..start + length).filter(|block| !block.is_empty()) else {
+            return;
+        };
+        self.bytes += block.len();
+        self.found.push(block.to_vec());
+    }
+
+    /// A place below `length` for the next block, far from those of the blocks before.
+    fn part(&self, length: usize) -> usize {
+        // Multiples of the golden ratio, by their fractions, lie apart however many there are.
+        let fraction = ((self.found.len() as u128 * 40_503) & 0xffff) ^ 0x8000;
+        usize::try_from((length as u128 * fraction) >> 16).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_spread_over_all_of_the_range() {
+        assert_eq!(spread(100, 4), [12, 37, 62, 87]);
+        assert_eq!(spread(3, 8), [0, 1, 2]);
+        assert_eq!(spread(1, 1), [0]);
+        assert!(spread(0, 4).is_empty());
+        assert_eq!(spread(u64::MAX, 2).len(), 2);
+    }
+}

@@ -1,0 +1,327 @@
+//! Arrays whose codecs the first write chooses.
+//!
+//! Such an array is created **open**: its document says so, and names `zstd`. The first write samples what it
+//! is about to write, chooses codecs ([`crate::codec::choice`]), and *closes* the array: it rewrites the
+//! document with the codecs and a note of what was compared. Only then does it write a shard.
+//!
+//! # One array never has two codecs
+//!
+//! **No shard is published by an open state.** Everything that publishes shards goes through `ObjectWrite`,
+//! which refuses one. A writer that finds the array open, in whatever it has read or kept of it, calls
+//! [`close`] and goes on with what that gives. So it is enough that all who close an array get the same
+//! codecs, for ever:
+//!
+//! 1. [`close`] reads the documents anew under the store's lock. If they are closed already it takes what
+//!    they say, and what it has chosen itself is forgotten. A closed array is never opened again: writers of
+//!    shapes and attributes take the rest of the document as they find it under the same lock.
+//! 2. The array's own document is rewritten first, on condition that it is the one that was read. On a server a
+//!    lock is a lease, which a writer can lose without knowing: of two that believe they hold it one
+//!    fails here, reads again, and takes what the other has chosen.
+//! 3. Then the store's document, which readers go by. A crash between the two leaves an own document that
+//!    is closed below a store's that is open. Whoever closes next takes the codecs of the own document, as in
+//!    2, and publishes them in the store's. No shard was written by then.
+//! 4. A crash after that leaves a closed array without shards, which is an array like any other.
+//!
+//! **A reader** may hold an open state while others close the array and write to it. It takes its snapshot of the
+//! log first and reads the state again after that, so that what the snapshot no longer has as commits is in
+//! shards that this state knows of. A shard with a stamp under an open state was written by a later one: the
+//! reader begins again (`ZarrSource::read_index`). It never decodes by the codecs of an open document what was
+//! encoded by others.
+//!
+//! **Programs that are not Bedform** see an empty array of `zstd`. If one of them writes shards (which have no
+//! stamp) before the array is closed, closing finds them and keeps `zstd`. One that has opened the array while it
+//! was open and writes after it was closed, writes what nobody can read: checksums or decoders say so. Versions of
+//! Bedform that do not know open arrays refuse them by the version of our own key.
+//!
+//! An array that lies alone, as the copy of one array's directory does, is never open: there is no store's
+//! document to say that it was closed.
+
+use bedform_format::metadata::{
+    ArrayMetadata, CodecChoice, Encoding, Identity, ShardEncoding, close_choice, own_value,
+    parse_array, seal,
+};
+use bedform_format::{BytesCodec, CodecChain, ObjectPath};
+use bedform_geometry::Selection;
+use bedform_storage::{Condition, StorageExt as _};
+use serde_json::Value;
+
+use super::documents::{Stored, ZARR_JSON, read_opened};
+use super::hierarchy::{ChoiceKey, Hierarchy};
+use super::new_array::NewArray;
+use super::publish::{RootChange, check_key, commit_all};
+use super::source::ZarrSource;
+use super::state::ArrayState;
+use crate::codec::choice::{Chosen, ReadRates, choose};
+use crate::error::{Error, ErrorKind, Result};
+use crate::write::elements::Input;
+use crate::write::sample::sample;
+
+/// Arrays of fewer bytes share a choice by type and dimensions.
+pub(crate) const SHARED_BYTES_MAX: u64 = 8 << 20;
+/// Attempts to replace documents that others replace meanwhile.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Chooses codecs for an array with `metadata` by the blocks that `sampled` gives, unless an array of few bytes
+/// like it has some.
+///
+/// # Errors
+/// Those of `sampled`; `NoMemory`.
+pub(crate) fn chosen_by(
+    hierarchy: &Hierarchy,
+    metadata: &ArrayMetadata,
+    sampled: impl FnOnce() -> Result<Vec<Vec<u8>>>,
+) -> Result<Chosen> {
+    let beyond_zarr = match metadata.choice {
+        Some(CodecChoice::Open { beyond_zarr }) => beyond_zarr,
+        _ => return Err(Error::invalid("the codecs of the array are not open")),
+    };
+    let key = shared_key(metadata, beyond_zarr);
+    if let Some(known) = key.as_ref().and_then(|key| hierarchy.choice_like(key)) {
+        return Ok(known);
+    }
+    let rates = ReadRates::of(&hierarchy.tuning.profile, hierarchy.tuning.threads);
+    let chosen = choose(&sampled()?, metadata.data_type, beyond_zarr, rates)
+        .map_err(crate::codec::CodecError::of_encoding)?;
+    if let Some(key) = key.filter(|_| chosen.comparison.sampled_bytes > 0) {
+        hierarchy.keep_choice(key, &chosen);
+    }
+    Ok(chosen)
+}
+
+/// What arrays of few bytes have in common that share a choice; nothing for larger ones, and for those that
+/// grow.
+fn shared_key(metadata: &ArrayMetadata, beyond_zarr: bool) -> Option<ChoiceKey> {
+    let item_size = metadata.data_type.item_size()? as u64;
+    let bytes = metadata.shape.iter().fold(item_size, |all, length| all.saturating_mul(*length));
+    let names = metadata.dimension_names.clone();
+    (1..SHARED_BYTES_MAX).contains(&bytes).then_some((
+        metadata.data_type,
+        metadata.shape.len(),
+        names,
+        beyond_zarr,
+    ))
+}
+
+/// Calls what it is given with all elements of an array.
+pub(crate) type WithElements<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
+
+/// `new`, whose elements `with_elements` gives, with codecs that were chosen by them if they are open. They are
+/// not asked for where an array like it has some.
+///
+/// # Errors
+/// As `Store::create_array`; `InvalidArgument` for another number of elements.
+pub(crate) fn chosen_for(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    new: &NewArray,
+    with_elements: &WithElements<'_>,
+) -> Result<NewArray> {
+    if !new.is_open() || new.shape.contains(&0) {
+        return Ok(new.clone());
+    }
+    let identity = Identity { store: [0; 16], array: [0; 16] };
+    let document = new.document(identity, hierarchy, path)?;
+    let metadata = parse_array(&document, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    let chosen = chosen_by(hierarchy, &metadata, || {
+        let state = ArrayState::new(hierarchy, path, metadata.clone(), document, None)?;
+        let plan = state.layout.geometry(&Selection::all(&new.shape))?;
+        let mut blocks = Vec::new();
+        with_elements(&mut |elements| {
+            if plan.result_bytes() != elements.len() as u64 {
+                let text = format!("{path}: the elements are not those of the array");
+                return Err(Error::invalid(text));
+            }
+            blocks = sample(&state.layout, &plan, &Input::Bytes(elements))?;
+            Ok(())
+        })?;
+        Ok(blocks)
+    })?;
+    let mut new = new.clone();
+    new.layout.serializer = chosen.serializer;
+    new.layout.codecs = chosen.codecs;
+    new.layout.choice = Some(CodecChoice::Made(chosen.comparison));
+    Ok(new)
+}
+
+/// An array that gets its codecs.
+pub(crate) struct Closing<'a> {
+    pub(crate) path: &'a ObjectPath,
+    /// The array as an open one.
+    pub(crate) state: &'a ArrayState,
+    /// Nothing to keep those of the document: there are objects that were written by them.
+    pub(crate) chosen: Option<Chosen>,
+}
+
+/// Gives open arrays their codecs, or finds what others have given them; gives their documents, in their
+/// order. Durable on return. The caller holds no lock of the store.
+///
+/// # Errors
+/// `Conflict` if an array was replaced; those of storage.
+pub(crate) fn close(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value>> {
+    hierarchy.check_writable()?;
+    let mut attempts = 0;
+    loop {
+        match close_once(hierarchy, arrays) {
+            Err(error) if error.kind() == ErrorKind::Conflict && attempts < ATTEMPTS_MAX => {
+                attempts += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn close_once(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value>> {
+    let _lock = hierarchy.lock(&ObjectPath::root())?;
+    let mut documents = Vec::with_capacity(arrays.len());
+    let mut added = Vec::new();
+    for array in arrays {
+        let closed = close_one(hierarchy, array)?;
+        if closed.is_to_commit {
+            added.push((array.path.clone(), Some(closed.document.clone())));
+        }
+        documents.push(closed.document);
+    }
+    if !added.is_empty() {
+        commit_all(hierarchy, added, &[], RootChange::default())?;
+    }
+    Ok(documents)
+}
+
+/// An array whose own document is closed.
+struct Closed {
+    document: Value,
+    /// The store's document does not say so yet.
+    is_to_commit: bool,
+}
+
+/// Closes the own document of an array. The caller holds the store's lock.
+fn close_one(hierarchy: &Hierarchy, array: &Closing<'_>) -> Result<Closed> {
+    let Closing { path, state, chosen } = array;
+    let gone = || {
+        let text = format!("{} was deleted by another writer", hierarchy.name_of(path));
+        Error::new(ErrorKind::NotFound, text)
+    };
+    let name = path.join(ZARR_JSON)?;
+    let object = hierarchy.storage.find(&name)?.ok_or_else(gone)?;
+    let own = read_opened(hierarchy, &name, &*object)?;
+    let committed = match hierarchy.documents.array(hierarchy, path) {
+        Ok(found) => Some(found.document),
+        // A draft, of which the store's document says nothing.
+        Err(error) if error.kind() == ErrorKind::NotFound && own.sealed => None,
+        Err(error) => return Err(error),
+    };
+    for document in committed.iter().chain([&own.document]) {
+        if let Some(identity) = state.identity() {
+            check_key(hierarchy, path, document, &identity.array)?;
+        }
+    }
+    let is_draft = committed.is_none();
+    let mut document = committed.unwrap_or_else(|| own.document.clone());
+    if choice_of(hierarchy, path, &document)?.is_none() {
+        return Ok(Closed { document, is_to_commit: false });
+    }
+    close_document(hierarchy, array, &own, chosen.as_ref(), &mut document)?;
+    let condition = Condition::Unchanged(&*object);
+    let durability = hierarchy.options.durability;
+    let put = hierarchy.storage.put(&name, &seal(document.clone()), durability, condition);
+    hierarchy.documents.note_published(path);
+    put?;
+    Ok(Closed { document, is_to_commit: !is_draft })
+}
+
+/// Gives an open document its codecs.
+fn close_document(
+    hierarchy: &Hierarchy,
+    array: &Closing<'_>,
+    own: &Stored,
+    chosen: Option<&Chosen>,
+    document: &mut Value,
+) -> Result<()> {
+    let Closing { path, state, .. } = array;
+    if own.sealed && choice_of(hierarchy, path, &own.document)?.is_none() {
+        // Somebody was cut off between the two documents.
+        take_codecs(document, &own.document);
+        return Ok(());
+    }
+    let metadata = parse_array(document, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    let chosen = match chosen {
+        Some(chosen) if !has_objects(hierarchy, path, state)? => chosen.clone(),
+        // They were written by the codecs that the document names.
+        _ => {
+            let choice = CodecChoice::Made(bedform_format::metadata::CodecComparison::default());
+            close_choice(document, &metadata.encoding, metadata.data_type, &choice);
+            return Ok(());
+        }
+    };
+    let encoding = with_codecs(&metadata.encoding, &chosen);
+    let choice = CodecChoice::Made(chosen.comparison);
+    close_choice(document, &encoding, metadata.data_type, &choice);
+    Ok(())
+}
+
+/// Makes the codecs of `document`, and what it says of them, those of another document of the same array.
+fn take_codecs(document: &mut Value, other: &Value) {
+    for key in ["codecs", "bedform"] {
+        document[key] = other[key].clone();
+    }
+}
+
+/// The array's own document, which another program wrote last, with the codecs that the store's document,
+/// `in_store`, has for it: the program may have read it while it was open, and put it back so.
+pub(super) fn as_closed(own: Value, in_store: Option<&Value>) -> Value {
+    let open = |document: &Value| {
+        let choice = own_value(document).and_then(|own| own.get("choice"));
+        choice.and_then(|choice| choice.get("open")).and_then(Value::as_bool) == Some(true)
+    };
+    let key = |document: &Value| own_value(document).and_then(|own| own.get("array")).cloned();
+    let mut document = own;
+    if let Some(closed) = in_store.filter(|closed| open(&document) && !open(closed))
+        && key(closed) == key(&document)
+    {
+        take_codecs(&mut document, closed);
+    }
+    document
+}
+
+/// True where another program has written to the array. Where nobody may list, nobody is thought to have.
+fn has_objects(hierarchy: &Hierarchy, path: &ObjectPath, state: &ArrayState) -> Result<bool> {
+    match (ZarrSource { hierarchy, path, state }).existing() {
+        Ok(existing) => Ok(!existing.is_empty()),
+        Err(error) if hierarchy.storage.is_remote() && error.is_of_list() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The choice that a document leaves open.
+fn choice_of(
+    hierarchy: &Hierarchy,
+    path: &ObjectPath,
+    document: &Value,
+) -> Result<Option<CodecChoice>> {
+    let metadata = parse_array(document, &hierarchy.options.limits)
+        .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
+    Ok(metadata.choice.filter(CodecChoice::is_open))
+}
+
+/// An encoding with other codecs; the order of axes, and the checksum, stay.
+fn with_codecs(encoding: &Encoding, chosen: &Chosen) -> Encoding {
+    match encoding {
+        Encoding::Shard(shard) => Encoding::Shard(ShardEncoding {
+            inner: Box::new(with_codecs(&shard.inner, chosen)),
+            ..shard.clone()
+        }),
+        Encoding::Chunk(chain) => {
+            let mut bytes = chosen.codecs.clone();
+            if chain.is_checked() {
+                bytes.push(BytesCodec::Crc32c);
+            }
+            let serializer = chosen.serializer.unwrap_or(chain.serializer);
+            Encoding::Chunk(CodecChain { transpose: chain.transpose.clone(), serializer, bytes })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
