@@ -30,6 +30,7 @@ NAMES = {
     "simulate-check": "benchmarks.simulate_check",
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",
+    "codec-choice": "benchmarks.codec_choice",
     "xarray": "benchmarks.xarray_engine",
 }
 
