@@ -79,15 +79,16 @@ impl Chosen {
 pub(crate) struct ReadRates {
     /// Encoded bytes that arrive in a second.
     pub(crate) bytes_per_second: f64,
-    /// Cores that decode.
+    /// How many times one core's work those that decode do together.
     pub(crate) cores: f64,
 }
 
 impl ReadRates {
     /// Those of a storage, and of so many threads.
     pub(crate) fn of(profile: &Profile, threads: usize) -> Self {
-        let cores = u32::try_from(threads.max(1)).unwrap_or(u32::MAX);
-        Self { bytes_per_second: profile.read_bytes_per_second_many, cores: f64::from(cores) }
+        let threads = u32::try_from(threads.max(1)).unwrap_or(u32::MAX);
+        let cores = profile.processor.gain_of(threads);
+        Self { bytes_per_second: profile.read_bytes_per_second_many, cores }
     }
 
     /// Seconds for a byte of elements.

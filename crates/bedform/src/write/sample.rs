@@ -1,8 +1,8 @@
 //! A sample of what is written: blocks of chunks, spread over it, as they would be encoded.
 //!
 //! Blocks are whole chunks where these are small: how well a codec does depends on what it sees at once. Of
-//! larger chunks a block is a piece, each of another place in its chunk: chunks may be alike. Chunks that the write covers come first, and what is the
-//! fill value all over is left out: it is not stored.
+//! larger chunks a block is a piece, each of another place in its chunk: chunks may be alike. Chunks that the
+//! write covers come first, and what is the fill value all over is left out: it is not stored.
 
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
