@@ -6,6 +6,7 @@ the source, and reads the variables that only the library of a foreign format ca
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
@@ -15,10 +16,10 @@ import numpy as np
 
 import bedform as bf
 
-from . import _internal, _json
+from . import _dask_cluster, _dask_regions, _internal, _json
 from ._advise import _named
 from ._elements import Elements
-from ._errors import ConflictError, CorruptError, engine_call, translated
+from ._errors import BedformError, ConflictError, CorruptError, engine_call, translated
 from ._integers import byte_count, integers
 from ._layout import check_layout
 from ._location import check_new_store, location
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Progress = Callable[[int, int], None]
+    #: A place and tasks; numbers of finished ones, warnings, how many are taken at a time.
+    Exchange = Callable[[str, list[str]], tuple[list[int], list[str], int]]
 
 
 class VerificationError(CorruptError):
@@ -98,6 +101,7 @@ def convert(
     verify: bool = False,
     restart: bool = False,
     dry_run: bool = False,
+    dask: Any = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert a store or a foreign file into a store laid out for the reads that matter.
@@ -133,6 +137,12 @@ def convert(
         Throw away what an earlier, unfinished conversion to this target left.
     dry_run
         Return the plan and write nothing.
+    dask
+        A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers copy and
+        verify. They must reach source and target by the same paths or URLs as this process, which
+        plans, keeps account of what is done, and publishes. ``memory`` is then the limit of each
+        worker. A conversion that was begun with ``dask`` goes on without it, and the other way
+        round.
     progress
         Called with the bytes done and the bytes in all.
 
@@ -174,12 +184,13 @@ def convert(
         "verify": verify,
         "restart": restart,
     }
-    opening = {"freshness": "open" if is_url(where) else "read"}
-    with open_place(name, cache=_internal.source_cache_bytes(limit)) as opened:
+    opening = opening_of(where)
+    cache = _internal.source_cache_bytes(limit)
+    with open_place(name, cache=cache) as opened, contextlib.ExitStack() as stack:
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),
             opened._inner,
-            _readers(opened, exclude),
+            readers_of(opened, exclude),
             where,
             _json.dump(opening),
             _json.dump(options),
@@ -187,22 +198,41 @@ def convert(
         plan = _plan_of(json.loads(conversion.plan()))
         if dry_run:
             return plan
-        resumed, warnings = _run(conversion, progress, where)
+        exchange = None
+        if dask is not None:
+            client = stack.enter_context(_dask_cluster.connected(dask))
+            pool = _dask_regions.RegionPool(client, name, cache, exclude)
+            stack.callback(pool.cancel)
+            exchange = pool.exchange
+        resumed, warnings = _run(conversion, progress, exchange, where)
     return Conversion(plan.source, plan.target, plan.arrays, True, verify, resumed, tuple(warnings))
 
 
+def opening_of(where: str) -> dict[str, Any]:
+    """How a target at ``where`` is opened."""
+    return {"freshness": "open" if is_url(where) else "read"}
+
+
 def _run(
-    conversion: _internal.Conversion, progress: Progress | None, where: str
+    conversion: _internal.Conversion,
+    progress: Progress | None,
+    exchange: Exchange | None,
+    where: str,
 ) -> tuple[int, list[str]]:
     try:
-        return conversion.run(progress)
+        return conversion.run(progress, exchange)
     except _internal.EngineError as error:
-        kind, message = error.args
-        if kind == "Busy":
-            raise TargetBusyError(message) from None
-        if kind == "Differs":
-            raise VerificationError(message) from None
-        raise translated(error, where) from None
+        raise translated_converting(error, where) from None
+
+
+def translated_converting(error: _internal.EngineError, where: str = "") -> BedformError:
+    """The exception of this package for one of a conversion, which has two kinds of its own."""
+    kind, message = error.args
+    if kind == "Busy":
+        return TargetBusyError(message)
+    if kind == "Differs":
+        return VerificationError(message)
+    return translated(error, where)
 
 
 def _plan_of(facts: dict[str, Any]) -> Conversion:
@@ -223,7 +253,7 @@ def _layout_facts(layout: Any) -> dict[str, Any]:
     }
 
 
-def _readers(opened: Any, exclude: Sequence[str]) -> list[tuple[str, bool, Callable[..., Any]]]:
+def readers_of(opened: Any, exclude: Sequence[str]) -> list[tuple[str, bool, Callable[..., Any]]]:
     """What reads the variables of a foreign file that only the library of its format can read."""
     if not isinstance(opened, bf.ForeignStore):
         return []

@@ -54,6 +54,10 @@ class BedformError(Exception):
         """What happened, to which object, without what to do."""
         return str(self).partition(";")[0]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Dask's workers send errors by tblib, which cannot make those of two builtin classes anew.
+        return (type(self), self.args, self.__dict__ or None)
+
     def __str__(self) -> str:
         # KeyError would show its message in quotes.
         return _shown.line(self.args[0]) if self.args else ""

@@ -119,8 +119,21 @@ class Conversion:
     ) -> None: ...
     def plan(self) -> str: ...
     def run(
-        self, progress: Callable[[int, int], object] | None = None
+        self,
+        progress: Callable[[int, int], object] | None = None,
+        exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
     ) -> tuple[int, list[str]]: ...
+
+class RegionWorker:
+    def __init__(
+        self,
+        name: str,
+        opened: Store | ForeignFile,
+        readers: list[tuple[str, bool, Callable[[list[int], list[int]], Any]]],
+        place: str,
+        opening: str,
+    ) -> None: ...
+    def run(self, task: str) -> list[str]: ...
 
 class Session:
     def write(self, path: str, selection: tuple[Any, ...], buffer: Any) -> None: ...

@@ -20,13 +20,20 @@ pub(crate) fn called<T>(
     region: &Region,
     take: impl FnOnce(Bound<'_, PyAny>) -> PyResult<T>,
 ) -> bedform::Result<T> {
-    let outcome = Python::attach(|py| {
+    kept_from("a function that reads elements has failed", |py| {
         let given = read.bind(py).call1((region.start().to_vec(), region.shape().to_vec()))?;
         take(given)
-    });
-    outcome.map_err(|error| {
+    })
+}
+
+/// What `act` gives; what it raises is kept, and ends the work, in which `failure` says what has happened.
+pub(crate) fn kept_from<T>(
+    failure: &str,
+    act: impl FnOnce(Python<'_>) -> PyResult<T>,
+) -> bedform::Result<T> {
+    Python::attach(act).map_err(|error| {
         signals::keep(error);
-        Error::new(ErrorKind::Interrupted, "a function that reads elements has failed")
+        Error::new(ErrorKind::Interrupted, failure)
     })
 }
 

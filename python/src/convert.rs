@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bedform::Error;
 use bedform::convert::{
     self, ConvertError, ConvertOptions, ConvertPlan, ConvertSource, ConvertTarget, Converted,
-    RegionReader,
+    Exchanged, RegionReader, RegionTask, RegionWorker as EngineWorker, TargetPlace,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::options as opening_options;
-use crate::callback::{called, elements_by};
+use crate::callback::{called, elements_by, kept_from};
 use crate::error::{EngineError, ended, raise};
 use crate::foreign::ForeignFile;
 use crate::signals::{self, detached};
@@ -57,6 +57,42 @@ fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
     RegionReader::Elements(elements_by(read))
 }
 
+/// What was opened, a store or a foreign file, with functions that read what the engine cannot.
+fn source_with(
+    name: &str,
+    opened: &Bound<'_, PyAny>,
+    readers: Vec<Reader>,
+) -> PyResult<ConvertSource> {
+    let mut source = source_of(name, opened)?;
+    for (path, is_text, read) in readers {
+        source = source.with_reader(&path, reader_of(is_text, read));
+    }
+    Ok(source)
+}
+
+fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| raise(Error::invalid(error.to_string())))
+}
+
+fn to_json(value: &impl serde::Serialize) -> bedform::Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string()))
+}
+
+/// Hands tasks to the workers behind a function of Python's: see `bedform._dask_regions`.
+fn exchange_by(
+    exchange: &Py<PyAny>,
+    place: &TargetPlace,
+    tasks: &[RegionTask],
+) -> bedform::Result<Exchanged> {
+    let (place, tasks) = (to_json(place)?, tasks.iter().map(to_json));
+    let tasks = tasks.collect::<bedform::Result<Vec<_>>>()?;
+    kept_from("workers have failed", |py| {
+        let (finished, warnings, tasks_at_once) =
+            exchange.bind(py).call1((place, tasks))?.extract()?;
+        Ok(Exchanged { finished, warnings, tasks_at_once })
+    })
+}
+
 /// The error of a conversion; its own two have kinds that nothing else has.
 fn raise_converting(error: ConvertError) -> PyErr {
     match error {
@@ -80,10 +116,7 @@ impl Conversion {
         opening: &str,
         options: &str,
     ) -> PyResult<Self> {
-        let mut source = source_of(name, opened)?;
-        for (path, is_text, read) in readers {
-            source = source.with_reader(&path, reader_of(is_text, read));
-        }
+        let source = source_with(name, opened, readers)?;
         let (options, opening) = (options_of(options)?, opening_options(opening)?);
         let outcome = detached(py, || {
             let target = ConvertTarget::open(&target, opening)?;
@@ -99,9 +132,15 @@ impl Conversion {
     }
 
     /// Converts; tells `progress` after each region how many bytes of how many are done. Gives the bytes
-    /// that an earlier run had done, and warnings.
-    #[pyo3(signature = (progress=None))]
-    fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<(u64, Vec<String>)> {
+    /// that an earlier run had done, and warnings. With `exchange`, which gets a place and tasks and gives numbers of
+    /// finished tasks, warnings and a number of tasks at once, workers do it.
+    #[pyo3(signature = (progress=None, exchange=None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+        exchange: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, Vec<String>)> {
         let tell = |done: u64, total: u64| {
             let Some(progress) = &progress else { return };
             Python::attach(|py| {
@@ -110,11 +149,46 @@ impl Conversion {
                 }
             });
         };
-        let outcome = detached(py, || {
-            convert::run(&self.plan, &self.source, &self.target, &self.options, &tell)
+        let Self { source, target, options, plan } = self;
+        let outcome = detached(py, || match &exchange {
+            None => convert::run(plan, source, target, options, &tell),
+            Some(exchange) => {
+                let exchange =
+                    |place: &TargetPlace, tasks: &[RegionTask]| exchange_by(exchange, place, tasks);
+                convert::run_on_workers(plan, source, target, options, &tell, &exchange)
+            }
         });
         let Converted { resumed_bytes, warnings, .. } = outcome.map_err(raise_converting)?;
         signals::take().map_or(Ok((resumed_bytes, warnings)), Err)
+    }
+}
+
+/// Source and target of a conversion, opened by a worker in another process.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct RegionWorker(EngineWorker);
+
+#[pymethods]
+impl RegionWorker {
+    /// Opens the target at `place` for a source that was opened, as for a conversion.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        name: &str,
+        opened: &Bound<'_, PyAny>,
+        readers: Vec<Reader>,
+        place: &str,
+        opening: &str,
+    ) -> PyResult<Self> {
+        let source = source_with(name, opened, readers)?;
+        let (place, opening) = (from_json::<TargetPlace>(place)?, opening_options(opening)?);
+        ended(detached(py, || EngineWorker::open(source, &place, opening))).map(Self)
+    }
+
+    /// Does a task; gives what should be known of it. Durable on return.
+    fn run(&self, py: Python<'_>, task: &str) -> PyResult<Vec<String>> {
+        let task = from_json::<RegionTask>(task)?;
+        let outcome = detached(py, || self.0.run(&task)).map_err(raise_converting)?;
+        signals::take().map_or(Ok(outcome), Err)
     }
 }
 

@@ -33,7 +33,7 @@ mod _internal {
     #[pymodule_export]
     use crate::comm::{decline, wait_on};
     #[pymodule_export]
-    use crate::convert::{Conversion, source_cache_bytes};
+    use crate::convert::{Conversion, RegionWorker, source_cache_bytes};
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]

@@ -41,6 +41,8 @@ pub(crate) struct StagedTree {
     parent: Arc<dyn Storage>,
     workspace: Box<dyn Workspace>,
     target: ObjectPath,
+    /// The name of the tree in the workspace.
+    name: String,
 }
 
 impl StagedTree {
@@ -52,7 +54,11 @@ impl StagedTree {
     pub(crate) fn begin(parent: &Arc<dyn Storage>, target: &ObjectPath) -> Result<Self> {
         put_back(&**parent, target)?;
         let workspace = unique_workspace(&**parent, &target.parent())?;
-        Ok(Self { parent: parent.clone(), workspace, target: target.clone() })
+        Ok(Self::of(parent, workspace, target))
+    }
+
+    fn of(parent: &Arc<dyn Storage>, workspace: Box<dyn Workspace>, target: &ObjectPath) -> Self {
+        Self { parent: parent.clone(), workspace, target: target.clone(), name: TREE.to_owned() }
     }
 
     /// Takes up the hidden directory `name` beside the target, or makes it; it stays until it is
@@ -69,7 +75,12 @@ impl StagedTree {
         let Some(workspace) = taken else { return Ok(None) };
         // What a crash has left of an object that was being written.
         parent.sweep(workspace.path())?;
-        Ok(Some(Self { parent: parent.clone(), workspace, target: target.clone() }))
+        Ok(Some(Self::of(parent, workspace, target)))
+    }
+
+    /// Lets the tree grow under another name in the hidden directory.
+    pub(crate) fn grow_as(&mut self, name: String) {
+        self.name = name;
     }
 
     /// The place that holds the target.
@@ -92,7 +103,7 @@ impl StagedTree {
     /// # Errors
     /// For a path that is too long.
     pub(crate) fn tree(&self) -> Result<ObjectPath> {
-        Ok(self.directory().join(TREE)?)
+        Ok(self.directory().join(&self.name)?)
     }
 
     /// The tree as a place of its own.

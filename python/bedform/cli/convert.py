@@ -62,6 +62,10 @@ def convert(
     restart: Annotated[
         bool, typer.Option("--restart", help="Forget what an unfinished run left.")
     ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Scheduler whose workers do it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a store whose layouts fit the reads, from any file that can be read.
@@ -92,6 +96,7 @@ def convert(
                 verify=verify,
                 restart=restart,
                 dry_run=dry_run,
+                dask=dask,
                 progress=report,
             )
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::journal::{Journal, mark};
 use super::plan::{ArrayPlan, ConvertPlan};
 use super::source::{ConvertSource, SourceArray, Values, selection_of};
+use super::tasks::{Distributed, Exchange, TargetPlace, Workers, key_of};
 use super::words::{byte_phrase, quoted};
 use super::{ConvertError, Outcome};
 use crate::array::{Array, Elements};
@@ -22,15 +23,41 @@ pub(super) struct Job<'a> {
     pub(super) source: &'a ConvertSource,
     pub(super) plan: &'a ConvertPlan,
     pub(super) progress: Progress<'a>,
+    /// Who copies; nothing for this process.
+    pub(super) exchange: Option<Exchange<'a>>,
 }
 
 impl Job<'_> {
+    /// Copies all arrays into those that `target_of` gives, which workers find at `place`.
+    ///
+    /// # Errors
+    /// As [`Job::copy`].
+    pub(super) fn copy_all(
+        &self,
+        place: Option<&TargetPlace>,
+        target_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
+        journal: &mut Option<Journal>,
+    ) -> Result<Distributed> {
+        match self.workers(place) {
+            Some(workers) => self.distribute(workers, false, target_of, journal),
+            None => {
+                let resumed_bytes = self.copy(target_of, journal)?;
+                Ok(Distributed { resumed_bytes, warnings: Vec::new() })
+            }
+        }
+    }
+
+    fn workers<'w>(&'w self, place: Option<&'w TargetPlace>) -> Option<Workers<'w>> {
+        let (exchange, place) = self.exchange.zip(place)?;
+        Some(Workers { place, exchange })
+    }
+
     /// Copies what is not done yet into the arrays that `target_of` gives, and notes it in the journal.
     /// Gives the bytes that an earlier run had done.
     ///
     /// # Errors
     /// Those of reading and writing; `Interrupted`. What is done is kept.
-    pub(super) fn copy(
+    fn copy(
         &self,
         target_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
         journal: &mut Option<Journal>,
@@ -40,7 +67,7 @@ impl Job<'_> {
         for array in &self.plan.arrays {
             let source = self.open(array)?;
             let target = target_of(array)?;
-            let key = target.metadata()?.identity.map_or([0; 16], |identity| identity.array);
+            let key = key_of(&target)?;
             for region in array.regions() {
                 let region = region?;
                 let bytes = array.bytes_of(region.shape());
@@ -48,8 +75,7 @@ impl Job<'_> {
                 if journal.as_ref().is_some_and(|journal| journal.is_done(&mark)) {
                     resumed = resumed.saturating_add(bytes);
                 } else {
-                    source.read(&region, &mut values)?;
-                    self.write(&target, &region, source.is_text(), &values)?;
+                    copy_region(&source, &target, &region, &mut values)?;
                     if let Some(journal) = journal.as_mut() {
                         journal.note(&mark, bytes)?;
                     }
@@ -61,7 +87,7 @@ impl Job<'_> {
         Ok(resumed)
     }
 
-    fn open(&self, array: &ArrayPlan) -> Result<SourceArray> {
+    pub(super) fn open(&self, array: &ArrayPlan) -> Result<SourceArray> {
         let source = self.source.array(&array.name)?;
         if source.shape == array.shape {
             return Ok(source);
@@ -74,18 +100,7 @@ impl Job<'_> {
         Err(Error::new(ErrorKind::Conflict, text))
     }
 
-    fn write(&self, target: &Array, region: &Region, is_text: bool, values: &Values) -> Result<()> {
-        let texts: Vec<&str>;
-        let elements = if is_text {
-            texts = values.texts.iter().map(String::as_str).collect();
-            Elements::Text(&texts)
-        } else {
-            Elements::Bytes(&values.bytes)
-        };
-        target.write(&selection_of(region)?, elements).map(drop)
-    }
-
-    fn tell(&self, finished: u64) -> Result<()> {
+    pub(super) fn tell(&self, finished: u64) -> Result<()> {
         (self.progress)(finished, self.plan.bytes());
         check_goes_on("the conversion was stopped")
     }
@@ -95,7 +110,14 @@ impl Job<'_> {
     ///
     /// # Errors
     /// `Differs` names the first region that does; those of reading; `Interrupted`.
-    pub(super) fn compare(&self, copy_of: &dyn Fn(&ArrayPlan) -> Result<Array>) -> Outcome<()> {
+    pub(super) fn compare(
+        &self,
+        place: Option<&TargetPlace>,
+        copy_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
+    ) -> Outcome<()> {
+        if let Some(workers) = self.workers(place) {
+            return Ok(self.distribute(workers, true, copy_of, &mut None).map(drop)?);
+        }
         let mut compared = 0_u64;
         let (mut left, mut right) = (Values::default(), Values::default());
         for array in &self.plan.arrays {
@@ -103,14 +125,8 @@ impl Job<'_> {
             let copy = SourceArray::of_store(copy_of(array)?)?;
             for region in array.regions() {
                 let region = region?;
-                source.read(&region, &mut left)?;
-                copy.read(&region, &mut right)?;
-                let is_same = match source.is_text() {
-                    true => left.texts == right.texts,
-                    false => left.bytes == right.bytes,
-                };
-                if !is_same || source.data_type() != copy.data_type() {
-                    return Err(differs(array, &region, compared));
+                if !is_same(&source, &copy, &region, &mut left, &mut right)? {
+                    return Err(differs(&array.name, &region, Some(compared)));
                 }
                 compared = compared.saturating_add(array.bytes_of(region.shape()));
                 self.tell(compared)?;
@@ -122,24 +138,63 @@ impl Job<'_> {
     /// As [`Job::compare`], with the store in `storage`, opened anew and without a cache.
     pub(super) fn compare_store(
         &self,
+        place: Option<&TargetPlace>,
         storage: Arc<dyn Storage>,
         options: &OpenOptions,
     ) -> Outcome<()> {
         let mut options = options.clone();
         (options.writable, options.cache_bytes) = (false, 0);
         let store = Store::open(storage, options)?;
-        self.compare(&|array| store.array(&ObjectPath::parse(&array.name)?))
+        self.compare(place, &|array| store.array(&ObjectPath::parse(&array.name)?))
     }
 }
 
-fn differs(array: &ArrayPlan, region: &Region, compared: u64) -> ConvertError {
+/// Copies a region; durable on return.
+pub(super) fn copy_region(
+    source: &SourceArray,
+    target: &Array,
+    region: &Region,
+    values: &mut Values,
+) -> Result<()> {
+    source.read(region, values)?;
+    let texts: Vec<&str>;
+    let elements = if source.is_text() {
+        texts = values.texts.iter().map(String::as_str).collect();
+        Elements::Text(&texts)
+    } else {
+        Elements::Bytes(&values.bytes)
+    };
+    target.write(&selection_of(region)?, elements).map(drop)
+}
+
+/// True if every byte of a region is the same in both, and of the same type.
+pub(super) fn is_same(
+    source: &SourceArray,
+    copy: &SourceArray,
+    region: &Region,
+    left: &mut Values,
+    right: &mut Values,
+) -> Result<bool> {
+    source.read(region, left)?;
+    copy.read(region, right)?;
+    let is_same = match source.is_text() {
+        true => left.texts == right.texts,
+        false => left.bytes == right.bytes,
+    };
+    Ok(is_same && source.data_type() == copy.data_type())
+}
+
+/// The error of a region that differs; of the bytes before it where these were compared.
+pub(super) fn differs(array: &str, region: &Region, compared: Option<u64>) -> ConvertError {
     let ranges: Vec<String> = (0..region.rank())
         .map(|axis| format!("{}:{}", region.start()[axis], region.end(axis)))
         .collect();
+    let before = compared.map_or_else(String::new, |bytes| {
+        format!("; {} before it are the same", byte_phrase(bytes))
+    });
     ConvertError::Differs(format!(
-        "array {} differs from the source in [{}]: the target was not published; {} before it are the same",
-        quoted(&array.name),
+        "array {} differs from the source in [{}]: the target was not published{before}",
+        quoted(array),
         ranges.join(", "),
-        byte_phrase(compared)
     ))
 }

@@ -12,6 +12,7 @@ use serde_json::Map;
 
 use super::copy::Job;
 use super::plan::ArrayPlan;
+use super::tasks::TargetPlace;
 use super::{Converted, Outcome};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,13 +22,14 @@ use crate::store::Store;
 /// Copies all arrays; they appear when they are whole and, if asked, verified.
 pub(super) fn convert(
     job: &Job<'_>,
+    place: Option<&TargetPlace>,
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
     verify: bool,
 ) -> Outcome<Converted> {
     let store = empty_store(storage, options)?;
     let mut drafts = BTreeMap::new();
-    let outcome = fill(job, &store, &mut drafts, verify);
+    let outcome = fill(job, place, &store, &mut drafts, verify);
     if outcome.is_err() {
         let paths = paths_of(&drafts);
         // On a thread of its own, which whoever has stopped this one does not stop. What cannot be
@@ -38,18 +40,20 @@ pub(super) fn convert(
             drop(thread.map(std::thread::ScopedJoinHandle::join));
         });
     }
-    outcome?;
+    let written = outcome?;
     let mut warnings = job.plan.warnings.clone();
     warnings.extend(store.take_warnings());
+    warnings.extend(written);
     Ok(Converted { resumed_bytes: 0, verified: verify, warnings })
 }
 
 fn fill(
     job: &Job<'_>,
+    place: Option<&TargetPlace>,
     store: &Store,
     drafts: &mut BTreeMap<String, Array>,
     verify: bool,
-) -> Outcome<()> {
+) -> Outcome<Vec<String>> {
     for array in &job.plan.arrays {
         let path = ObjectPath::parse(&array.name).map_err(Error::from)?;
         let new = job.new_array(store, &path, array)?;
@@ -57,13 +61,14 @@ fn fill(
         drafts.insert(array.name.clone(), draft);
     }
     let draft_of = |array: &ArrayPlan| find(drafts, array);
-    job.copy(&draft_of, &mut None)?;
+    let copied = job.copy_all(place, &draft_of, &mut None)?;
     if verify {
-        job.compare(&draft_of)?;
+        job.compare(place, &draft_of)?;
     }
     let paths = paths_of(drafts);
     let groups: Vec<_> = job.source.groups()?.into_iter().collect();
-    Ok(store.commit_drafts_with(&paths, &groups)?)
+    store.commit_drafts_with(&paths, &groups)?;
+    Ok(copied.warnings)
 }
 
 /// The paths of drafts, each of which was parsed when the draft was made.

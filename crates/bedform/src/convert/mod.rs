@@ -33,6 +33,7 @@
 //! | `new_array` | the arrays of the target |
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
+//! | `tasks`, `worker` | regions that other processes copy: what they get, and what they do with it |
 //! | `words` | values in messages |
 
 mod attributes;
@@ -46,8 +47,10 @@ mod regions;
 mod source;
 mod state;
 mod target;
+mod tasks;
 mod words;
 mod work;
+mod worker;
 
 use std::fmt;
 
@@ -67,7 +70,9 @@ pub use plan::{ArrayPlan, ConvertPlan};
 pub use source::{ConvertSource, ReadTexts, RegionReader};
 pub use target::ConvertTarget;
 use target::Place;
+pub use tasks::{ArrayRegions, Exchange, Exchanged, RegionTask, TargetPlace};
 use work::WorkDirectory;
+pub use worker::RegionWorker;
 
 /// Memory for decoded chunks of the source that the next region needs again: this part of what is given...
 const CACHE_PART: u64 = 4;
@@ -267,45 +272,81 @@ pub fn run(
     options: &ConvertOptions,
     progress: Progress<'_>,
 ) -> std::result::Result<Converted, ConvertError> {
-    let job = Job { source, plan, progress };
+    run_as(&Job { source, plan, progress, exchange: None }, target, options)
+}
+
+/// As [`run`], by workers in other processes, each of which has opened a [`RegionWorker`]: `exchange` hands them
+/// tasks. A conversion that was begun without workers goes on with them, and the other way round.
+///
+/// # Errors
+/// As [`run`], and those of `exchange`; `Unsupported` for a target that has neither path nor URL.
+pub fn run_on_workers(
+    plan: &ConvertPlan,
+    source: &ConvertSource,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+    progress: Progress<'_>,
+    exchange: Exchange<'_>,
+) -> std::result::Result<Converted, ConvertError> {
+    run_as(&Job { source, plan, progress, exchange: Some(exchange) }, target, options)
+}
+
+fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Outcome<Converted> {
     // By the storage that is written to its codecs are chosen.
     let mut opening = target.options.clone();
     let profile = options.profile.clone().or(opening.profile.take());
-    opening.profile = Some(profile.unwrap_or_else(|| target.profile().clone()));
+    let profile = profile.unwrap_or_else(|| target.profile().clone());
+    let state = job.source.state()?;
+    let place = match job.exchange {
+        Some(_) => Some(target.for_workers(&state, &profile)?),
+        None => None,
+    };
+    opening.profile = Some(profile);
     match &target.place {
-        Place::Whole(storage) => drafts::convert(&job, storage, &opening, options.verify),
+        Place::Whole(storage) => {
+            drafts::convert(job, place.as_ref(), storage, &opening, options.verify)
+        }
         Place::Named { parent, name } => {
             let work = WorkDirectory::take(parent, name, target.name())?;
-            convert_in(&job, work, &opening, options)
+            convert_in(job, place, (work, &state), &opening, options)
         }
     }
 }
 
 fn convert_in(
     job: &Job<'_>,
-    work: WorkDirectory,
+    mut place: Option<TargetPlace>,
+    (mut work, state): (WorkDirectory, &str),
     opening: &OpenOptions,
     options: &ConvertOptions,
 ) -> Outcome<Converted> {
     let mut warnings = job.plan.warnings.clone();
-    warnings.extend(work.match_plan(job.plan, job.source, options.restart)?);
+    warnings.extend(work.match_plan(job.plan, job.source, state, options.restart)?);
+    if let Some(place) = &mut place {
+        place.tree = Some(work.tree()?.as_str().to_owned());
+    }
     let storage = work.store()?;
     let store = open_or_create(&work, job, opening)?;
     create_missing(&store, job)?;
     let mut journal = Some(work.journal()?);
     let target_of = |array: &ArrayPlan| store.array(&ObjectPath::parse(&array.name)?);
-    let copied = job.copy(&target_of, &mut journal);
+    let copied = job.copy_all(place.as_ref(), &target_of, &mut journal);
     // Whatever has ended it: what is done is worth keeping.
     let kept = journal.as_mut().map_or(Ok(()), journal::Journal::sync);
-    let resumed_bytes = copied?;
+    let tasks::Distributed { resumed_bytes, warnings: of_workers } = copied?;
     kept?;
     let written = store.take_warnings();
     drop((journal, store));
     if options.verify {
-        job.compare_store(storage, opening)?;
+        job.compare_store(place.as_ref(), storage, opening)?;
+    }
+    if place.is_some() || resumed_bytes > 0 {
+        // What killed writers have left; that is hidden, and costs its space.
+        let _ = work.sweep();
     }
     warnings.extend(work.publish()?);
     warnings.extend(written);
+    warnings.extend(of_workers);
     Ok(Converted { resumed_bytes, verified: options.verify, warnings })
 }
 

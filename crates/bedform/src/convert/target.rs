@@ -8,6 +8,7 @@ use bedform_remote::RemoteStorage;
 use bedform_storage::{Mode, Profile, Storage};
 
 use super::source::ConvertSource;
+use super::tasks::TargetPlace;
 use super::words::quoted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_of;
@@ -103,6 +104,28 @@ impl ConvertTarget {
     /// The profile kept for the storage of the target, else that of a local disk or an object store.
     pub(super) fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Where workers in other processes find the target, without the name of the store in its directory.
+    ///
+    /// # Errors
+    /// `Unsupported` for a target that has neither path nor URL.
+    pub(super) fn for_workers(&self, state: &str, profile: &Profile) -> Result<TargetPlace> {
+        let place = match (&self.place, &self.path) {
+            (Place::Named { .. }, Some(path)) => path.parent().and_then(Path::to_str),
+            (Place::Whole(_), None) if self.name.contains("://") => Some(self.name.as_str()),
+            _ => None,
+        };
+        let place = place.ok_or_else(|| {
+            let text = format!("target {} is no place that workers can open", quoted(&self.name));
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        Ok(TargetPlace {
+            place: place.to_owned(),
+            tree: None,
+            source_state: state.to_owned(),
+            profile: profile.to_json().map_err(|error| Error::invalid(error.to_string()))?,
+        })
     }
 
     /// Threads that decode and encode.

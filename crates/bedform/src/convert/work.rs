@@ -3,10 +3,14 @@
 //! | name | holds |
 //! |---|---|
 //! | `plan.json` | what is converted, from which source, as that was when it began, into which layouts, in which regions |
-//! | `store` | the store that grows |
+//! | `store-<8 hexadecimal digits>` | the store that grows, under a name that no other one has had |
 //! | `done`, `done.earlier` | the finished regions: see `journal` |
 //!
-//! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its owner.
+//! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its owner. Workers
+//! in other processes outlive it: one of a conversion that was stopped may still be writing a region when another
+//! conversion begins, of a source that has changed since. Each begins a store of another name, so that the shards of
+//! such a worker are in a store that is published by nobody. A worker whose conversion was taken up again writes
+//! what the others write: it is of the same source, in the same state.
 //!
 //! What lies there is believed only under its plan. A conversion that begins removes the plan of another
 //! one first and writes its own last, each durably, so that no crash leaves a plan beside the store or the
@@ -14,7 +18,7 @@
 
 use std::sync::Arc;
 
-use bedform_format::ObjectPath;
+use bedform_format::{ObjectPath, metadata};
 use bedform_storage::{Condition, Durability, Storage, StorageExt, TreePublication};
 use serde_json::{Value, json};
 
@@ -25,10 +29,15 @@ use super::words::quoted;
 use super::{ConvertError, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::publication::{StagedTree, has_name};
+use crate::zarr::publish::random_key;
 
 /// Of `plan.json`: another version is another plan.
 const PLAN_VERSION: u64 = 5;
 const PLAN: &str = "plan.json";
+/// The member of `plan.json` that has the name of the store; plans of earlier versions lack it.
+const TREE: &str = "tree";
+/// What the names of stores begin with.
+const TREE_PREFIX: &str = "store";
 /// A plan that is larger is none of ours.
 const PLAN_BYTES_MAX: u64 = 256 << 20;
 
@@ -70,20 +79,25 @@ impl WorkDirectory {
     /// `InvalidArgument` if it is of another source or of other options, unless it is to be thrown away;
     /// those of storage.
     pub(super) fn match_plan(
-        &self,
+        &mut self,
         plan: &ConvertPlan,
         source: &ConvertSource,
+        state: &str,
         restart: bool,
     ) -> Result<Option<String>> {
         let described = json!({
             "version": PLAN_VERSION,
             "source": source.name(),
-            "state": source.state()?,
+            "state": state,
             "codecs": plan.codecs,
             "arrays": plan.arrays,
         });
-        let earlier = if restart { None } else { self.earlier_plan()? };
+        let (earlier, tree) = if restart { (None, None) } else { self.earlier_plan()? };
         if earlier.as_ref() == Some(&described) {
+            // Earlier versions had one name for all.
+            if let Some(tree) = tree {
+                self.staged.grow_as(tree);
+            }
             return Ok(None);
         }
         let is_same =
@@ -96,7 +110,7 @@ impl WorkDirectory {
                 quoted(&format!("{}/{}", self.parent().name(), self.staged.directory()))
             )));
         }
-        self.begin_anew(&described)?;
+        self.begin_anew(described)?;
         Ok(has_changed.then(|| {
             format!(
                 "{} has changed since an unfinished conversion of it began: what that had copied was \
@@ -106,27 +120,65 @@ impl WorkDirectory {
         }))
     }
 
-    /// The plan that lies there; null for one that cannot be read.
-    fn earlier_plan(&self) -> Result<Option<Value>> {
+    /// The plan that lies there, null for one that cannot be read, and the name of its store.
+    fn earlier_plan(&self) -> Result<(Option<Value>, Option<String>)> {
         let path = self.at(PLAN)?;
-        let Some(object) = self.parent().find(&path)? else { return Ok(None) };
+        let unreadable = (Some(Value::Null), None);
+        let Some(object) = self.parent().find(&path)? else { return Ok((None, None)) };
         let size = object.version().size;
         if size > PLAN_BYTES_MAX {
-            return Ok(Some(Value::Null));
+            return Ok(unreadable);
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
         object.read(0, &mut bytes)?;
-        Ok(Some(serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+        let mut plan: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        match plan.as_object_mut().and_then(|plan| plan.remove(TREE)) {
+            None => Ok((Some(plan), None)),
+            Some(Value::String(name)) if is_tree(&name) => Ok((Some(plan), Some(name))),
+            Some(_) => Ok(unreadable),
+        }
     }
 
-    fn begin_anew(&self, described: &Value) -> Result<()> {
-        let storage = self.parent();
+    fn begin_anew(&mut self, mut described: Value) -> Result<()> {
         let plan = self.at(PLAN)?;
+        let tree = format!("{TREE_PREFIX}-{}", metadata::hex(&random_key()?[..4]));
+        let storage = self.parent();
         storage.delete(&plan, Durability::Disk, Condition::None)?;
-        storage.delete_tree(&self.staged.tree()?, Durability::Disk)?;
+        for entry in storage.list(self.staged.directory())? {
+            if entry.is_directory && is_tree(&entry.name) {
+                storage.delete_tree(&self.at(&entry.name)?, Durability::Disk)?;
+            }
+        }
         Journal::remove(storage, self.staged.directory())?;
+        described[TREE] = json!(tree);
         let text = format!("{described:#}\n");
         storage.put(&plan, text.as_bytes(), Durability::Disk, Condition::None)?;
+        self.staged.grow_as(tree);
+        Ok(())
+    }
+
+    /// Where the store that grows lies, below the place of the target.
+    ///
+    /// # Errors
+    /// For a path that is too long.
+    pub(super) fn tree(&self) -> Result<ObjectPath> {
+        self.staged.tree()
+    }
+
+    /// Removes what killed writers have left in the store. That of living ones stays.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let mut directories = vec![self.tree()?];
+        while let Some(directory) = directories.pop() {
+            self.parent().sweep(&directory)?;
+            for entry in self.parent().list(&directory)? {
+                if entry.is_directory {
+                    directories.push(directory.join(&entry.name)?);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -170,5 +222,18 @@ impl WorkDirectory {
         })?;
         let removed = self.staged.remove();
         Ok(removed.err().map(|error| format!("the work directory stays: {error}: remove it")))
+    }
+}
+
+/// True for the name of a store that grows.
+fn is_tree(name: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match name.strip_prefix(TREE_PREFIX) {
+        // That of earlier versions.
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix('-')
+            .is_some_and(|digits| digits.len() == 8 && digits.bytes().all(is_digit)),
+        None => false,
     }
 }

@@ -1,0 +1,257 @@
+//! Regions that other processes copy, such as the workers of a cluster: what they get, and the loop that gives it
+//! to them.
+//!
+//! Plan, journal and publication stay in the process that converts. A worker gets a [`TargetPlace`] and
+//! [`RegionTask`]s, plain values, and answers when the shards of a task are durable; only then does the journal name
+//! its regions. So a worker that dies costs its tasks, and nothing else:
+//!
+//! - A task may be done twice, also by two workers at a time, one of which was thought dead. Regions are whole
+//!   shards, each published as a whole, and both copies are of the source in one state.
+//! - A worker whose conversion is gone writes into a store of a name that nobody publishes (`work`), or into a
+//!   draft whose array has another key by then.
+
+use std::collections::HashMap;
+
+use bedform_format::metadata;
+use bedform_geometry::Region;
+use serde::{Deserialize, Serialize};
+
+use super::copy::Job;
+use super::journal::{Journal, mark};
+use super::plan::ArrayPlan;
+use crate::array::Array;
+use crate::error::{Error, Result};
+
+/// Small regions go together until a task has this part of all bytes...
+const TASK_PART: u64 = 64;
+/// ...but at least so many, for a task costs some milliseconds...
+const TASK_BYTES_MIN: u64 = 1 << 20;
+/// ...and at most so many, which a worker that dies costs.
+const TASK_BYTES_MAX: u64 = 32 << 20;
+/// Regions of a task: each is copied by itself.
+const TASK_REGIONS_MAX: usize = 64;
+
+/// Where workers find the store that grows, and what they check before they write to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetPlace {
+    /// The directory that holds the target, or the URL of the store.
+    pub place: String,
+    /// The path of the store in the directory; nothing at a URL, where its arrays are drafts.
+    pub tree: Option<String>,
+    /// The state of the source when the conversion began.
+    pub source_state: String,
+    /// The profile by which codecs are chosen, as its document.
+    pub profile: String,
+}
+
+/// Some regions of one array.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayRegions {
+    /// The array's path.
+    pub array: String,
+    /// The random key of the target's array, in hexadecimal digits.
+    pub key: String,
+    /// Elements along each axis of the array.
+    pub shape: Vec<u64>,
+    /// Start and shape of each region.
+    pub regions: Vec<(Vec<u64>, Vec<u64>)>,
+}
+
+/// Regions that a worker copies, or compares, at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionTask {
+    /// By which the worker's answer is known.
+    pub number: u64,
+    /// Whether both sides are read and compared, instead of one copied to the other.
+    pub is_comparison: bool,
+    /// What is to be copied, in this order.
+    pub arrays: Vec<ArrayRegions>,
+}
+
+/// What workers have done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// The numbers of finished tasks, whose regions are durable.
+    pub finished: Vec<u64>,
+    /// What should be known of them.
+    pub warnings: Vec<String>,
+    /// How many tasks the workers take at a time, by now.
+    pub tasks_at_once: usize,
+}
+
+/// Hands tasks to workers, and waits until at least one is finished if any are with them. An error ends the
+/// conversion; what is done is kept.
+pub type Exchange<'a> = &'a dyn Fn(&TargetPlace, &[RegionTask]) -> Result<Exchanged>;
+
+/// Workers, and where they find the target.
+#[derive(Clone, Copy)]
+pub(super) struct Workers<'a> {
+    pub(super) place: &'a TargetPlace,
+    pub(super) exchange: Exchange<'a>,
+}
+
+/// A task that is being put together, and the marks of its regions.
+#[derive(Default)]
+struct Gathered {
+    arrays: Vec<ArrayRegions>,
+    marks: Vec<(String, u64)>,
+    bytes: u64,
+}
+
+impl Gathered {
+    fn add(&mut self, plan: &ArrayPlan, key: &[u8; 16], region: &Region, mark: (String, u64)) {
+        if self.arrays.last().is_none_or(|last| last.array != plan.name) {
+            let (array, shape) = (plan.name.clone(), plan.shape.clone());
+            let (key, regions) = (metadata::hex(key), Vec::new());
+            self.arrays.push(ArrayRegions { array, key, shape, regions });
+        }
+        if let Some(last) = self.arrays.last_mut() {
+            last.regions.push((region.start().to_vec(), region.shape().to_vec()));
+        }
+        self.bytes = self.bytes.saturating_add(mark.1);
+        self.marks.push(mark);
+    }
+
+    /// True for a task of about `bytes`.
+    fn is_full(&self, bytes: u64) -> bool {
+        self.bytes >= bytes || self.marks.len() >= TASK_REGIONS_MAX
+    }
+}
+
+/// Tasks that are with the workers, or about to be.
+struct InFlight<'a> {
+    workers: Workers<'a>,
+    is_comparison: bool,
+    count: u64,
+    new: Vec<RegionTask>,
+    marks: HashMap<u64, Vec<(String, u64)>>,
+    tasks_at_once: usize,
+    warnings: Vec<String>,
+}
+
+/// Told of a finished region by its mark and its bytes.
+type Done<'a> = &'a mut dyn FnMut(&str, u64) -> Result<()>;
+
+impl<'a> InFlight<'a> {
+    /// Asks how many tasks the workers take.
+    fn begin(workers: Workers<'a>, is_comparison: bool) -> Result<Self> {
+        let Exchanged { tasks_at_once, .. } = (workers.exchange)(workers.place, &[])?;
+        let (new, marks, warnings) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(Self { workers, is_comparison, count: 0, new, marks, tasks_at_once, warnings })
+    }
+
+    /// Makes a task of what was gathered. Once there are as many as the workers take they are handed over, and one
+    /// is waited for.
+    fn send(&mut self, gathered: Gathered, done: Done<'_>) -> Result<()> {
+        let Gathered { arrays, marks, .. } = gathered;
+        if arrays.is_empty() {
+            return Ok(());
+        }
+        let (number, is_comparison) = (self.count, self.is_comparison);
+        self.new.push(RegionTask { number, is_comparison, arrays });
+        self.marks.insert(number, marks);
+        self.count += 1;
+        while self.marks.len() >= self.tasks_at_once.max(1) {
+            self.exchange(done)?;
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, done: Done<'_>) -> Result<()> {
+        let new = std::mem::take(&mut self.new);
+        let exchanged = (self.workers.exchange)(self.workers.place, &new)?;
+        self.tasks_at_once = exchanged.tasks_at_once;
+        for warning in exchanged.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        for number in exchanged.finished {
+            let marks = self.marks.remove(&number);
+            let unknown = || Error::invalid(format!("workers have no task {number}"));
+            for (mark, bytes) in marks.ok_or_else(unknown)? {
+                done(&mark, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all tasks; gives what should be known of them.
+    fn end(mut self, done: Done<'_>) -> Result<Vec<String>> {
+        while !self.marks.is_empty() {
+            self.exchange(done)?;
+        }
+        Ok(self.warnings)
+    }
+}
+
+/// What workers did.
+pub(super) struct Distributed {
+    /// Bytes that an earlier run had done.
+    pub(super) resumed_bytes: u64,
+    /// What should be known of it.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Job<'_> {
+    /// As [`Job::copy`], by workers; or, for a comparison, as [`Job::compare`].
+    ///
+    /// # Errors
+    /// Those of the exchange; those of storage. What is done is kept.
+    pub(super) fn distribute(
+        &self,
+        workers: Workers<'_>,
+        is_comparison: bool,
+        target_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
+        journal: &mut Option<Journal>,
+    ) -> Result<Distributed> {
+        let (mut finished, mut resumed_bytes) = (0_u64, 0_u64);
+        let mut in_flight = InFlight::begin(workers, is_comparison)?;
+        let mut gathered = Gathered::default();
+        let task_bytes = (self.plan.bytes() / TASK_PART).clamp(TASK_BYTES_MIN, TASK_BYTES_MAX);
+        for array in &self.plan.arrays {
+            self.open(array)?;
+            let key = key_of(&target_of(array)?)?;
+            for region in array.regions() {
+                let region = region?;
+                let bytes = array.bytes_of(region.shape());
+                let mark = mark(&array.name, &key, region.start());
+                if journal.as_ref().is_some_and(|journal| journal.is_done(&mark)) {
+                    resumed_bytes = resumed_bytes.saturating_add(bytes);
+                    self.note(&mut None, &mut finished, &mark, bytes)?;
+                    continue;
+                }
+                gathered.add(array, &key, &region, (mark, bytes));
+                if gathered.is_full(task_bytes) {
+                    let mut done =
+                        |mark: &str, bytes| self.note(journal, &mut finished, mark, bytes);
+                    in_flight.send(std::mem::take(&mut gathered), &mut done)?;
+                }
+            }
+        }
+        let mut done = |mark: &str, bytes| self.note(journal, &mut finished, mark, bytes);
+        in_flight.send(gathered, &mut done)?;
+        let warnings = in_flight.end(&mut done)?;
+        Ok(Distributed { resumed_bytes, warnings })
+    }
+
+    /// Counts a finished region, and notes it in the journal if there is one.
+    fn note(
+        &self,
+        journal: &mut Option<Journal>,
+        finished: &mut u64,
+        mark: &str,
+        bytes: u64,
+    ) -> Result<()> {
+        if let Some(journal) = journal.as_mut() {
+            journal.note(mark, bytes)?;
+        }
+        *finished = finished.saturating_add(bytes);
+        self.tell(*finished)
+    }
+}
+
+/// The random key of an array; zeros for one that has none.
+pub(super) fn key_of(array: &Array) -> Result<[u8; 16]> {
+    Ok(array.metadata()?.identity.map_or([0; 16], |identity| identity.array))
+}

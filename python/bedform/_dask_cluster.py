@@ -1,0 +1,211 @@
+"""Clusters of Dask: connecting to one, what its workers are, and what their failures mean."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import queue
+import sys
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from bedform import _internal
+from bedform._errors import (
+    BedformError,
+    ConflictError,
+    InvalidArgumentError,
+    IoError,
+    UnsupportedError,
+    WrongTypeError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CONNECT_SECONDS = 30
+# Held by the task that works in this process: memory limits are those of one.
+_one_at_a_time = threading.Lock()
+MISSING = "dask= needs the package distributed: pip install 'bedform[dask]'"
+
+
+def distributed() -> Any:
+    """The module, which is imported only where it is asked for."""
+    try:
+        return importlib.import_module("distributed")
+    except ImportError:
+        raise UnsupportedError(MISSING) from None
+
+
+@contextlib.contextmanager
+def connected(dask: Any) -> Iterator[Any]:
+    """The client that ``dask`` is, or, for the address of a scheduler, one that ends with this."""
+    module = distributed()
+    if isinstance(dask, module.Client):
+        if dask.asynchronous:
+            raise WrongTypeError("dask must be a client that is not asynchronous")
+        yield dask
+        return
+    if not isinstance(dask, str):
+        raise WrongTypeError(
+            f"dask must be a distributed.Client or an address, not {type(dask).__name__}"
+        )
+    try:
+        client = module.Client(dask, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        # An address that cannot be one, or a scheduler that does not answer.
+        kind = IoError if isinstance(error, OSError) else InvalidArgumentError
+        raise kind(f"no Dask scheduler at {dask!r}: {reason}") from None
+    with client:
+        yield client
+
+
+@contextlib.contextmanager
+def scheduling(dask: Any) -> Iterator[None]:
+    """Let the workers of a cluster compute what is computed meanwhile; nothing changes without."""
+    if dask is None:
+        yield
+        return
+    import dask as module
+
+    with connected(dask) as client, module.config.set(scheduler=client):
+        try:
+            yield
+        except distributed().KilledWorker as error:
+            raise _of_killed(error) from None
+
+
+def worker_count(client: Any) -> int:
+    """How many workers there are by now."""
+    # Without an argument the newest versions give five workers only.
+    try:
+        facts = client.scheduler_info(n_workers=-1)
+    except TypeError:
+        facts = client.scheduler_info()
+    return len(facts["workers"])
+
+
+def threads_of_worker() -> int:
+    """The threads of the worker whose task this is."""
+    return max(1, int(distributed().get_worker().state.nthreads))
+
+
+def threads_of_any_worker() -> int | None:
+    """The threads of the worker whose task this is; none outside of a cluster."""
+    module = sys.modules.get("distributed")
+    if module is None:
+        return None
+    try:
+        return max(1, int(module.get_worker().state.nthreads))
+    except ValueError:
+        return None
+
+
+class Tasks:
+    """Tasks of one call on a cluster, which fails with the first of them."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._prefix = f"bedform-{name}-{uuid.uuid4().hex}"
+        self._submitted = 0
+        self._tags: dict[Any, Any] = {}
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    @property
+    def count(self) -> int:
+        """How many have not ended."""
+        return len(self._tags)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, tag: Any) -> None:
+        """Let a worker call a function, one at a time in each; ``tag`` is given with its result."""
+        self._submitted += 1
+        key = f"{self._prefix}-{self._submitted}"
+        call = (_internal.__version__, function, *arguments)
+        future = self._client.submit(call_in_worker, *call, key=key, pure=False)
+        self._tags[future] = tag
+        future.add_done_callback(self._queue.put)
+
+    def ended(self) -> list[tuple[Any, Any]]:
+        """Wait for at least one task; give tags and results of those that have ended.
+
+        Raises
+        ------
+        BedformError
+            A task has failed: the worker's error, or that workers died.
+        """
+        results: list[tuple[Any, Any]] = []
+        while not results:
+            for future in self._told():
+                if future.status in ("pending", "lost"):
+                    # Its worker died with the result: another one does it again.
+                    future.add_done_callback(self._queue.put)
+                    continue
+                if future.status != "finished":
+                    raise _failure_of(future)
+                results.append((self._tags.pop(future), future.result()))
+                future.release()
+        return results
+
+    def _told(self) -> list[Any]:
+        """Wait for futures that were said to have ended."""
+        # Not `distributed.wait`, which takes the client that is the default.
+        told = [self._queue.get()]
+        with contextlib.suppress(queue.Empty):
+            while True:
+                told.append(self._queue.get_nowait())
+        return told
+
+    def cancel(self) -> None:
+        """Take back what has not ended. Tasks that are being done end by themselves."""
+        futures, self._tags = list(self._tags), {}
+        if futures:
+            self._client.cancel(futures, force=True)
+
+
+def call_in_worker(version: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a worker: call a function, whose errors say where they were."""
+    try:
+        check_version(version)
+        with _one_at_a_time:
+            return function(*arguments)
+    except BedformError as error:
+        error.args = (f"worker {distributed().get_worker().address}: {error}",)
+        raise
+
+
+def check_version(version: str) -> None:
+    """Fail in a worker whose version is not that of the client."""
+    ours = _internal.__version__
+    if version != ours:
+        raise UnsupportedError(
+            f"bedform is {ours} here and {version} at the client: install the same version on both"
+        )
+
+
+def _failure_of(future: Any) -> BaseException:
+    """The error of a task that has failed, in one line."""
+    if future.status != "error":
+        return ConflictError(
+            "the Dask cluster has cancelled a task, or has gone: run the same again to go on"
+        )
+    error = future.exception()
+    module = distributed()
+    if isinstance(error, BedformError):
+        return error
+    if isinstance(error, module.KilledWorker):
+        return _of_killed(error)
+    if isinstance(error, (ImportError, AttributeError)):
+        return UnsupportedError(
+            f"a worker cannot import this version of bedform ({error}): install "
+            f"bedform=={_internal.__version__} on all workers"
+        )
+    return IoError(f"a worker has failed: {type(error).__name__}: {error}")
+
+
+def _of_killed(error: Any) -> IoError:
+    return IoError(
+        f"the worker of the same task died {error.allowed_failures + 1} times, the last at "
+        f"{error.last_worker.address}: its log says why; give workers more memory, or take less "
+        "(memory=, --memory), and run the same again"
+    )

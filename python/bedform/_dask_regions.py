@@ -1,0 +1,90 @@
+"""Conversions on a Dask cluster: the client's side, which hands out tasks, and the workers'.
+
+The engine decides what a task is, and what its end means: see its module ``convert``. Here tasks
+become futures of Dask. A worker opens source and target once for many tasks. It does one task at a
+time, with as many threads of the engine as it has of its own, so that the memory of a conversion is
+that of each worker.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedform import _dask_cluster, _internal, _json
+from bedform._errors import engine_call
+from bedform._remote import is_url, without_query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A worker has the next task at hand when it has done one.
+TASKS_AT_A_WORKER = 2
+
+
+class RegionPool:
+    """The tasks of one conversion on a cluster."""
+
+    def __init__(self, client: Any, source: str, cache: int, exclude: Sequence[str]) -> None:
+        self._client = client
+        self._job = {
+            # Another process has another working directory.
+            "source": source if is_url(source) else str(Path(source).absolute()),
+            "name": without_query(source),
+            "cache": cache,
+            "exclude": list(exclude),
+        }
+        self._tasks = _dask_cluster.Tasks(client, "convert")
+
+    def exchange(self, place: str, tasks: list[str]) -> tuple[list[int], list[str], int]:
+        """Hand tasks to the cluster; wait until one is finished, if there are any.
+
+        Gives the numbers of those that are finished, what is to be said of them, and how many the
+        cluster takes at a time.
+        """
+        job = _json.dump({**self._job, "place": place})
+        for task in tasks:
+            self._tasks.submit(do_task, job, task, tag=json.loads(task)["number"])
+        ended = self._tasks.ended() if self._tasks.count else []
+        workers = max(1, _dask_cluster.worker_count(self._client))
+        warnings = [line for _, lines in ended for line in lines]
+        return [number for number, _ in ended], warnings, TASKS_AT_A_WORKER * workers
+
+    def cancel(self) -> None:
+        """Take back what is not finished."""
+        self._tasks.cancel()
+
+
+def do_task(job: str, task: str) -> list[str]:
+    """In a worker: do one task; give what should be known of it."""
+    return _run(_opened(job, _dask_cluster.threads_of_worker()), task)
+
+
+def _run(worker: _internal.RegionWorker, task: str) -> list[str]:
+    from bedform._convert import translated_converting
+
+    try:
+        return worker.run(task)
+    except _internal.EngineError as error:
+        raise translated_converting(error) from None
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(job: str, threads: int) -> _internal.RegionWorker:
+    """Source and target of a conversion; those of the last one stay open."""
+    from bedform._convert import opening_of, readers_of
+    from bedform._opening import open_place
+
+    facts = json.loads(job)
+    place = json.loads(facts["place"])
+    opened = open_place(facts["source"], cache=facts["cache"], threads=threads)
+    opening = {**opening_of(place["place"]), "threads": threads}
+    return engine_call(_internal.RegionWorker)(
+        facts["name"],
+        opened._inner,
+        readers_of(opened, facts["exclude"]),
+        facts["place"],
+        _json.dump(opening),
+    )

@@ -1,0 +1,86 @@
+"""Clusters of Dask with real worker processes, and what kills these."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import dask
+import distributed
+import distributed.deploy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
+    """A client of a cluster on this machine, whose workers are processes of their own."""
+    settings = {
+        # A worker that is killed all the time is not the task's fault.
+        "distributed.scheduler.allowed-failures": 1000,
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.log-format": "",
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=60,
+        ) as local,
+        distributed.Client(local, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def pids(client: distributed.Client) -> list[int]:
+    """The processes of the workers that are there."""
+    nannies = client.cluster.workers.values()
+    return [nanny.pid for nanny in nannies if nanny.process is not None and nanny.pid]
+
+
+class Killer:
+    """Kills a worker after the other while a test goes on, in a thread of its own."""
+
+    def __init__(self, client: distributed.Client, most: int, *, seed: int = 0) -> None:
+        self.kills = 0
+        self._client, self._most = client, most
+        self._random = random.Random(seed)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether as many are dead as were asked for."""
+        return self.kills >= self._most
+
+    def _run(self) -> None:
+        while not self.is_done and not self._ended.wait(self._random.uniform(0.1, 1.2)):
+            there = pids(self._client)
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                os.kill(self._random.choice(there), signal.SIGKILL)
+                self.kills += 1
+
+
+def wait_until(is_true: Any, seconds: float = 60) -> None:
+    """Wait for a condition."""
+    limit = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < limit, "it has not come about"
+        time.sleep(0.01)
