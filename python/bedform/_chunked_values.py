@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bedform import _dask_cluster, _internal
 from bedform._array import Array
+from bedform._errors import NotFoundError
 from bedform._layout import SHARD_BYTES, Regular
 
 if TYPE_CHECKING:
@@ -39,19 +41,27 @@ class Target:
     def __reduce__(self) -> tuple[Any, ...]:
         store = self._array._store
         options = json.dumps(store._options, sort_keys=True)
-        return (_reopen_target, (store.store_path, options, self._array.path, self._kind))
+        version = _internal.__version__
+        return (_reopen_target, (store.store_path, options, self._array.path, self._kind, version))
 
 
 @functools.lru_cache(maxsize=4)
-def _opened(path: str, options: str) -> Store:
+def _opened(path: str, options: str, threads: int | None) -> Store:
     """A store for the chunks of one computation; each of them brings its target anew."""
     from bedform._store import _reopen
 
-    return _reopen(path, json.loads(options))
+    return _reopen(path, {**json.loads(options), **({"threads": threads} if threads else {})})
 
 
-def _reopen_target(path: str, options: str, array: str, kind: Any) -> Target:
-    store = _opened(path, options)
+def _reopen_target(path: str, options: str, array: str, kind: Any, version: str) -> Target:
+    _dask_cluster.check_version(version)
+    try:
+        store = _opened(path, options, _dask_cluster.threads_of_any_worker())
+    except NotFoundError:
+        raise NotFoundError(
+            f"{path} is not seen by a process that is to write into it: workers must reach the "
+            "store by the same path, as on a shared file system or in an object store"
+        ) from None
     if kind == "array":
         return Target(store.array(array), kind)
     if kind == "draft":

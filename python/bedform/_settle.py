@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from bedform import _dask_cluster
 from bedform._comm import Messages
 from bedform._errors import InvalidArgumentError, check_name
 from bedform._integers import byte_count
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MEMORY = "512 MiB"
 SHARES_MAX = 1 << 20
+# A worker that dies costs one of them.
+SHARES_OF_WORKER = 8
 TWO_WAYS = "comm and dask are two ways to share the work: give one"
 
 
@@ -59,7 +62,7 @@ def seconds_of(time: float | str) -> float:
     return min(seconds, 1e9)
 
 
-def members_of(comm: Any, dask: int | None) -> Messages | None:
+def members_of(comm: Any, dask: Any) -> Messages | None:
     """The processes that settle together; the others wait for this one from here on."""
     try:
         return None if comm is None else Messages(comm)
@@ -92,9 +95,20 @@ def settle_with_members(
 
 
 def settle_with_dask(
-    store: Store, chosen: Settling, shares: int, progress: Progress | None
+    store: Store, chosen: Settling, dask: Any, progress: Progress | None
 ) -> Settled:
     """Settle shares as Dask tasks; this process drops the commits."""
+    if isinstance(dask, int):
+        done = _by_any_scheduler(store, chosen, dask)
+        return _sum([*done, settle(store, chosen, progress)])
+    with _dask_cluster.connected(dask) as client:
+        done = _on_cluster(client, store, chosen, progress)
+    # Of this, which finds all of it settled, nothing is told: it would begin at 0 again.
+    return _sum([*done, settle(store, chosen)])
+
+
+def _by_any_scheduler(store: Store, chosen: Settling, shares: int) -> list[Settled]:
+    """Whatever runs Dask's tasks here: threads, processes, a cluster."""
     from dask.base import compute
     from dask.delayed import delayed
 
@@ -102,9 +116,37 @@ def settle_with_dask(
         raise InvalidArgumentError(f"dask must be a number of shares from 1 on, not {shares}")
     task = delayed(settle, pure=False)
     tasks = [task(store, replace(chosen, part=(number, shares))) for number in range(shares)]
-    done = compute(*tasks)  # type: ignore[no-untyped-call]
-    rest = settle(store, chosen, progress)
-    return _sum([*done, rest])
+    return list(compute(*tasks))  # type: ignore[no-untyped-call]
+
+
+def _on_cluster(
+    client: Any, store: Store, chosen: Settling, progress: Progress | None
+) -> list[Settled]:
+    shares = min(SHARES_MAX, SHARES_OF_WORKER * max(1, _dask_cluster.worker_count(client)))
+    in_all = int(store.info()["log"]["bytes"])
+    # A client that is told to go on after it was stopped finds nothing of that.
+    pool = _dask_cluster.Tasks(client, "settle")
+    done: list[Settled] = []
+    try:
+        for number in range(shares):
+            part = replace(chosen, part=(number, shares))
+            pool.submit(settle_share, store.store_path, store._options, part, tag=number)
+        while pool.count:
+            done += [result for _, result in pool.ended()]
+            if progress is not None:
+                # Shares are alike: each is so much of the log.
+                progress(in_all * len(done) // shares, in_all)
+    finally:
+        pool.cancel()
+    return done
+
+
+def settle_share(path: str, options: dict[str, Any], chosen: Settling) -> Settled:
+    """In a worker: settle a share, with as many threads as the worker has."""
+    from bedform._store import _reopen
+
+    threads = _dask_cluster.threads_of_worker()
+    return settle(_reopen(path, {**options, "threads": threads}), chosen)
 
 
 def _sum(parts: Sequence[Settled]) -> Settled:

@@ -370,7 +370,7 @@ class Store(Group):
         memory: int | str = _settle.MEMORY,
         arrays: Sequence[str] | None = None,
         comm: Any = None,
-        dask: int | None = None,
+        dask: Any = None,
         grace: float | str = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> Settled:
@@ -389,8 +389,10 @@ class Store(Group):
         comm
             The processes of an mpi4py communicator settle a share each. All make this call.
         dask
-            So many shares are settled as Dask tasks, by whatever runs those: a cluster whose client
-            is active, or processes or threads as ``dask.config`` says.
+            A :class:`distributed.Client`, or the address of a Dask scheduler: its workers, which
+            must reach the store by the same path or URL, settle a share each. Or a number of
+            shares, for whatever runs Dask's tasks: a cluster whose client is active, or processes
+            or threads as ``dask.config`` says.
         grace
             Seconds, or a text such as ``"1h"``: what readers may still need stays in the log so
             long, for :meth:`collect_log` to remove. Without it readers that need it start again.

@@ -25,6 +25,7 @@ from bedform import _internal, _json, _new_array
 from bedform._advise import checked_reads, layout_for
 from bedform._array import Array
 from bedform._chunked_values import Target, align, box, fitted, is_chunked, store_chunks, values_of
+from bedform._dask_cluster import scheduling
 from bedform._dataset_encoding import (
     Encoded,
     check_fits,
@@ -94,6 +95,8 @@ class _Options:
     region: Mapping[str, slice]
     compute: bool
     safe_chunks: bool
+    #: The cluster that computes and writes; none for Dask's choice.
+    cluster: Any
     #: Whether the caller said that variables of the store are overwritten.
     overwrites: bool = False
 
@@ -114,6 +117,7 @@ def write_dataset(
     profile: Any = None,
     compute: bool = True,
     safe_chunks: bool = True,
+    dask: Any = None,
     durability: Durability = "disk",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -161,6 +165,10 @@ def write_dataset(
     safe_chunks
         ``False`` writes Dask chunks as they are. Shards with several of them are then merged,
         correctly but several times.
+    dask
+        A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers compute and
+        write the values of Dask arrays. They must reach the store by the same path or URL as this
+        process. Without it a client that is active is taken, or what ``dask.config`` says.
     durability
         What an acknowledged write survives: a power cut (``"disk"``) or this process
         (``"process"``).
@@ -197,7 +205,7 @@ def write_dataset(
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
     wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile)
-    options = _Options(append_dim, {}, compute, safe_chunks, overwrites=mode is not None)
+    options = _Options(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
     target = Path(where).absolute()
     if is_url(where):
         store = _open_at_url(where, chosen, append_dim, storage_options)
@@ -541,7 +549,8 @@ class _Work:
             else:
                 self.pending.append((data, self.group._join(part.name), starts))
         if computed:
-            store_chunks(computed, compute=True)
+            with scheduling(self.options.cluster):
+                store_chunks(computed, compute=True)
 
     def _starts(self, part: Part, shape: tuple[int, ...]) -> list[int]:
         variable = part.encoded.variable

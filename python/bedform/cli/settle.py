@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._errors import InvalidArgumentError
 from .._settle import seconds_of
 from .._text import format_bytes, format_seconds
 from ._output import (
@@ -47,6 +48,10 @@ def settle(
     grace: Annotated[
         str, typer.Option(help="Keep what readers may need so long, for 'bedform gc': 30min, 1h.")
     ] = "0",
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Scheduler whose workers do it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn what sessions have committed into shards, so that the store is plain Zarr.
@@ -59,11 +64,15 @@ def settle(
     memory_bytes, seconds = memory_of(memory), seconds_of(grace)
     started = time.monotonic()
     if to is not None:
+        if dask is not None:
+            raise InvalidArgumentError("--to writes one file from one process: leave out --dask")
         _write_file(store, to, memory_bytes, array, as_json)
         return
     try:
         with open_store(store, "r+") as opened, progress("settling") as report:
-            done = opened.settle(memory=memory_bytes, arrays=array, grace=seconds, progress=report)
+            done = opened.settle(
+                memory=memory_bytes, arrays=array, dask=dask, grace=seconds, progress=report
+            )
             left = opened.info()["log"]
     except KeyboardInterrupt:
         note("bedform: interrupted; what is settled stays: run the same command again to go on")

@@ -1,0 +1,163 @@
+"""Data sets and logs that the workers of a Dask cluster write: each shard once, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+distributed = pytest.importorskip("distributed")
+
+from dask_clusters import Killer, cluster  # noqa: E402
+
+import bedform as bf  # noqa: E402
+from bedform import _dask_cluster, _internal  # noqa: E402
+from bedform._chunked_values import Target  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHAPE = (120, 200, 180)
+LAYOUT = bf.Regular(chunks=(20, 20, 20), shards=(40, 100, 60))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[distributed.Client]:
+    with cluster() as client:
+        yield client
+
+
+def fields() -> xr.Dataset:
+    generator = np.random.default_rng(2)
+    data = np.cumsum(generator.normal(size=SHAPE).astype("f4"), axis=0)
+    return xr.Dataset({"t": (("time", "lat", "lon"), data), "x": ("x", np.arange(5.0))})
+
+
+def lazy(place: Path, **chunks: int) -> xr.Dataset:
+    """The same in Dask chunks, as it is opened, and where it lies."""
+    path = place / "source.zarr"
+    if not path.exists():
+        encoding = {"t": {"chunks": (1, *SHAPE[1:])}}
+        fields().to_zarr(path, encoding=encoding, consolidated=False)
+    return xr.open_zarr(path, chunks={}, consolidated=False).drop_encoding().chunk(chunks)
+
+
+def most_kills() -> int:
+    return 60 if os.environ.get("BEDFORM_EFFORT") == "night" else 4
+
+
+def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the chunks of the values are: those of Dask cross all borders here."""
+    writers: dict[tuple[int, ...], int] = {}
+    write = Target.__setitem__
+
+    def note(target: Target, key: Any, values: Any) -> None:
+        if target.ndim == 3:
+            axes = zip(key, LAYOUT.shards or (), strict=True)
+            spans = [range(part.start // n, -(-part.stop // n)) for part, n in axes]
+            for shard in np.ndindex(*(len(span) for span in spans)):
+                place = tuple(span[at] for span, at in zip(spans, shard, strict=True))
+                writers[place] = writers.get(place, 0) + 1
+        write(target, key, values)
+
+    monkeypatch.setattr(Target, "__setitem__", note)
+    dataset = fields().chunk({"time": 7, "lat": 33, "lon": 180})
+    bf.write_dataset(dataset, tmp_path / "a.zarr", layout=LAYOUT)
+    assert len(writers) == 3 * 2 * 3
+    assert set(writers.values()) == {1}
+
+
+def test_workers_write_a_data_set_while_others_of_them_are_killed(tmp_path: Path) -> None:
+    expected, turns = fields(), 0
+    dataset = lazy(tmp_path, time=7, lat=33)
+    with cluster() as client, Killer(client, most_kills(), seed=1) as killer:
+        while not killer.is_done:
+            path = tmp_path / f"{turns}.zarr"
+            bf.write_dataset(dataset, path, layout=LAYOUT, dask=client)
+            xr.testing.assert_identical(xr.open_dataset(path, engine="bedform").load(), expected)
+            assert bf.open(path).verify() == []
+            turns += 1
+    sys.stdout.write(f"COUNT dask-write-kills {killer.kills}\n")
+
+
+def test_workers_append(client: distributed.Client, tmp_path: Path) -> None:
+    expected, path = fields(), tmp_path / "a.zarr"
+    for part in (slice(0, 50), slice(50, 120)):
+        piece = lazy(tmp_path, time=7).isel(time=part)
+        if part.start:
+            bf.write_dataset(piece, path, append_dim="time", dask=client.scheduler.address)
+        else:
+            bf.write_dataset(piece, path, layout=LAYOUT, dask=client)
+    xr.testing.assert_identical(xr.open_dataset(path, engine="bedform").load(), expected)
+
+
+def test_a_worker_of_another_version_writes_nothing(
+    client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = lazy(tmp_path, time=40)
+    monkeypatch.setattr(_internal, "__version__", "0.0.1")
+    with pytest.raises(bf.UnsupportedError, match=r"and 0\.0\.1 at the client: install the same"):
+        bf.write_dataset(dataset, tmp_path / "a.zarr", layout=LAYOUT, dask=client)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
+
+
+def log_of(path: Path) -> np.ndarray[Any, Any]:
+    """A store with commits that cross all shards, and what it holds."""
+    data = fields()["t"].values
+    store = bf.create(path)
+    store.create_array("t", SHAPE, "f4", layout=LAYOUT, codecs=["zstd"])
+    with store.session(settle="later") as session:
+        for start in range(0, SHAPE[0], 9):
+            session.write("t", data[start : start + 9], start=(start, 0, 0))
+            session.commit()
+    return data
+
+
+def test_workers_settle_and_progress_is_of_the_whole(
+    client: distributed.Client, tmp_path: Path
+) -> None:
+    data = log_of(tmp_path / "a.zarr")
+    with bf.open(tmp_path / "a.zarr", mode="r+") as store:
+        seen: list[tuple[int, int]] = []
+        done = store.settle(dask=client, progress=lambda *step: seen.append(step))
+        assert done["commits"] == 14
+        assert done["objects"] == 3 * 2 * 3
+        assert store.info()["log"]["commits"] == 0
+        assert seen == sorted(seen)
+        assert len(seen) > 2
+        assert seen[-1][0] == seen[-1][1] > 0
+        assert store["t"][...].tobytes() == data.tobytes()
+
+
+def test_workers_settle_while_others_of_them_are_killed(tmp_path: Path) -> None:
+    turns = 0
+    with cluster() as client, Killer(client, most_kills(), seed=2) as killer:
+        while not killer.is_done:
+            path = tmp_path / f"{turns}.zarr"
+            data = log_of(path)
+            with bf.open(path, mode="r+") as store:
+                store.settle(dask=client)
+                assert store.info()["log"]["commits"] == 0
+                assert store["t"][...].tobytes() == data.tobytes()
+                assert store.verify() == []
+            turns += 1
+    sys.stdout.write(f"COUNT dask-settle-kills {killer.kills}\n")
+
+
+def test_a_number_of_shares_is_for_whatever_runs_tasks(tmp_path: Path) -> None:
+    data = log_of(tmp_path / "a.zarr")
+    with bf.open(tmp_path / "a.zarr", mode="r+") as store:
+        assert store.settle(dask=5)["objects"] == 3 * 2 * 3
+        assert store["t"][...].tobytes() == data.tobytes()
+
+
+def test_a_worker_has_as_many_threads_of_the_engine_as_of_its_own(
+    client: distributed.Client,
+) -> None:
+    assert _dask_cluster.threads_of_any_worker() is None
+    assert client.submit(_dask_cluster.threads_of_any_worker).result() == 1
