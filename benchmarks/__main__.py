@@ -31,6 +31,7 @@ NAMES = {
     "chunk-simulated": "benchmarks.chunk_simulated",
     "log-simulated": "benchmarks.log_simulated",
     "codec-choice": "benchmarks.codec_choice",
+    "convert-dask": "benchmarks.convert_dask",
     "xarray": "benchmarks.xarray_engine",
 }
 
