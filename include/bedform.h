@@ -126,7 +126,8 @@ bf_status bf_settle(bf_store store);
  *   dims    names of the axes, "time,lat,lon"; NULL without
  *   chunks  elements of a chunk along each axis; NULL lets Bedform choose what fits the reads
  *   shards  elements of a shard, a multiple of the chunk's; NULL for about 64 MiB
- *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), append_length, order
+ *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), readers ("any" without:
+ *           zarr-python must read it well, too; or "bedform"), append_length, order
  *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto" without: what is
  *           written first chooses; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true lets "auto" take
  *           pcodec), fill_value, attributes, checksum (false leaves the CRC-32C out), transpose

@@ -21,7 +21,7 @@ from bedform._errors import (
     check_text,
     engine_call,
 )
-from bedform._layout import Order, Regular
+from bedform._layout import Order, Readers, Regular, described_readers
 from bedform._remote import is_url, storage_options_of
 
 if TYPE_CHECKING:
@@ -286,6 +286,8 @@ def advise(
     append_length: int | None = None,
     compression_ratio: float = 1.0,
     cores: int | None = None,
+    readers: Readers = "any",
+    cached: bool = False,
 ) -> Advice:
     """The layout that costs least for the reads expected.
 
@@ -310,11 +312,22 @@ def advise(
         Elements that one append brings along the growing axis.
     compression_ratio
         Raw bytes over stored bytes, as far as known.
+    cores
+        Cores that decode; without it those of this machine.
+    readers
+        The programs that read the array. The layout costs least for Bedform; ``"any"`` also keeps
+        it within twice what zarr-python takes for a store of its own defaults, for the reads, the
+        whole array, and, without reads, an index and a line along each axis and a box.
+        ``"bedform"`` looks at nothing else; a list names them: ``["bedform", "zarr-python"]``.
+        With ``"zarr-python"`` alone the layout costs least for that.
+    cached
+        ``True`` prices reads of data that memory has, ``False`` reads of the storage.
 
     Raises
     ------
     InvalidArgumentError
-        A read names an axis that is not there, or its weight is not positive.
+        A read names an axis that is not there, or its weight is not positive; ``readers`` has a
+        name that is not known.
 
     Examples
     --------
@@ -324,9 +337,8 @@ def advise(
     """
     lengths = [int(length) for length in shape]
     kind = type_of(dtype)
-    question = _question(
-        lengths, 16 if kind.hasobject else kind.itemsize, dims, reads, append_length
-    )
+    size = 16 if kind.hasobject else kind.itemsize
+    question = _question(lengths, size, dims, reads, append_length, readers)
     if selections is not None:
         question["selections"] = [
             [1.0, [_priced(axis) for axis in _selection.basic(key, tuple(lengths)).engine[1]]]
@@ -334,6 +346,7 @@ def advise(
         ]
     question["compression_ratio"] = compression_ratio
     question["cores"] = cores or os.cpu_count() or 1
+    question["cached"] = bool(cached)
     return _ask(question, profile, os.curdir)
 
 
@@ -348,6 +361,7 @@ def _question(
     dims: Sequence[str | None] | None,
     reads: Reads | None,
     append_length: int | None,
+    readers: Readers,
 ) -> dict[str, Any]:
     names = [name or f"dim_{axis}" for axis, name in enumerate(dims or [None] * len(lengths))]
     if len(names) != len(lengths):
@@ -355,6 +369,7 @@ def _question(
     question: dict[str, Any] = {"shape": lengths, "item_size": item_size, "dims": names}
     question["reads"] = numbered_reads(reads, names)
     question["append_length"] = append_length
+    question["readers"] = described_readers(readers)
     return question
 
 
@@ -432,7 +447,9 @@ def layout_for(
     append_length: int | None,
     profile: Any,
     where: str,
+    readers: Readers,
 ) -> Regular:
     """The layout of a new array in ``where`` that asks for ``"auto"``."""
-    question = _question(shape, item_size, dims, reads, append_length)
+    question = _question(shape, item_size, dims, reads, append_length, readers)
+    question["compare_alone"] = False
     return _ask(question, profile, where).layout

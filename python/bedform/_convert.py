@@ -21,7 +21,7 @@ from ._advise import _named
 from ._elements import Elements
 from ._errors import BedformError, ConflictError, CorruptError, engine_call, translated
 from ._integers import byte_count, integers
-from ._layout import check_layout
+from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
 from ._new_array import described_codecs
 from ._opening import _profile, open_place
@@ -94,6 +94,7 @@ def convert(
     layout: Any = "auto",
     reads: Mapping[tuple[str, ...], float] | None = None,
     profile: Any = None,
+    readers: Readers = "any",
     memory: str | int = "512 MiB",
     codecs: Literal["auto"] | Sequence[str | Mapping[str, Any]] = "auto",
     codecs_beyond_zarr: bool = False,
@@ -122,6 +123,8 @@ def convert(
     reads
         The axes that typical reads span, with weights. Kinds that name a dimension which an array
         does not have are left out for that array.
+    readers
+        As in :func:`bedform.advise`.
     memory
         The limit for values, encoded shards and kept chunks; what the process takes beside
         those, of the order of 100 MiB, is not counted. Where the shards that fit the reads are too
@@ -178,6 +181,7 @@ def convert(
         "layout": None if layout == "auto" else _layout_facts(layout),
         "reads": [[_named(axes), weight] for axes, weight in (reads or {}).items()],
         "profile": None if profile is None else _profile(profile, where),
+        "readers": described_readers(readers),
         "memory_bytes": limit,
         **described_codecs(codecs, codecs_beyond_zarr),
         "exclude": list(exclude),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bedform._group import Group
-    from bedform._layout import Regular
+    from bedform._layout import Readers, Regular
     from bedform._store import Store
 
 
@@ -84,6 +84,7 @@ class Creating(Members):
         attributes: Mapping[str, Any] | None = None,
         append_length: int | None = None,
         profile: Any = None,
+        readers: Readers | None = None,
         checksum: bool | None = None,
         overwrite: bool = False,
         **words: Any,
@@ -130,6 +131,8 @@ class Creating(Members):
             For ``"auto"``: elements that one append brings along the axis of length 0.
         profile
             For ``"auto"``: as in :func:`bedform.advise`; without it that of the store.
+        readers
+            For ``"auto"``: as in :func:`bedform.advise`; without it ``"any"``.
         checksum
             ``False`` leaves the chunks without a CRC-32C: changed bits are then not noticed.
         overwrite
@@ -169,6 +172,7 @@ class Creating(Members):
             "attributes": attributes,
             "append_length": append_length,
             "profile": profile,
+            "readers": readers,
             "checksum": checksum,
             "overwrite": overwrite,
         }

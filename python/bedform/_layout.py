@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bedform._errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 Order = Literal["row-major", "column-major", "z", "hilbert"]
+#: ``"any"``, the name of a reader, or a list of them: "bedform", "zarr-python".
+Readers = str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -52,3 +52,19 @@ def check_layout(layout: Any) -> None:
     """
     if not isinstance(layout, Regular) and layout != "auto":
         raise InvalidArgumentError(f"layout must be 'auto' or a bedform.Regular, not {layout!r}")
+
+
+def described_readers(readers: Any) -> str | list[str]:
+    """Which readers a layout has to suit, as the engine takes it, which knows their names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are no names.
+    """
+    names = [readers] if isinstance(readers, str) else readers
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(
+            f"readers must be 'any', a name of a reader or a list of names, not {readers!r}"
+        )
+    return readers if isinstance(readers, str) else list(names)

@@ -15,7 +15,7 @@ from bedform._advise import chosen_profile, numbered_reads
 from bedform._elements import type_of
 from bedform._errors import InvalidArgumentError, UnsupportedError
 from bedform._integers import integer, integers
-from bedform._layout import Regular, check_layout
+from bedform._layout import Regular, check_layout, described_readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +34,7 @@ DEFAULTS: dict[str, Any] = {
     "append_length": None,
     "profile": None,
     "codecs_beyond_zarr": False,
+    "readers": "any",
 }
 
 
@@ -49,10 +50,12 @@ def describe(
     append_length: int | None,
     profile: Any,
     codecs_beyond_zarr: bool = False,
+    readers: Any = "any",
 ) -> dict[str, Any]:
     """What the engine makes an array of; the layout that it leaves open is the engine's."""
     lengths = list(integers(shape, "the shape"))
     _check_described(layout, dims, reads, append_length)
+    wanted_readers = described_readers(readers)
     if dims is not None and len(dims) != len(lengths):
         raise InvalidArgumentError(f"{len(dims)} names for {len(lengths)} axes")
     kind = type_of(dtype)
@@ -71,6 +74,7 @@ def describe(
         **described,
         "reads": numbered_reads(reads, names) or None,
         "append_length": append_length,
+        "readers": wanted_readers,
         "profile": None if profile is None else chosen_profile(profile).to_dict(),
     }
 

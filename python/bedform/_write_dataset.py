@@ -50,7 +50,7 @@ from bedform._errors import (
     engine_call,
 )
 from bedform._group import Group
-from bedform._layout import Regular
+from bedform._layout import Readers, Regular, described_readers
 from bedform._location import check_new_store, location
 from bedform._opening import _check_local, _refuse_storage_options, _stage, create
 from bedform._opening import open_place as open_store
@@ -85,6 +85,7 @@ class _Wishes:
     codecs: Codecs | None
     codecs_beyond_zarr: bool
     profile: Any
+    readers: Readers
 
 
 @dataclass
@@ -115,6 +116,7 @@ def write_dataset(
     codecs: Codecs | None = None,
     codecs_beyond_zarr: bool = False,
     profile: Any = None,
+    readers: Readers = "any",
     compute: bool = True,
     safe_chunks: bool = True,
     dask: Any = None,
@@ -151,7 +153,7 @@ def write_dataset(
         For data variables: ``"auto"`` asks :func:`bedform.advise`, a :class:`bedform.Regular` is
         for all of its rank, a dictionary names variables. Without it the chunks of an inherited
         encoding are taken, and else ``"auto"``. Arrays under 1 MiB are one chunk.
-    reads, profile
+    reads, profile, readers
         For ``"auto"``: see :func:`bedform.advise`; without a profile that of the storage. Reads of
         dimensions that a variable lacks are left out for it.
     codecs
@@ -202,9 +204,10 @@ def write_dataset(
     _check_dataset(dataset)
     chosen = _choose_mode(mode, append_dim, region)
     where, inner = location(path), check_name(group or "").strip("/")
+    described_readers(readers)
     # A misspelt name would fit no variable, and so be left out for all of them.
     reads = checked_reads(reads, [str(dim) for dim in dataset.dims]) if reads else None
-    wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile)
+    wishes = _Wishes(encoding or {}, layout, reads, codecs, codecs_beyond_zarr, profile, readers)
     options = _Options(append_dim, {}, compute, safe_chunks, dask, overwrites=mode is not None)
     target = Path(where).absolute()
     if is_url(where):
@@ -456,6 +459,7 @@ class _Work:
             None,
             self.wishes.profile,
             codecs["codecs"] == "auto" and self.wishes.codecs_beyond_zarr,
+            self.wishes.readers,
         )
         if "transpose" in codecs:
             description["transpose"] = codecs["transpose"]
@@ -472,7 +476,8 @@ class _Work:
         dims = [str(dim) for dim in variable.dims]
         profile = self.store._profile() if self.wishes.profile is None else self.wishes.profile
         size, where = _item_bytes(variable), self.store.store_path
-        return layout_for(list(variable.shape), size, dims, reads, None, profile, where)
+        readers = self.wishes.readers
+        return layout_for(list(variable.shape), size, dims, reads, None, profile, where, readers)
 
     def _codecs(self, encoded: Encoded) -> dict[str, Any]:
         asked: dict[str, Any] = {}

@@ -146,7 +146,8 @@ def test_reads_that_fit_nothing_are_refused_alike_everywhere(
 
 def test_reads_of_dimensions_that_one_variable_lacks_are_left_out_for_it(tmp_path: Path) -> None:
     dataset = xr.Dataset({"t": (DIMS, np.zeros(SHAPE, "f4")), "z": ("height", np.zeros(400_000))})
-    bf.write_dataset(dataset, tmp_path / "a.zarr", reads={("lat", "lon"): 1, ("height",): 1})
+    reads = {("lat", "lon"): 1, ("height",): 1}
+    bf.write_dataset(dataset, tmp_path / "a.zarr", reads=reads, readers="bedform")
     assert bf.open(tmp_path / "a.zarr")["t"].chunks[0] == 1
 
 

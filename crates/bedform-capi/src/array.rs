@@ -89,7 +89,7 @@ pub unsafe extern "C" fn bf_create_array(
 
 /// Fails for options of a new array that do not exist.
 fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
-    const KNOWN: [&str; 9] = [
+    const KNOWN: [&str; 10] = [
         "order",
         "codecs",
         "codecs_beyond_zarr",
@@ -99,6 +99,7 @@ fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
         "attributes",
         "reads",
         "append_length",
+        "readers",
     ];
     match keys.into_iter().find(|key| !KNOWN.contains(&key.as_str())) {
         None => Ok(()),

@@ -171,6 +171,11 @@ def memory_of(text: str) -> int:
     return count
 
 
+def readers_of(names: list[str] | None) -> Any:
+    """The readers of a command: any, unless some are named."""
+    return "any" if names in (None, [], ["any"]) else names
+
+
 def open_source(path: str) -> Any:
     """Open a store or a foreign file, after the checks whose answers people need most often."""
     from .._opening import open_place

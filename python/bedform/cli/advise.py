@@ -10,7 +10,7 @@ import typer
 
 from .._remote import is_url
 from .._text import parse_reads, parse_selection, parse_shape
-from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph
+from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph, readers_of
 
 _SELECTIONS_MAX = 100_000
 
@@ -43,6 +43,12 @@ def advise(
             help="A path or URL whose profile to take; else that of the store or file.",
         ),
     ] = None,
+    readers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which program reads it: any (the default), bedform, zarr-python. Repeat it."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which chunks, shards and order fit the reads, and what was compared.
@@ -64,6 +70,7 @@ def advise(
         reads=parse_reads(reads or (), names) or None,
         selections=_read_selections(selections, wanted_shape) if selections else None,
         profile=profile or _directory_of(path),
+        readers=readers_of(readers),
     )
     emit(advice.to_dict(), paragraph(str(advice)), as_json)
 

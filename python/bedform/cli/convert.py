@@ -21,6 +21,7 @@ from ._output import (
     open_source,
     paragraph,
     progress,
+    readers_of,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def convert(
     reads: Annotated[
         list[str] | None,
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
+    ] = None,
+    readers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which program reads it: any (the default), bedform, zarr-python. Repeat it."
+        ),
     ] = None,
     memory: Annotated[
         str, typer.Option(help="Limit for blocks in flight; small ones make smaller shards.")
@@ -89,6 +96,7 @@ def convert(
                 source,
                 target,
                 reads=kinds,
+                readers=readers_of(readers),
                 memory=memory_bytes,
                 codecs="auto" if codec in (None, ["auto"]) else codec or "auto",
                 codecs_beyond_zarr=codecs_beyond_zarr,

@@ -62,6 +62,7 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
 pub use crate::foreign::ReadElements;
+use crate::layout::Reader;
 use crate::options::OpenOptions;
 use crate::options::Progress;
 use crate::store::Store;
@@ -118,6 +119,8 @@ pub struct ConvertOptions {
     /// The axes that typical reads span, by name, with weights. A kind that names an axis which an array
     /// does not have does not count for that array.
     pub reads: Vec<(Vec<String>, f64)>,
+    /// The readers that layouts have to suit.
+    pub readers: Vec<Reader>,
     /// The parameters of the target's storage; without them those that are kept for it.
     pub profile: Option<Profile>,
     /// The limit for values, encoded shards and kept chunks, in bytes. The source is to be opened with a
@@ -138,6 +141,7 @@ impl Default for ConvertOptions {
         Self {
             layout: None,
             reads: Vec::new(),
+            readers: Reader::ALL.to_vec(),
             profile: None,
             memory_bytes: 512 << 20,
             codecs: CodecWish::default(),

@@ -15,7 +15,7 @@ use super::words::{count_phrase, quoted, shell_quoted};
 use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::automatic::{Asked, default_shards, request};
-use crate::layout::{Read, advise};
+use crate::layout::{Read, Reader, advise};
 
 /// Bytes of a text that are assumed where memory is counted.
 const TEXT_BYTES: u64 = 64;
@@ -273,8 +273,9 @@ fn decide_array(
         _ => {
             let item_size = sized(TEXT_BYTES_LAID_OUT);
             let profile = options.profile.as_ref().unwrap_or_else(|| target.profile());
-            let (chunks, shards, order) = advised(array, item_size, reads, profile)
-                .map_err(|error| error.at(format!("array {}", quoted(&name))))?;
+            let (chunks, shards, order) =
+                advised(array, item_size, reads, &options.readers, profile)
+                    .map_err(|error| error.at(format!("array {}", quoted(&name))))?;
             let shards = extent.fit_shards(&chunks, &shards, memory);
             (chunks, shards, order)
         }
@@ -324,6 +325,7 @@ fn advised(
     array: &SourceArray,
     item_size: u64,
     reads: Vec<(Read, f64)>,
+    readers: &[Reader],
     profile: &Profile,
 ) -> Result<(Vec<u64>, Vec<u64>, Order)> {
     let names: Vec<Option<String>> = array.dimension_names.iter().cloned().map(Some).collect();
@@ -333,9 +335,11 @@ fn advised(
         dimension_names: &names,
         reads: None,
         append_length: None,
+        readers,
     };
     let mut question = request(&asked, profile.clone())?;
     question.reads.reads = reads;
+    question.source_chunks.clone_from(&array.chunks);
     let advice = advise(&question).map_err(|error| Error::invalid(error.to_string()))?;
     Ok((advice.chunk_shape, advice.shard_shape, advice.order))
 }

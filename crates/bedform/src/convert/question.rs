@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, Result};
+use crate::layout::readers::readers_named;
 use crate::size;
 
 impl ConvertOptions {
     /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`, or
-    /// `{"lat,lon": weight}`), `profile` (a document of `calibrate`), `memory_bytes`, `codecs` (`"auto"` or a list),
+    /// `{"lat,lon": weight}`), `readers` (`"any"`, a name or a list of them), `profile` (a document of `calibrate`), `memory_bytes`, `codecs` (`"auto"` or a list),
     /// `codecs_beyond_zarr`, `exclude`, `verify`, `restart`, each optional; null stands for the default.
     ///
     /// # Errors
@@ -30,6 +31,7 @@ impl ConvertOptions {
             match key.as_str() {
                 "layout" => options.layout = Some(layout_of(value).ok_or_else(bad)?),
                 "reads" => options.reads = reads_of(value).ok_or_else(bad)?,
+                "readers" => options.readers = readers_named(Some(value))?,
                 "profile" => {
                     let profile = Profile::from_json("the profile", &value.to_string());
                     let profile = profile.map_err(|error| Error::invalid(error.to_string()))?;

@@ -4,8 +4,9 @@
 //! best of them, and those simple shapes themselves, are then priced with several shards and all
 //! orders. Axes that the reads treat alike are cut alike where that costs little: no list of reads is
 //! complete, and a near-cubic chunk serves the others too. Yet the answer never costs more, by the
-//! model, than the plain layouts in the table of what it was compared with. The same question gets
-//! the same answer.
+//! model, than the plain layouts in the table of what it was compared with. Layouts that another
+//! reader reads too slowly ([`readers`](super::readers)) are taken only where no others are found. The
+//! same question gets the same answer.
 
 use bedform_geometry::{GeometryError, Order, RANK_MAX};
 use bedform_storage::{CodecTimes, Profile, ProfileError};
@@ -13,7 +14,9 @@ use serde::Serialize;
 
 use super::choose::Search;
 use super::cost::{CostModel, Layout, Read, ReadCost, order_name};
+use super::kinds::Kinds;
 use super::ocs::DecisionWindow;
+use super::readers::{Reader, ReaderCost};
 use super::report;
 use crate::plan::opening::whole_number;
 
@@ -179,6 +182,16 @@ pub struct AdviseRequest {
     pub shard_bytes: u64,
     /// Whether each chunk is checksummed, so that it is read whole.
     pub checksummed: bool,
+    /// Whether reads are priced as if memory had the data: where arrays are read again and again.
+    pub cached: bool,
+    /// The readers that the layout has to suit: the cost is that for Bedform, and zarr-python is to
+    /// take less than twice what it takes for a store of its own defaults. Without Bedform among them
+    /// the cost is that for zarr-python. Never empty.
+    pub readers: Vec<Reader>,
+    /// The chunks of the source that is copied, if one is: shapes along them are tried, too.
+    pub source_chunks: Option<Vec<u64>>,
+    /// Whether the best layout for each read alone is searched, too, to say where no layout suits all.
+    pub compare_alone: bool,
 }
 
 impl AdviseRequest {
@@ -199,6 +212,10 @@ impl AdviseRequest {
             chunk_bytes_max: 16 << 20,
             shard_bytes: 256 << 20,
             checksummed: true,
+            cached: false,
+            readers: Reader::ALL.to_vec(),
+            source_chunks: None,
+            compare_alone: true,
         }
     }
 }
@@ -214,8 +231,11 @@ pub struct Candidate {
     /// The cost of each read, as in [`Advice::reads`].
     pub costs: Vec<ReadCost>,
     /// What is minimised: the weighted mean of their seconds, in which reads of one weight and, within
-    /// a factor of two, one size all count as the slowest of them.
+    /// a factor of two, one size all count as the slowest of them. Without Bedform among the readers,
+    /// the weighted mean of the seconds of zarr-python.
     pub cost_seconds: f64,
+    /// What it costs each of the readers, in the order of [`AdviseRequest::readers`].
+    pub readers: Vec<ReaderCost>,
     /// Why it was chosen or lost.
     pub verdict: String,
 }
@@ -245,6 +265,8 @@ pub struct Advice {
     pub order: Order,
     /// The reads that were priced.
     pub reads: Vec<NamedRead>,
+    /// What each read that was named costs in a layout of its own, if there are a few.
+    pub kinds: Option<Kinds>,
     /// Everything that was compared: the chosen one first, then by cost.
     pub predicted: Vec<Candidate>,
     /// The optimized chunk size of Smart-IO on this storage, in bytes, for comparison.
@@ -291,14 +313,16 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
     model.compression_ratio = request.compression_ratio;
     model.codec = codec_of(request);
     model.checksummed = request.checksummed;
+    model.cached = request.cached;
     let mix = match request.reads.reads.is_empty() {
         true => ReadMix::default_for(&extents).reads,
         false => request.reads.reads.clone(),
     };
     let total: f64 = mix.iter().map(|(_, weight)| weight).sum();
     let reads = mix.into_iter().map(|(read, weight)| (read, weight / total)).collect();
-    let mut search = Search::new(request, &extents, model, reads);
+    let mut search = Search::new(request, &extents, model.clone(), reads);
     let (chosen, simple) = search.run();
+    search.note_readers(&chosen, &mut notes);
     search.note_limits(&chosen, &mut notes);
     search.note_appends(request, &chosen, &mut notes);
     let names: Vec<_> = search
@@ -309,6 +333,8 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
             weight: *weight,
         })
         .collect();
+    let kinds = Kinds::of(request, &extents, &model, &search, &chosen, &names);
+    kinds.iter().for_each(|kinds| kinds.note(&mut notes));
     let predicted = search.table(chosen, simple, &names);
     let layout = predicted[0].layout.clone();
     let ocs = request.profile.optimized_chunk_bytes();
@@ -318,6 +344,7 @@ pub fn advise(request: &AdviseRequest) -> Result<Advice, AdviseError> {
         shard_shape: layout.shard_shape,
         order: layout.order,
         reads: names,
+        kinds,
         predicted,
         ocs,
         window: DecisionWindow::new(ocs, extents.len()),
@@ -369,6 +396,10 @@ fn check(request: &AdviseRequest) -> Result<(), AdviseError> {
         false => Err(AdviseError::OutOfRange { what, value, wanted: "between 1e-6 and 1e18" }),
     };
     request.profile.check()?;
+    if request.readers.is_empty() {
+        let wanted = "at least one";
+        return Err(AdviseError::OutOfRange { what: "the number of readers", value: 0.0, wanted });
+    }
     positive("the item size", request.item_size as f64)?;
     positive("the compression ratio", request.compression_ratio)?;
     positive("the decode rate", request.decode_bytes_per_second.unwrap_or(1.0))?;

@@ -5,7 +5,7 @@ use bedform_storage::Profile;
 use serde_json::Value;
 
 use super::question::axes_read;
-use super::{AdviseRequest, Appendable, Read, advise};
+use super::{AdviseRequest, Appendable, Read, Reader, advise};
 use crate::error::{Error, Result};
 
 /// Elements of an append that are assumed where nothing is known: a shard of a few dozen steps.
@@ -23,6 +23,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) reads: Option<&'a Value>,
     /// Elements that one append brings along the first axis of length 0.
     pub(crate) append_length: Option<u64>,
+    /// The readers that the layout has to suit.
+    pub(crate) readers: &'a [Reader],
 }
 
 /// Chunks, shards and order for a new array that asks for the best.
@@ -46,6 +48,9 @@ pub(crate) fn request(asked: &Asked<'_>, profile: Profile) -> Result<AdviseReque
         request.reads.reads = reads_of(reads, &request.dimension_names)?;
     }
     request.appendable = appendable(asked.shape, asked.append_length);
+    request.readers = asked.readers.to_vec();
+    // Nobody is told.
+    request.compare_alone = false;
     Ok(request)
 }
 
@@ -116,6 +121,7 @@ mod tests {
             dimension_names: &names,
             reads: Some(&reads),
             append_length: Some(24),
+            readers: &Reader::ALL,
         };
         let (chunks, shards, _) = choose(&asked, Profile::default_local()).unwrap();
         assert_eq!(chunks[0], 1, "{chunks:?}");

@@ -4,8 +4,9 @@ use bedform_geometry::{Order, Selection};
 
 use super::advise::{AdviseRequest, Candidate, NamedRead};
 use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of};
+use super::readers::{Reader, ReaderCost, ZarrPython};
 use super::report;
-use super::search::{Growth, Space, Unit};
+use super::search::{Growth, Score, ShardGrowth, Space, Unit};
 
 /// More shards than this make listings and backups slow.
 const SHARDS_MAX: f64 = 100_000.0;
@@ -27,13 +28,19 @@ const ALONE_WORTH: f64 = 0.1;
 /// Shards along a growing axis beyond which a read along it is worth a remark.
 const GROWN_SHARDS_MAX: f64 = 1000.0;
 
+/// Multiples of the source's chunk along one axis that are among the starts of the search.
+const SOURCE_MULTIPLES: [u64; 4] = [1, 2, 4, 8];
+
+/// Such starts at most.
+const SOURCE_STARTS_MAX: usize = 12;
+
 /// A layout with what it costs.
 #[derive(Debug, Clone)]
 pub(super) struct Priced {
     name: String,
-    layout: Layout,
-    costs: Vec<ReadCost>,
-    cost: f64,
+    pub(super) layout: Layout,
+    pub(super) costs: Vec<ReadCost>,
+    score: Score,
 }
 
 pub(super) struct Search {
@@ -45,8 +52,13 @@ pub(super) struct Search {
     alike: Vec<Vec<usize>>,
     /// How much of each axis a read spans, in the mean.
     spans: Vec<f64>,
-    growths: Vec<Growth>,
+    growths: Vec<ShardGrowth>,
+    /// How many of them the search of chunk shapes looks at; the shards of finalists grow in all ways.
+    quick_growths: usize,
     names: Vec<String>,
+    readers: Vec<Reader>,
+    zarr_python: Option<ZarrPython>,
+    source_chunks: Vec<Vec<u64>>,
     /// The cheapest of all, if it is not the chosen one.
     cheapest: Option<(Vec<u64>, f64)>,
 }
@@ -70,15 +82,30 @@ impl Search {
         });
         let spans = spans_of(extents, &reads);
         let alike = alike_reads(extents, &reads);
+        let zarr_python = request.readers.contains(&Reader::ZarrPython).then(|| {
+            ZarrPython::new(
+                &model,
+                &reads,
+                &request.dimension_names,
+                request.reads.reads.is_empty(),
+            )
+        });
+        let source_chunks = source_starts(request.source_chunks.as_deref(), extents);
+        let own = zarr_python.iter().map(|reader| reader.own_chunks.clone());
+        let familiar: Vec<_> = source_chunks.iter().cloned().chain(own).collect();
         Self {
             model,
             reads,
-            space: Space::new(extents, request.item_size, unit, (least, most)),
+            space: Space::new(extents, request.item_size, unit, (least, most), &familiar),
             shard_bytes,
-            growths: vec![Growth::Balanced, Growth::Weighted(spans.clone()), Growth::LastFirst],
+            quick_growths: if zarr_python.is_some() { 4 } else { 2 },
+            growths: growths(&spans, zarr_python.is_some()),
             alike,
             spans,
             names: request.dimension_names.clone(),
+            readers: request.readers.clone(),
+            zarr_python,
+            source_chunks,
             cheapest: None,
         }
     }
@@ -88,14 +115,8 @@ impl Search {
         let simple = self.simple_shapes();
         let starts: Vec<_> = simple.iter().map(|(_, point)| point.clone()).collect();
         let shapes = self.space.descend(&starts, |chunk| {
-            let mut least = f64::INFINITY;
-            for growth in &self.growths[..2] {
-                let shard = self.shard(chunk, growth, 1.0);
-                for order in [Order::RowMajor, Order::ColumnMajor] {
-                    least = least.min(self.cost(&self.price(chunk, &shard, order)));
-                }
-            }
-            least * self.unevenness(chunk)
+            let least = self.least_score(chunk, |layout, costs| self.score(layout, costs));
+            Score { cost: least.cost * self.unevenness(chunk), ..least }
         });
         let mut compared: Vec<Priced> = Vec::new();
         for (name, point) in simple {
@@ -106,7 +127,7 @@ impl Search {
         }
         // Chunks that are good alone are far from those that are good together: a search of their own.
         let alone = match self.model.profile.is_remote {
-            true => self.space.descend(&starts, |chunk| self.cost_alone(chunk)),
+            true => self.space.descend(&starts, |chunk| self.score_alone(chunk)),
             false => Vec::new(),
         };
         let finalists = shapes.iter().take(FINALISTS).chain(alone.iter().take(FINALISTS));
@@ -116,21 +137,23 @@ impl Search {
         let score = |priced: &Priced| {
             let familiar = priced.layout.order == Order::RowMajor;
             let order = if familiar { 1.0 } else { 1.0 + ROW_MAJOR_WORTH };
-            priced.cost * order * self.unevenness(&priced.layout.chunk_shape)
+            let cost = priced.score.cost * order * self.unevenness(&priced.layout.chunk_shape);
+            Score { cost, ..priced.score }
         };
         let mut best = least_of(&all, score).unwrap_or_else(|| {
             // There is always a shape, if only that of one element.
             self.best_of_shards("one element", &vec![1; self.space.extents.len()])
         });
         // A plain layout that is cheaper is no worse for other reads either.
-        let plain = least_of(&compared, |priced| priced.cost);
-        best = plain.filter(|plain| plain.cost < best.cost).unwrap_or(best);
-        self.cheapest = least_of(&all, |priced| priced.cost)
-            .filter(|cheapest| cheapest.cost < 0.99 * best.cost)
-            .map(|cheapest| (cheapest.layout.chunk_shape, cheapest.cost));
+        let plain = least_of(&compared, |priced| priced.score);
+        best = plain.filter(|plain| plain.score.is_less(&best.score)).unwrap_or(best);
+        self.cheapest = least_of(&all, |priced| priced.score)
+            .filter(|cheapest| cheapest.score.excess <= best.score.excess)
+            .filter(|cheapest| cheapest.score.cost < 0.99 * best.score.cost)
+            .map(|cheapest| (cheapest.layout.chunk_shape, cheapest.score.cost));
         for order in [Order::Z, Order::Hilbert] {
             let Some(curved) = self.along_curve(&best.layout, order) else { continue };
-            if curved.cost < best.cost * (1.0 - 1e-9) {
+            if curved.score.cost < best.score.cost * (1.0 - 1e-9) {
                 compared.push(std::mem::replace(&mut best, curved));
             } else {
                 compared.push(curved);
@@ -143,6 +166,20 @@ impl Search {
             }
         }
         (best, compared)
+    }
+
+    /// The chunks that come nearest to `alone`, the seconds of the best layout for each read, by the read
+    /// that they serve worst; and how many times its seconds they take.
+    pub(super) fn nearest_to(&self, alone: &[f64]) -> (Vec<u64>, f64) {
+        let starts: Vec<_> = self.simple_shapes().into_iter().map(|(_, point)| point).collect();
+        let shapes = self.space.descend(&starts, |chunk| {
+            self.least_score(chunk, |layout, costs| {
+                let ratios =
+                    costs.iter().zip(alone).map(|(cost, best)| cost.seconds / best.max(1e-12));
+                Score { cost: ratios.fold(1.0, f64::max), ..self.score(layout, costs) }
+            })
+        });
+        shapes.into_iter().next().map_or((Vec::new(), 1.0), |(chunk, score)| (chunk, score.cost))
     }
 
     /// What a chunk shape is marked up by for cutting alike axes differently. An axis that is not cut
@@ -185,16 +222,67 @@ impl Search {
             let name = format!("whole {}", report::axes_text(&spanned, &self.names));
             simple.push((name, self.space.spanning(&spanned)));
         }
+        let own = self.zarr_python.iter().map(|reader| ("as zarr-python cuts", &reader.own_chunks));
+        let source = self.source_chunks.iter().map(|chunk| ("as the source", chunk));
+        simple.extend(own.chain(source).map(|(name, chunk)| (name.into(), self.space.near(chunk))));
         simple
     }
 
-    fn shard(&self, chunk: &[u64], growth: &Growth, share: f64) -> Vec<u64> {
+    fn shard(&self, chunk: &[u64], growth: &ShardGrowth, share: f64) -> Vec<u64> {
         self.space.shard(chunk, self.shard_bytes * share, CURVE_CELLS_MAX, growth)
     }
 
-    fn price(&self, chunk: &[u64], shard: &[u64], order: Order) -> Vec<ReadCost> {
-        let layout = Layout { chunk_shape: chunk.to_vec(), shard_shape: shard.to_vec(), order };
-        self.reads.iter().map(|(read, _)| self.model.price(&layout, read)).collect()
+    fn price(&self, layout: &Layout) -> Vec<ReadCost> {
+        self.reads.iter().map(|(read, _)| self.model.price(layout, read)).collect()
+    }
+
+    /// The least score of a chunk in the usual shards and straight orders.
+    pub(super) fn least_score(
+        &self,
+        chunk: &[u64],
+        score: impl Fn(&Layout, &[ReadCost]) -> Score,
+    ) -> Score {
+        let mut least = Score::WORST;
+        let mut seen: Vec<Vec<u64>> = Vec::new();
+        for growth in &self.growths[..self.quick_growths] {
+            let shard_shape = self.shard(chunk, growth, 1.0);
+            if seen.contains(&shard_shape) {
+                continue;
+            }
+            seen.push(shard_shape.clone());
+            let chunk_shape = chunk.to_vec();
+            let mut layout = Layout { chunk_shape, shard_shape, order: Order::RowMajor };
+            // What readers do not bear is not worth an exact price.
+            let known =
+                self.zarr_python.as_ref().and_then(|reader| reader.excess_of_boxes(&layout));
+            if known.is_some_and(|excess| excess > least.excess) {
+                continue;
+            }
+            let orders = [Order::RowMajor, Order::ColumnMajor];
+            let reads = self.reads.iter();
+            let costs = reads.map(|(read, _)| self.model.price_orders(&layout, orders, read));
+            let (rows, columns): (Vec<_>, Vec<_>) =
+                costs.map(|[row, column]| (row, column)).unzip();
+            for (order, costs) in std::iter::zip(orders, [rows, columns]) {
+                layout.order = order;
+                let found = score(&layout, &costs);
+                least = if found.is_less(&least) { found } else { least };
+            }
+        }
+        least
+    }
+
+    /// What is minimised: the cost for Bedform, within what zarr-python bears; without Bedform among the
+    /// readers the cost for zarr-python.
+    fn score(&self, layout: &Layout, costs: &[ReadCost]) -> Score {
+        let excess = self.zarr_python.as_ref().map_or(0.0, |reader| reader.excess(layout, costs));
+        let cost = match &self.zarr_python {
+            Some(reader) if !self.readers.contains(&Reader::Bedform) => {
+                reader.weighted_seconds(layout, costs)
+            }
+            _ => self.cost(costs),
+        };
+        Score { excess, cost }
     }
 
     /// The weighted sum of the seconds, in which alike reads all count as the slowest of them.
@@ -207,8 +295,8 @@ impl Search {
     }
 
     fn priced(&self, name: &str, layout: Layout) -> Priced {
-        let costs = self.price(&layout.chunk_shape, &layout.shard_shape, layout.order);
-        Priced { name: name.into(), cost: self.cost(&costs), layout, costs }
+        let costs = self.price(&layout);
+        Priced { name: name.into(), score: self.score(&layout, &costs), layout, costs }
     }
 
     /// The chunk in the shard and straight order that cost least.
@@ -226,7 +314,11 @@ impl Search {
                 let chunk_shape = chunk.to_vec();
                 let layout = Layout { chunk_shape, shard_shape: shard_shape.clone(), order };
                 let priced = self.priced(name, layout);
-                if best.as_ref().is_none_or(|best| priced.cost < best.cost * (1.0 - 1e-9)) {
+                let is_less = |best: &Priced| {
+                    let cost = best.score.cost * (1.0 - 1e-9);
+                    priced.score.is_less(&Score { cost, ..best.score })
+                };
+                if best.as_ref().is_none_or(is_less) {
                     best = Some(priced);
                 }
             }
@@ -240,7 +332,9 @@ impl Search {
         match best {
             Some(best) if self.may_be_alone(chunk) => {
                 let alone = alone();
-                if alone.cost * (1.0 + ALONE_WORTH) < best.cost { alone } else { best }
+                let cost = alone.score.cost * (1.0 + ALONE_WORTH);
+                let is_less = Score { cost, ..alone.score }.is_less(&best.score);
+                if is_less { alone } else { best }
             }
             Some(best) => best,
             None => alone(),
@@ -248,11 +342,14 @@ impl Search {
     }
 
     /// What chunks cost, each in a shard of its own.
-    fn cost_alone(&self, chunk: &[u64]) -> f64 {
-        match self.may_be_alone(chunk) {
-            true => self.cost(&self.price(chunk, chunk, Order::RowMajor)) * self.unevenness(chunk),
-            false => f64::INFINITY,
+    fn score_alone(&self, chunk: &[u64]) -> Score {
+        if !self.may_be_alone(chunk) {
+            return Score::WORST;
         }
+        let (chunk_shape, shard_shape) = (chunk.to_vec(), chunk.to_vec());
+        let layout = Layout { chunk_shape, shard_shape, order: Order::RowMajor };
+        let score = self.score(&layout, &self.price(&layout));
+        Score { cost: score.cost * self.unevenness(chunk), ..score }
     }
 
     /// True where a shard of one chunk may be worth it: a server gives all of it with one request.
@@ -289,7 +386,7 @@ impl Search {
             notes.push(format!(
                 "chunks of {} would cost {:.0} % less for these reads, and much more for others",
                 report::shape_text(chunk),
-                100.0 * (1.0 - cost / chosen.cost),
+                100.0 * (1.0 - cost / chosen.score.cost),
             ));
         }
     }
@@ -311,6 +408,43 @@ impl Search {
         }
     }
 
+    /// What a layout costs each of the readers.
+    fn reader_costs(&self, priced: &Priced) -> Vec<ReaderCost> {
+        let cost = |&reader: &Reader| match (reader, &self.zarr_python) {
+            (Reader::ZarrPython, Some(zarr_python)) => {
+                zarr_python.cost(&priced.layout, &priced.costs)
+            }
+            _ => {
+                let weighted = priced.costs.iter().zip(&self.reads);
+                let seconds = weighted.map(|(cost, (_, weight))| cost.seconds * weight).sum();
+                ReaderCost { reader, seconds, worst_ratio: None, worst_read: None }
+            }
+        };
+        self.readers.iter().map(cost).collect()
+    }
+
+    /// Why a layout lost to the chosen one.
+    fn verdict(&self, other: &Priced, chosen: &Priced, names: &[NamedRead]) -> String {
+        match &self.zarr_python {
+            Some(reader) if other.score.excess > chosen.score.excess => {
+                report::beyond_text(&reader.cost(&other.layout, &other.costs))
+            }
+            _ => report::verdict(&other.costs, &chosen.costs, names),
+        }
+    }
+
+    /// Says so if the chosen layout is beyond what zarr-python bears.
+    pub(super) fn note_readers(&self, chosen: &Priced, notes: &mut Vec<String>) {
+        let Some(reader) = self.zarr_python.as_ref().filter(|_| chosen.score.excess > 0.0) else {
+            return;
+        };
+        let cost = reader.cost(&chosen.layout, &chosen.costs);
+        notes.push(format!(
+            "no layout within these limits suits zarr-python better: {}",
+            report::beyond_text(&cost)
+        ));
+    }
+
     pub(super) fn table(
         &self,
         chosen: Priced,
@@ -323,7 +457,7 @@ impl Search {
             seen.push(other.layout.clone());
             new
         });
-        others.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        others.sort_by(|a, b| a.score.cost.total_cmp(&b.score.cost));
         let mut rows = Vec::with_capacity(others.len() + 1);
         for other in std::iter::once(&chosen).chain(&others) {
             let same = other.layout.chunk_shape == chosen.layout.chunk_shape;
@@ -334,19 +468,55 @@ impl Search {
                         true => format!("advised, {}", other.layout.order),
                         false => other.name.clone(),
                     };
-                    (name, report::verdict(&other.costs, &chosen.costs, names))
+                    (name, self.verdict(other, &chosen, names))
                 }
             };
             rows.push(Candidate {
                 name,
+                readers: self.reader_costs(other),
                 layout: other.layout.clone(),
                 costs: other.costs.clone(),
-                cost_seconds: other.cost,
+                cost_seconds: other.score.cost,
                 verdict,
             });
         }
         rows
     }
+}
+
+/// The ways in which shards grow. zarr-python reads a shard at once only if it has no room beyond the
+/// end of the array.
+fn growths(spans: &[f64], for_zarr_python: bool) -> Vec<ShardGrowth> {
+    let weighted = || Growth::Weighted(spans.to_vec());
+    let mut ways = vec![(Growth::Balanced, false), (weighted(), false)];
+    if for_zarr_python {
+        ways.extend([(weighted(), true), (Growth::LastFirst, true), (Growth::Balanced, true)]);
+    }
+    ways.push((Growth::LastFirst, false));
+    ways.into_iter().map(|(along, fills)| ShardGrowth { along, fills }).collect()
+}
+
+/// Chunks that start the search beside a source with `chunks`: one of them, and a few along each axis
+/// along which the source is cut.
+fn source_starts(chunks: Option<&[u64]>, extents: &[u64]) -> Vec<Vec<u64>> {
+    let Some(chunks) = chunks.filter(|chunks| chunks.len() == extents.len()) else {
+        return Vec::new();
+    };
+    let mut starts: Vec<Vec<u64>> = Vec::new();
+    for axis in 0..chunks.len() {
+        for times in SOURCE_MULTIPLES {
+            let mut start: Vec<u64> = chunks
+                .iter()
+                .zip(extents)
+                .map(|(&length, &extent)| length.clamp(1, extent))
+                .collect();
+            start[axis] = start[axis].saturating_mul(times).min(extents[axis]);
+            if !starts.contains(&start) && starts.len() < SOURCE_STARTS_MAX {
+                starts.push(start);
+            }
+        }
+    }
+    starts
 }
 
 /// How many elements `read` takes along `axis`.
@@ -392,7 +562,7 @@ fn alike_reads(extents: &[u64], reads: &[(Read, f64)]) -> Vec<Vec<usize>> {
 }
 
 /// The first of those for which `score` is least.
-fn least_of(all: &[Priced], score: impl Fn(&Priced) -> f64) -> Option<Priced> {
+fn least_of(all: &[Priced], score: impl Fn(&Priced) -> Score) -> Option<Priced> {
     let first = all.iter().min_by(|a, b| score(a).total_cmp(&score(b)));
     first.cloned()
 }

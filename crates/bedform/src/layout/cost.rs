@@ -93,7 +93,7 @@ pub struct ReadCost {
     pub result_bytes: f64,
     /// Stretches that lie together in a chunk and in the result.
     pub runs: f64,
-    /// Predicted seconds, from cold.
+    /// Predicted seconds, from cold unless the model is [`CostModel::cached`].
     pub seconds: f64,
 }
 
@@ -143,6 +143,8 @@ pub struct CostModel {
     /// Whether a chunk must be read as a whole, because its checksum is that of the whole. Without
     /// it, and without compression, parts of chunks are read where that is cheaper.
     pub checksummed: bool,
+    /// Whether seconds are those of reads whose data memory has.
+    pub cached: bool,
     curves: RefCell<CurveCache>,
 }
 
@@ -160,6 +162,7 @@ impl CostModel {
             compression_ratio: 1.0,
             cores,
             checksummed: true,
+            cached: false,
             curves: RefCell::default(),
         }
     }
@@ -182,22 +185,37 @@ impl CostModel {
     /// assert_eq!(plane.requests, 4.0 + 4.0); // one run and one index in each shard
     /// ```
     pub fn price(&self, layout: &Layout, read: &Read) -> ReadCost {
+        let [cost] = self.price_orders(layout, [layout.order], read);
+        cost
+    }
+
+    /// The costs of `read` with `layout`, its chunks in each of `orders`: most of what there is to count
+    /// is the same for all.
+    pub(super) fn price_orders<const N: usize>(
+        &self,
+        layout: &Layout,
+        orders: [Order; N],
+        read: &Read,
+    ) -> [ReadCost; N] {
         match read {
-            Read::Everything => self.price_placed(layout, &self.shape),
+            Read::Everything => self.price_placed(layout, orders, &self.shape),
             Read::Box { shape } => {
                 let cut = |axis: usize| shape.get(axis).copied().unwrap_or(1);
                 let widths: Vec<_> =
                     (0..self.shape.len()).map(|axis| cut(axis).min(self.shape[axis])).collect();
-                self.price_placed(layout, &widths)
+                self.price_placed(layout, orders, &widths)
             }
             Read::Axes { spanned } => {
                 let width = |(axis, &size): (usize, &u64)| {
                     if spanned.contains(&axis) { size } else { size.min(1) }
                 };
                 let widths: Vec<_> = self.shape.iter().enumerate().map(width).collect();
-                self.price_placed(layout, &widths)
+                self.price_placed(layout, orders, &widths)
             }
-            Read::Selection(selection) => self.price_selection(layout, selection),
+            Read::Selection(selection) => orders.map(|order| {
+                let layout = Layout { order, ..layout.clone() };
+                self.price_selection(&layout, selection)
+            }),
         }
     }
 
@@ -207,31 +225,38 @@ impl CostModel {
         match whole.and_then(|whole| whole.intersection(region)) {
             Some(inside) if !inside.is_empty() => {
                 let ends: Vec<_> = (0..inside.rank()).map(|axis| inside.end(axis)).collect();
-                self.price_box(layout, inside.start(), &ends)
+                let [cost] = self.price_box(layout, [layout.order], inside.start(), &ends);
+                cost
             }
             _ => ReadCost::default(),
         }
     }
 
     /// The mean cost of boxes of `widths` over positions spread evenly and alike for every layout.
-    fn price_placed(&self, layout: &Layout, widths: &[u64]) -> ReadCost {
+    fn price_placed<const N: usize>(
+        &self,
+        layout: &Layout,
+        orders: [Order; N],
+        widths: &[u64],
+    ) -> [ReadCost; N] {
+        let mut mean = [ReadCost::default(); N];
         if widths.contains(&0) {
-            return ReadCost::default();
+            return mean;
         }
         let free = self.shape.iter().zip(widths).any(|(size, width)| size > width);
-        let positions = match layout.order {
-            _ if !free => 1,
-            Order::Z | Order::Hilbert => POSITIONS_ON_CURVE,
-            _ if widths
+        let is_curved = orders.iter().any(|order| matches!(order, Order::Z | Order::Hilbert));
+        let positions = match () {
+            () if !free => 1,
+            () if is_curved => POSITIONS_ON_CURVE,
+            () if widths
                 .iter()
                 .zip(&self.shape)
                 .all(|(&width, &size)| width == 1 || width == size) =>
             {
                 2
             }
-            _ => POSITIONS,
+            () => POSITIONS,
         };
-        let mut mean = ReadCost::default();
         for position in 0..positions {
             let start = |(axis, (&size, &width)): (usize, (&u64, &u64))| {
                 spread(size - width, axis, position, positions)
@@ -239,37 +264,49 @@ impl CostModel {
             let starts: Vec<_> = self.shape.iter().zip(widths).enumerate().map(start).collect();
             let ends: Vec<_> =
                 starts.iter().zip(widths).map(|(start, width)| start + width).collect();
-            mean.add(&self.price_box(layout, &starts, &ends), 1.0 / positions as f64);
+            let costs = self.price_box(layout, orders, &starts, &ends);
+            for (mean, cost) in mean.iter_mut().zip(&costs) {
+                mean.add(cost, 1.0 / positions as f64);
+            }
         }
         mean
     }
 
-    fn price_box(&self, layout: &Layout, starts: &[u64], ends: &[u64]) -> ReadCost {
+    fn price_box<const N: usize>(
+        &self,
+        layout: &Layout,
+        orders: [Order; N],
+        starts: &[u64],
+        ends: &[u64],
+    ) -> [ReadCost; N] {
         let spans: Vec<Stretches> =
             starts.iter().zip(ends).map(|(&start, &end)| vec![(start, end)]).collect();
-        self.price_elements(layout, &spans)
+        self.price_elements(layout, orders, &spans)
     }
 
     /// The cost of all combinations of the elements in `spans`, one list of stretches per axis.
-    fn price_elements(&self, layout: &Layout, spans: &[Stretches]) -> ReadCost {
+    fn price_elements<const N: usize>(
+        &self,
+        layout: &Layout,
+        orders: [Order; N],
+        spans: &[Stretches],
+    ) -> [ReadCost; N] {
         let mut touched = Vec::with_capacity(spans.len());
         for (stretches, &size) in spans.iter().zip(&layout.chunk_shape) {
             touched.push(coarsen(stretches, size));
         }
         let result = self.result_of(layout, spans, &touched);
-        let whole = self.price_chunks(layout, &touched, result);
+        let (costs, present) = self.count_chunks(layout, orders, &touched);
+        // Whole chunks, of which the read takes `result`.
+        let whole = costs.map(|cost| self.finish(result.of(self.opened(layout, cost, present))));
         let partial = !self.checksummed && self.compression_ratio == 1.0;
         if !partial {
             return whole;
         }
-        let part = self.price_parts(layout, spans, &whole);
-        if part.seconds < whole.seconds { part } else { whole }
-    }
-
-    /// The cost of whole chunks, of which the read takes `result`.
-    fn price_chunks(&self, layout: &Layout, touched: &[Stretches], result: Taken) -> ReadCost {
-        let (cost, present) = self.count_chunks(layout, touched);
-        self.finish(result.of(self.opened(layout, cost, present)))
+        whole.map(|whole| {
+            let part = self.price_parts(layout, spans, &whole);
+            if part.seconds < whole.seconds { part } else { whole }
+        })
     }
 
     /// What a read takes of its chunks, in stretches that are together in both a chunk and the result.
@@ -289,7 +326,12 @@ impl CostModel {
     }
 
     /// What a read of whole chunks asks for if indexes come first, and the chunks that its shards have.
-    fn count_chunks(&self, layout: &Layout, touched: &[Stretches]) -> (ReadCost, f64) {
+    fn count_chunks<const N: usize>(
+        &self,
+        layout: &Layout,
+        orders: [Order; N],
+        touched: &[Stretches],
+    ) -> ([ReadCost; N], f64) {
         let mut patterns = Vec::with_capacity(touched.len());
         let mut chunks = 1.0;
         for (axis, stretches) in touched.iter().enumerate() {
@@ -302,17 +344,22 @@ impl CostModel {
         let gap_max =
             whole_number(self.profile.merge_gap_bytes as f64 / self.stored_chunk_bytes(layout));
         let grid = inner_grid(layout);
-        let (mut cost, mut present) = (ReadCost { chunks, ..ReadCost::default() }, 0.0);
+        let stored = self.stored_chunk_bytes(layout);
+        let (mut costs, mut present) = ([ReadCost { chunks, ..ReadCost::default() }; N], 0.0);
         for_each_combination(&patterns, |combination, shards| {
-            let runs = self.runs(layout.order, &grid, combination, gap_max);
             present += shards * combination.iter().map(|one| one.present as f64).product::<f64>();
-            cost.objects += shards;
-            cost.requests += shards * (1.0 + runs.count);
-            cost.bytes += shards * runs.cells * self.stored_chunk_bytes(layout);
+            for (cost, order) in costs.iter_mut().zip(orders) {
+                let runs = self.runs(order, &grid, combination, gap_max);
+                cost.objects += shards;
+                cost.requests += shards * (1.0 + runs.count);
+                cost.bytes += shards * runs.cells * stored;
+            }
         });
-        cost.bytes += cost.objects * index_bytes(&grid);
-        cost.decoded_bytes = chunks * self.raw_chunk_bytes(layout);
-        (cost, present)
+        for cost in &mut costs {
+            cost.bytes += cost.objects * index_bytes(&grid);
+            cost.decoded_bytes = chunks * self.raw_chunk_bytes(layout);
+        }
+        (costs, present)
     }
 
     /// The same read with its shards whole, where the reader would have them come so. They have
@@ -372,7 +419,8 @@ impl CostModel {
         match selection {
             Selection::Orthogonal(axes) => {
                 let spans: Vec<_> = axes.iter().map(stretches_of).collect();
-                self.price_elements(layout, &spans)
+                let [cost] = self.price_elements(layout, [layout.order], &spans);
+                cost
             }
             Selection::Union(regions) => {
                 let mut sum = ReadCost::default();
@@ -392,7 +440,7 @@ impl CostModel {
                 let mut present = 0.0;
                 for chunk in &chunks {
                     let touched: Vec<_> = chunk.iter().map(|&at| vec![(at, at + 1)]).collect();
-                    let (cost, all) = self.count_chunks(layout, &touched);
+                    let ([cost], all) = self.count_chunks(layout, [layout.order], &touched);
                     sum.add(&cost, step as f64);
                     present += step as f64 * all;
                 }
@@ -446,7 +494,8 @@ impl CostModel {
         // One chunk is decoded by one thread.
         let threads = u32::try_from(whole_number(cost.chunks)).unwrap_or(u32::MAX);
         let threads = threads.clamp(1, self.cores.max(1));
-        cost.seconds = self.profile.read_seconds(&ReadWork { demand, work, threads }).cold;
+        let seconds = self.profile.read_seconds(&ReadWork { demand, work, threads });
+        cost.seconds = if self.cached { seconds.cached } else { seconds.cold };
         cost
     }
 

@@ -5,6 +5,7 @@ use bedform_storage::Profile;
 use serde_json::Value;
 
 use super::automatic::appendable;
+use super::readers::readers_named;
 use super::{AdviseRequest, Appendable, Read};
 use crate::error::{Error, Result};
 
@@ -12,7 +13,8 @@ impl AdviseRequest {
     /// Reads a question: `shape`, `item_size`, and optionally `dims`, `reads` (a list of
     /// `[axes, weight]`), `selections` (a list of `[weight, [[start, step, count], ...]]`),
     /// `append` (`{axis, length, expected}`) or `append_length`, `compression_ratio`, `decode_bytes_per_second`,
-    /// `cores`.
+    /// `cores`, `readers` (`"any"`, a name or a list of them), `source_chunks`, `compare_alone`,
+    /// `cached`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -59,6 +61,16 @@ impl AdviseRequest {
         if let Some(cores) = get("cores") {
             let cores = cores.as_u64().and_then(|cores| u32::try_from(cores).ok());
             request.cores = cores.ok_or_else(|| bad("cores"))?;
+        }
+        request.readers = readers_named(get("readers"))?;
+        if let Some(cached) = get("cached") {
+            request.cached = cached.as_bool().ok_or_else(|| bad("cached"))?;
+        }
+        if let Some(compare) = get("compare_alone") {
+            request.compare_alone = compare.as_bool().ok_or_else(|| bad("compare_alone"))?;
+        }
+        if let Some(chunks) = get("source_chunks") {
+            request.source_chunks = Some(lengths(chunks).ok_or_else(|| bad("source_chunks"))?);
         }
         Ok(request)
     }

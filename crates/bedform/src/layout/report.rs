@@ -6,6 +6,7 @@ use bedform_format::shown::{NAME_CHARS_MAX, printable};
 
 use super::advise::{Advice, NamedRead};
 use super::cost::{Read, ReadCost, bytes_of};
+use super::readers::ReaderCost;
 
 /// Candidates that are shown; the others stay in the value.
 const ROWS_MAX: usize = 12;
@@ -43,21 +44,7 @@ impl fmt::Display for Advice {
             ]);
         }
         write_table(formatter, &rows, 5)?;
-        let header = ["layout", "chunk", "shard", "order", "cost", "slowest", "verdict"];
-        let mut rows = vec![header.map(String::from).to_vec()];
-        for candidate in self.predicted.iter().take(ROWS_MAX) {
-            let slowest = candidate.costs.iter().map(|cost| cost.seconds).fold(0.0, f64::max);
-            rows.push(vec![
-                candidate.name.clone(),
-                shape_text(&candidate.layout.chunk_shape),
-                shape_text(&candidate.layout.shard_shape),
-                candidate.layout.order.name().into(),
-                seconds_text(candidate.cost_seconds),
-                seconds_text(slowest),
-                candidate.verdict.clone(),
-            ]);
-        }
-        write_table(formatter, &rows, 0)?;
+        self.write_candidates(formatter)?;
         writeln!(
             formatter,
             "\nup to {} requests in flight, gaps of up to {} read over",
@@ -65,6 +52,55 @@ impl fmt::Display for Advice {
             bytes_text(self.merge_gap_bytes as f64),
         )?;
         self.notes.iter().try_for_each(|note| writeln!(formatter, "note: {note}"))
+    }
+}
+
+impl Advice {
+    /// The table of what was compared, with a column for each reader.
+    fn write_candidates(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let readers = self.predicted.first().map_or(&[][..], |chosen| &chosen.readers);
+        let mut header = ["layout", "chunk", "shard", "order"].map(String::from).to_vec();
+        header.extend(readers.iter().map(|cost| cost.reader.name().to_owned()));
+        header.extend(["slowest", "verdict"].map(String::from));
+        let mut rows = vec![header];
+        for candidate in self.predicted.iter().take(ROWS_MAX) {
+            let slowest = candidate.costs.iter().map(|cost| cost.seconds).fold(0.0, f64::max);
+            let mut row = vec![
+                candidate.name.clone(),
+                shape_text(&candidate.layout.chunk_shape),
+                shape_text(&candidate.layout.shard_shape),
+                candidate.layout.order.name().into(),
+            ];
+            row.extend(candidate.readers.iter().map(reader_text));
+            row.extend([seconds_text(slowest), candidate.verdict.clone()]);
+            rows.push(row);
+        }
+        write_table(formatter, &rows, 0)
+    }
+}
+
+/// The seconds of a reader, and what they are of those for a store of its own.
+fn reader_text(cost: &ReaderCost) -> String {
+    match cost.worst_ratio {
+        Some(ratio) => format!("{} ({}x)", seconds_text(cost.seconds), factor_text(ratio)),
+        None => seconds_text(cost.seconds),
+    }
+}
+
+/// How much longer a reader takes than for a store of its own defaults.
+pub(super) fn beyond_text(cost: &ReaderCost) -> String {
+    format!(
+        "{} takes {} times its own store for {}",
+        cost.reader,
+        factor_text(cost.worst_ratio.unwrap_or(1.0)),
+        cost.worst_read.as_deref().unwrap_or("a read"),
+    )
+}
+
+fn factor_text(factor: f64) -> String {
+    match factor {
+        10.0.. => format!("{factor:.0}"),
+        _ => format!("{factor:.1}"),
     }
 }
 
@@ -130,14 +166,12 @@ pub(super) fn verdict(costs: &[ReadCost], best: &[ReadCost], reads: &[NamedRead]
     }
     let bytes = cost.bytes / best.bytes.max(1.0);
     let requests = cost.requests / best.requests.max(1.0);
-    let factor = |factor: f64| match factor {
-        10.0.. => format!("{factor:.0}"),
-        _ => format!("{factor:.1}"),
-    };
     match bytes.max(requests) {
         ..1.05 => format!("{:.1} % slower for {name}", 100.0 * (cost.seconds / best.seconds - 1.0)),
-        _ if bytes >= requests => format!("moves {} times the bytes for {name}", factor(bytes)),
-        _ => format!("{} times the requests for {name}", factor(requests)),
+        _ if bytes >= requests => {
+            format!("moves {} times the bytes for {name}", factor_text(bytes))
+        }
+        _ => format!("{} times the requests for {name}", factor_text(requests)),
     }
 }
 
@@ -164,7 +198,7 @@ pub(super) fn bytes_text(bytes: f64) -> String {
     }
 }
 
-fn seconds_text(seconds: f64) -> String {
+pub(super) fn seconds_text(seconds: f64) -> String {
     match seconds {
         ..1e-3 => format!("{:.0} us", seconds * 1e6),
         ..1.0 => format!("{:.1} ms", seconds * 1e3),

@@ -1,5 +1,6 @@
 //! The shapes that advice chooses from, and a search among them that gives the same answer each time.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::cost::bytes_of;
@@ -8,10 +9,6 @@ use super::cost::bytes_of;
 const DIVISOR_MAX: u64 = 1 << 12;
 /// A length is also cut into 2 to this many even pieces.
 const EVEN_PIECES_MAX: u64 = 8;
-/// Shapes that are priced in one search of up to so many axes; fewer of more.
-const PRICED_MAX: usize = 1500;
-const PRICED_AXES: usize = 4;
-
 /// What a dimension that grows demands: shards along `axis` must divide `unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unit {
@@ -30,6 +27,34 @@ pub(crate) struct Space {
     choices: Vec<Vec<u64>>,
 }
 
+/// What layouts are compared by: first how far one is beyond what other readers bear, then its cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Score {
+    /// Steps beyond the bound of the other readers; 0 within it.
+    pub(crate) excess: f64,
+    pub(crate) cost: f64,
+}
+
+impl Score {
+    pub(crate) const WORST: Self = Self { excess: f64::INFINITY, cost: f64::INFINITY };
+
+    pub(crate) fn total_cmp(&self, other: &Self) -> Ordering {
+        self.excess.total_cmp(&other.excess).then(self.cost.total_cmp(&other.cost))
+    }
+
+    pub(crate) fn is_less(&self, other: &Self) -> bool {
+        self.total_cmp(other).is_lt()
+    }
+}
+
+/// How a shard grows.
+#[derive(Debug, Clone)]
+pub(crate) struct ShardGrowth {
+    pub(crate) along: Growth,
+    /// Whether shards fill the array, so that none has room for a chunk beyond its end.
+    pub(crate) fills: bool,
+}
+
 /// Which axis a shard grows along first.
 #[derive(Debug, Clone)]
 pub(crate) enum Growth {
@@ -42,19 +67,21 @@ pub(crate) enum Growth {
 }
 
 impl Space {
-    /// The space of an array of `extents`, none of them 0.
+    /// The space of an array of `extents`, none of them 0. The lengths of `familiar` chunks are among
+    /// the choices.
     pub(crate) fn new(
         extents: &[u64],
         item_size: u64,
         unit: Option<Unit>,
         (bytes_min, bytes_max): (f64, f64),
+        familiar: &[Vec<u64>],
     ) -> Self {
         let choices: Vec<Vec<u64>> = extents
             .iter()
             .enumerate()
             .map(|(axis, &extent)| match unit {
                 Some(unit) if unit.axis == axis => divisors(unit.unit, extent),
-                _ => lengths(extent),
+                _ => lengths(extent, familiar.iter().filter_map(|chunk| chunk.get(axis).copied())),
             })
             .collect();
         // An array, or what may be written of it at once, can be smaller than the least chunk.
@@ -116,6 +143,23 @@ impl Space {
         point
     }
 
+    /// The chunk whose lengths come closest to those of `shape` without passing them, grown to the least
+    /// bytes where it has fewer; cut along its longest axis where it has more than the most.
+    pub(crate) fn near(&self, shape: &[u64]) -> Vec<usize> {
+        let below = |(choices, &length): (&Vec<u64>, &u64)| {
+            choices.partition_point(|&choice| choice <= length).saturating_sub(1)
+        };
+        let mut point: Vec<usize> = self.choices.iter().zip(shape).map(below).collect();
+        while bytes_of(&self.shape(&point), self.item_size) > self.bytes_max {
+            let open = (0..point.len()).filter(|&axis| point[axis] > 0);
+            let longest = open.max_by_key(|&axis| (self.choices[axis][point[axis]], axis));
+            let Some(axis) = longest else { break };
+            point[axis] -= 1;
+        }
+        let all: Vec<_> = (0..point.len()).collect();
+        self.grow_to_least(point, &all)
+    }
+
     /// The shape at `point`.
     pub(crate) fn shape_at(&self, point: &[usize]) -> Vec<u64> {
         self.shape(point)
@@ -127,29 +171,32 @@ impl Space {
     pub(crate) fn descend(
         &self,
         starts: &[Vec<usize>],
-        mut price: impl FnMut(&[u64]) -> f64,
-    ) -> Vec<(Vec<u64>, f64)> {
-        let mut known: HashMap<Vec<usize>, f64> = HashMap::new();
-        // A shape of many axes takes long to price and has many neighbours.
-        let excess = self.extents.len().div_ceil(PRICED_AXES).max(1);
-        let priced_max = PRICED_MAX / (excess * excess);
+        mut price: impl FnMut(&[u64]) -> Score,
+    ) -> Vec<(Vec<u64>, Score)> {
+        let mut known: HashMap<Vec<usize>, Score> = HashMap::new();
+        let priced_max = priced_max(self.extents.len());
+        // The best starts first: they are to have their way before there are too many shapes.
+        let mut ranked: Vec<(Vec<usize>, Score)> = Vec::with_capacity(starts.len());
         for start in starts {
-            let mut here = start.clone();
-            let mut cost = *known.entry(here.clone()).or_insert_with(|| price(&self.shape(&here)));
+            let score = *known.entry(start.clone()).or_insert_with(|| price(&self.shape(start)));
+            ranked.push((start.clone(), score));
+        }
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        for (mut here, mut cost) in ranked {
             loop {
-                let mut best: Option<(Vec<usize>, f64)> = None;
+                let mut best: Option<(Vec<usize>, Score)> = None;
                 for near in self.neighbours(&here) {
                     if known.len() >= priced_max && !known.contains_key(&near) {
                         continue;
                     }
                     let cost =
                         *known.entry(near.clone()).or_insert_with(|| price(&self.shape(&near)));
-                    if best.as_ref().is_none_or(|best| cost < best.1) {
+                    if best.as_ref().is_none_or(|best| cost.is_less(&best.1)) {
                         best = Some((near, cost));
                     }
                 }
                 match best {
-                    Some((near, lower)) if lower < cost => (here, cost) = (near, lower),
+                    Some((near, lower)) if lower.is_less(&cost) => (here, cost) = (near, lower),
                     _ => break,
                 }
             }
@@ -194,14 +241,14 @@ impl Space {
         chunk: &[u64],
         bytes: f64,
         chunks_max: u64,
-        growth: &Growth,
+        growth: &ShardGrowth,
     ) -> Vec<u64> {
         let cells: Vec<_> =
             self.extents.iter().zip(chunk).map(|(extent, size)| extent.div_ceil(*size)).collect();
         let mut times = vec![1_u64; chunk.len()];
         let mut open: Vec<usize> = (0..chunk.len()).collect();
         let chunk_bytes = bytes_of(chunk, self.item_size);
-        while let Some(axis) = growth.next(&open, &cells, &times) {
+        while let Some(axis) = growth.along.next(&open, &cells, &times) {
             let before = times[axis];
             times[axis] = self.next_times(axis, chunk[axis], before, cells[axis]);
             let chunks = bytes_of(&times, 1);
@@ -212,7 +259,10 @@ impl Space {
         }
         for (axis, times) in times.iter_mut().enumerate() {
             if self.unit.is_none_or(|unit| unit.axis != axis) {
-                *times = cells[axis].div_ceil(cells[axis].div_ceil(*times));
+                *times = match growth.fills {
+                    true => divisor_up_to(cells[axis], *times),
+                    false => cells[axis].div_ceil(cells[axis].div_ceil(*times)),
+                };
             }
         }
         times.iter().zip(chunk).map(|(times, size)| times.saturating_mul(*size)).collect()
@@ -247,17 +297,34 @@ impl Growth {
 }
 
 /// The lengths to consider along an axis: powers of two, the halves between them where the next power
-/// does not divide the axis, and even cuts.
-fn lengths(extent: u64) -> Vec<u64> {
+/// does not divide the axis, even cuts, and the `familiar` ones.
+fn lengths(extent: u64, familiar: impl Iterator<Item = u64>) -> Vec<u64> {
     let powers = (0..63).map(|power| 1_u64 << power);
     let between =
         (0..61).filter(|&power| !extent.is_multiple_of(4_u64 << power)).map(|power| 3_u64 << power);
     let even = (1..=EVEN_PIECES_MAX).map(|pieces| extent.div_ceil(pieces));
-    let mut lengths: Vec<_> =
-        powers.chain(between).chain(even).filter(|&length| length <= extent).collect();
+    let mut lengths: Vec<_> = powers.chain(between).chain(even).chain(familiar).collect();
+    lengths.retain(|&length| (1..=extent).contains(&length));
     lengths.sort_unstable();
     lengths.dedup();
     lengths
+}
+
+/// Shapes that are priced in one search: so many that it takes some 30 ms. A shape of many axes takes long
+/// to price, and has many neighbours.
+fn priced_max(axes: usize) -> usize {
+    match axes {
+        0..=3 => 500,
+        4 => 190,
+        _ => 300 / axes.div_ceil(4).pow(2),
+    }
+}
+
+/// The largest divisor of `number` up to `most`.
+fn divisor_up_to(number: u64, most: u64) -> u64 {
+    let fits = |divisor: &u64| (1..=most).contains(divisor);
+    let small = (1..=number.isqrt().min(DIVISOR_MAX)).filter(|small| number.is_multiple_of(*small));
+    small.flat_map(|small| [small, number / small]).filter(fits).max().unwrap_or(1)
 }
 
 /// The divisors of `number` up to `extent`, as far as they or their cofactors are small.
@@ -278,6 +345,7 @@ mod tests {
 
     #[test]
     fn lengths_never_exceed_the_axis_and_hold_it() {
+        let lengths = |extent| lengths(extent, std::iter::empty());
         assert_eq!(lengths(1), [1]);
         assert_eq!(lengths(5), [1, 2, 3, 4, 5]);
         assert_eq!(lengths(64), [1, 2, 4, 8, 10, 11, 13, 16, 22, 32, 64]);
@@ -285,6 +353,17 @@ mod tests {
             let lengths = lengths(extent);
             assert!(lengths.is_sorted() && lengths.last() == Some(&extent));
         }
+    }
+
+    #[test]
+    fn familiar_lengths_are_among_the_choices() {
+        assert_eq!(lengths(5, [0, 5, 9].into_iter()), [1, 2, 3, 4, 5]);
+        assert!(lengths(1460, [183, 1461].into_iter()).contains(&183));
+        let familiar = [vec![183, 23, 90]];
+        let space = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e9), &familiar);
+        assert_eq!(space.shape_at(&space.near(&familiar[0])), familiar[0]);
+        let small = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e6), &familiar);
+        assert!(bytes_of(&small.shape_at(&small.near(&familiar[0])), 4) <= 1e6);
     }
 
     #[test]
@@ -296,19 +375,37 @@ mod tests {
 
     #[test]
     fn shards_are_evened_out_so_that_none_is_nearly_empty() {
-        let space = Space::new(&[1000], 1, None, (1.0, 1e6));
+        let space = Space::new(&[1000], 1, None, (1.0, 1e6), &[]);
+        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
         // 63 chunks of 16: not 32 and 31, and not 48 and 15.
-        assert_eq!(space.shard(&[16], 800.0, 1 << 15, &Growth::Balanced), [512]);
-        assert_eq!(space.shard(&[16], 1e9, 1 << 15, &Growth::Balanced), [1008]);
+        assert_eq!(space.shard(&[16], 800.0, 1 << 15, &balanced), [512]);
+        assert_eq!(space.shard(&[16], 1e9, 1 << 15, &balanced), [1008]);
+    }
+
+    #[test]
+    fn shards_that_fill_the_array_have_no_room_beyond_its_end() {
+        let space = Space::new(&[1000, 90], 1, None, (1.0, 1e6), &[]);
+        let growth = ShardGrowth { along: Growth::Balanced, fills: true };
+        for bytes in [1e3, 1e4, 5e4, 1e9] {
+            let shard = space.shard(&[16, 10], bytes, 1 << 15, &growth);
+            // 63 and 9 chunks.
+            assert_eq!((63 % (shard[0] / 16), 9 % (shard[1] / 10)), (0, 0), "{shard:?}");
+        }
+        assert_eq!(
+            [divisor_up_to(63, 32), divisor_up_to(63, 63), divisor_up_to(63, 2)],
+            [21, 63, 1]
+        );
+        assert_eq!(divisor_up_to(23, 22), 1);
     }
 
     #[test]
     fn shards_along_a_growing_axis_divide_the_unit() {
         let unit = Unit { axis: 0, unit: 24 };
-        let space = Space::new(&[8760, 10], 1, Some(unit), (1.0, 1e6));
+        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
+        let space = Space::new(&[8760, 10], 1, Some(unit), (1.0, 1e6), &[]);
         for chunk in [1, 2, 3, 4, 6, 8, 12, 24] {
             for bytes in [1.0, 100.0, 1e3, 1e9] {
-                let shard = space.shard(&[chunk, 5], bytes, 1 << 15, &Growth::Balanced);
+                let shard = space.shard(&[chunk, 5], bytes, 1 << 15, &balanced);
                 assert_eq!((24 % shard[0], shard[0] % chunk), (0, 0));
             }
         }

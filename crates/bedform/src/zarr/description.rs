@@ -11,6 +11,7 @@ use super::new_array::{ArrayLayout, NewArray};
 use crate::codec::choice::Chosen;
 use crate::error::{Error, Result};
 use crate::layout::automatic::{Asked, choose, default_shards};
+use crate::layout::readers::readers_named;
 use crate::options::OpenOptions;
 
 /// Bytes of a text that are assumed where a layout is chosen.
@@ -20,8 +21,8 @@ impl NewArray {
     /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
     /// layout is the one that costs least on the store's storage for the `reads`
     /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names, or `[[[1, 2], 0.7], [[0], 0.3]]`, by
-    /// number; planes, series and boxes alike without) and for appends of `append_length`. A `profile`
-    /// stands for another storage. Without `shards` there are shards of about 64 MiB.
+    /// number; planes, series and boxes alike without), for appends of `append_length`, and for the
+    /// `readers` (`"any"`, a name or a list of them). A `profile` stands for another storage. Without `shards` there are shards of about 64 MiB.
     ///
     /// # Errors
     /// As [`NewArray::from_json`].
@@ -190,6 +191,7 @@ fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()>
         dimension_names: &names,
         reads: get("reads"),
         append_length: get("append_length").and_then(Value::as_u64),
+        readers: &readers_named(get("readers"))?,
     };
     let profile = match get("profile") {
         Some(given) => Profile::from_json("the profile", &given.to_string())

@@ -1,0 +1,111 @@
+//! Kinds of reads that no single layout serves well: what each would cost in a layout of its own.
+
+use serde::Serialize;
+
+use super::advise::{AdviseRequest, NamedRead};
+use super::choose::{Priced, Search};
+use super::cost::{CostModel, Layout, Read};
+use super::report;
+
+/// A layout is good for a read if it takes at most so many times what the best for it alone takes.
+const GOOD_MAX: f64 = 2.0;
+/// Kinds of reads up to which each is searched for alone.
+const KINDS_MAX: usize = 8;
+
+/// What a kind of read costs in the chosen layout, and in the best for it alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KindAlone {
+    /// What is read, as in [`NamedRead::name`].
+    pub name: String,
+    /// Predicted seconds in the chosen layout.
+    pub seconds: f64,
+    /// Predicted seconds in the layout that is the best for this read alone.
+    pub alone_seconds: f64,
+    /// That layout.
+    #[serde(flatten)]
+    pub layout: Layout,
+}
+
+/// How well one layout serves all kinds of reads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Kinds {
+    /// Each kind of read alone, in the order of the reads.
+    pub alone: Vec<KindAlone>,
+    /// The chunks that come nearest to the best for every read, by the read that they serve worst.
+    pub nearest_chunk_shape: Vec<u64>,
+    /// How many times the best they take for that read.
+    pub nearest_ratio: f64,
+}
+
+impl Kinds {
+    /// Searches for each of the reads that a user named, if they are few and more than one.
+    pub(super) fn of(
+        request: &AdviseRequest,
+        extents: &[u64],
+        model: &CostModel,
+        search: &Search,
+        chosen: &Priced,
+        names: &[NamedRead],
+    ) -> Option<Self> {
+        let is_asked = request.compare_alone && !request.reads.reads.is_empty();
+        if !is_asked || !(2..=KINDS_MAX).contains(&search.reads.len()) {
+            return None;
+        }
+        let best = |(read, _): &(Read, f64)| {
+            let reads = vec![(read.clone(), 1.0)];
+            Search::new(request, extents, model.clone(), reads).run().0
+        };
+        let mut alone = Vec::with_capacity(search.reads.len());
+        for ((read, name), cost) in search.reads.iter().zip(names).zip(&chosen.costs) {
+            let best = best(read);
+            alone.push(KindAlone {
+                name: name.name.clone(),
+                seconds: cost.seconds,
+                // A search that looked at other reads too may have found one that is better still.
+                alone_seconds: best
+                    .costs
+                    .first()
+                    .map_or(cost.seconds, |own| own.seconds.min(cost.seconds)),
+                layout: best.layout,
+            });
+        }
+        let seconds: Vec<f64> = alone.iter().map(|kind| kind.alone_seconds).collect();
+        let (nearest_chunk_shape, nearest_ratio) = search.nearest_to(&seconds);
+        Some(Self { alone, nearest_chunk_shape, nearest_ratio })
+    }
+
+    /// What a user should know if a kind of read is far from what it could be.
+    pub(super) fn note(&self, notes: &mut Vec<String>) {
+        let far: Vec<String> = self
+            .alone
+            .iter()
+            .filter(|kind| kind.seconds > GOOD_MAX * kind.alone_seconds)
+            .map(|kind| {
+                format!(
+                    "{} takes {}, {} in chunks of {}",
+                    kind.name,
+                    report::seconds_text(kind.seconds),
+                    report::seconds_text(kind.alone_seconds),
+                    report::shape_text(&kind.layout.chunk_shape),
+                )
+            })
+            .collect();
+        if far.is_empty() {
+            return;
+        }
+        let nearest = report::shape_text(&self.nearest_chunk_shape);
+        notes.push(match self.nearest_ratio > GOOD_MAX {
+            true => format!(
+                "no layout found is within twice the best for every read: chunks of {nearest} come \
+                 nearest, {:.1} times it for the worst",
+                self.nearest_ratio,
+            ),
+            false => format!(
+                "chunks of {nearest} are within {:.1} times the best for every read, and cost more \
+                 by these weights",
+                self.nearest_ratio,
+            ),
+        });
+        notes.push(format!("beyond twice the best: {}", far.join("; ")));
+    }
+}
