@@ -32,6 +32,7 @@ NAMES = {
     "log-simulated": "benchmarks.log_simulated",
     "codec-choice": "benchmarks.codec_choice",
     "convert-dask": "benchmarks.convert_dask",
+    "advise-mixes": "benchmarks.advise_mixes",
     "xarray": "benchmarks.xarray_engine",
 }
 
