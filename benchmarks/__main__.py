@@ -24,6 +24,7 @@ NAMES = {
     "burst": "benchmarks.burst",
     "s3-read": "benchmarks.s3_read",
     "s3-write": "benchmarks.s3_write",
+    "other-readers": "benchmarks.other_readers",
     "foreign-open": "benchmarks.foreign_open",
     "foreign-url": "benchmarks.foreign_url",
     "price": "benchmarks.price",
