@@ -1,0 +1,155 @@
+"""What a read by zarr-python or TensorStore is made of, and a fit of what each part of it costs.
+
+A read touches chunks. Without shards each is an object that is read and decoded whole. With shards
+the reader takes either a whole shard at once, if the selection touches every chunk that the shard
+has room for, or its index and then one request for each chunk touched. A shard that passes the end
+of the array is never whole. `count` gives these numbers, `Counts.terms` the sum whose factors `fit`
+finds. The sum is linear, all factors are at least zero, and errors are relative.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: One range of elements for each axis: start and end.
+Box = tuple[tuple[int, int], ...]
+Shape = tuple[int, ...]
+RAW = "raw"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a read touches.
+
+    `whole_shards` are read at once, `shards` in part; `whole_inner` and `inner` are the chunks
+    touched in each. `axes` has one for each axis of each chunk, `runs` are rows that are copied.
+    """
+
+    chunks: int
+    whole_shards: int
+    shards: int
+    whole_inner: int
+    inner: int
+    axes: int
+    index_entries: int
+    decoded_bytes: int
+    sharded_bytes: int
+    result_bytes: int
+    runs: int
+
+    def terms(self, codec: str, codecs: Sequence[str]) -> dict[str, float]:
+        """Return the terms of the sum by name."""
+        return {
+            "call": 1,
+            "chunk": self.chunks,
+            "whole shard": self.whole_shards,
+            "shard in part": self.shards,
+            "index entry": self.index_entries,
+            "chunk in a whole shard": self.whole_inner,
+            "chunk in a shard in part": self.inner,
+            "chunk of a codec": (self.chunks + self.whole_inner + self.inner) * (codec != RAW),
+            "axis of a chunk": self.axes,
+            **{f"byte of {one}": self.decoded_bytes * (one == codec) for one in codecs},
+            "byte copied twice": self.sharded_bytes,
+            "byte of the result": self.result_bytes,
+            "run": self.runs,
+        }
+
+
+def count(box: Box, item_size: int, chunk: Shape, shard: Shape | None) -> Counts:
+    """Count what the read of a box touches."""
+    touched = math.prod(cells(span, size) for span, size in zip(box, chunk, strict=True))
+    extent = [stop - start for start, stop in box]
+    result = math.prod(extent) * item_size
+    # A row of the result is copied from as many chunks as it crosses.
+    pieces = cells(box[-1], chunk[-1])
+    room = whole = shards = 0
+    if shard is not None:
+        sides = list(zip(box, chunk, shard, strict=True))
+        shards = math.prod(cells(span, outer) for span, _, outer in sides)
+        whole = math.prod(whole_shards(span, inner, outer) for span, inner, outer in sides)
+        room = math.prod(outer // inner for _, inner, outer in sides)
+    return Counts(
+        chunks=touched if shard is None else 0,
+        whole_shards=whole,
+        shards=shards - whole,
+        whole_inner=whole * room,
+        inner=0 if shard is None else touched - whole * room,
+        axes=touched * len(box),
+        index_entries=shards * room,
+        decoded_bytes=touched * math.prod(chunk) * item_size,
+        sharded_bytes=0 if shard is None else result,
+        result_bytes=result,
+        runs=math.prod(extent[:-1]) * pieces,
+    )
+
+
+def cells(span: tuple[int, int], size: int) -> int:
+    """Return how many cells of a grid a range touches.
+
+    >>> cells((3, 9), 4)
+    3
+    """
+    return (span[1] - 1) // size - span[0] // size + 1
+
+
+def whole_shards(span: tuple[int, int], chunk: int, shard: int) -> int:
+    """Return of how many shards along an axis a range touches every chunk.
+
+    >>> whole_shards((0, 10), 2, 4), whole_shards((3, 11), 2, 4)
+    (2, 2)
+    """
+    first, last = span[0] // chunk, (span[1] - 1) // chunk
+    room = shard // chunk
+    return max(0, (last + 1) // room - -(-first // room))
+
+
+def fit(terms: list[dict[str, float]], seconds: list[float]) -> dict[str, float]:
+    """Return the factors, all at least zero, with the least squares of the relative errors.
+
+    Reads that are far off weigh less, so that a disturbed one does not bend the others.
+    """
+    names = list(terms[0])
+    rows = np.array([[one[name] for name in names] for one in terms])
+    took = np.array(seconds)
+    weights = 1 / took
+    for _ in range(20):
+        factors = non_negative(rows * weights[:, None], took * weights)
+        predicted = rows @ factors
+        off = np.abs(np.log(np.maximum(predicted, 1e-12) / took))
+        # A relative error counts alike above and below; beyond 30 % it counts linearly.
+        weights = np.minimum(1, np.sqrt(0.3 / np.maximum(off, 1e-9))) / np.sqrt(took * predicted)
+    return dict(zip(names, map(float, factors), strict=True))
+
+
+def non_negative(
+    rows: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the least squares with factors of at least zero: coordinate descent."""
+    scale = np.sqrt((rows**2).sum(axis=0))
+    scale[scale == 0] = 1
+    scaled = rows / scale
+    gram, right = scaled.T @ scaled, scaled.T @ values
+    factors = np.zeros(len(scale))
+    for _ in range(3000):
+        before = factors.copy()
+        for at in range(len(factors)):
+            if gram[at, at] > 0:
+                rest = right[at] - gram[at] @ factors + gram[at, at] * factors[at]
+                factors[at] = max(0.0, rest / gram[at, at])
+        if np.abs(factors - before).max() < 1e-12:
+            break
+    return factors / scale
+
+
+def predict(terms: dict[str, float], factors: dict[str, float]) -> float:
+    """Return the sum."""
+    return sum(factors[name] * term for name, term in terms.items())
