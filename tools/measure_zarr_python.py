@@ -1,6 +1,6 @@
 """Measure what zarr-python and TensorStore take to read a local store, and fit a model of it.
 
-``measure_zarr_python.py --samples FILE`` writes arrays of some 60 layouts, reads each in a process
+``measure_zarr_python.py --samples FILE`` writes arrays of 80 layouts, reads each in a process
 of its own, warm, and prints the factors of the model in `zarr_costs.py` with their spread on the
 half of the reads that the fit did not see. ``--fit FILE`` fits samples of before. The engine ships
 the factors for zarr-python: it prices layouts for other readers by them.
