@@ -111,7 +111,22 @@ def layouts() -> list[Layout]:
                 codec = CODECS[pick.integers(len(CODECS))]
                 shard = shard_of(shape, chunk, inner) if inner else None
                 found.append(Layout(shape, dtype, chunk, shard, codec, bool(inner)))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found)) + colour_layouts()
+
+
+def colour_layouts() -> list[Layout]:
+    """Return layouts of images whose last axis is short: rows of one and of three elements."""
+    shape, small, large = (60, 240, 320, 3), (15, 60, 80), (30, 120, 160)
+    return [
+        Layout(shape, "uint8", (*chunk, last), shard, codec, bool(shard))
+        for last in (1, 3)
+        for chunk, shard, codec in (
+            (large, None, "zstd"),
+            (small, None, "blosc-lz4"),
+            (small, (60, 240, 320, 3), "zstd"),
+            (small, (15, 240, 320, 3), "blosc-zstd"),
+        )
+    ]
 
 
 def boxes(shape: Shape) -> dict[str, Box]:
@@ -138,6 +153,8 @@ def field(shape: Shape, dtype: str) -> np.ndarray[Any, Any]:
     for number, axis in enumerate(axes):
         values = values + 8 * np.sin(axis * (0.021 + 0.013 * number) + number)
     noise = np.random.default_rng(len(shape)).normal(0, 0.02, shape)
+    if dtype == "uint8":
+        return np.asarray(values - 180 + 40 * noise).astype(dtype)
     quantum = 2.0**-10 if dtype == "float32" else 2.0**-24
     return (np.round((values + noise) / quantum) * quantum).astype(dtype)
 

@@ -29,7 +29,8 @@ class Counts:
     """What a read touches.
 
     `whole_shards` are read at once, `shards` in part; `whole_inner` and `inner` are the chunks
-    touched in each. `axes` has one for each axis of each chunk, `runs` are rows that are copied.
+    touched in each. `axes` has one for each axis of each chunk, `runs` are rows that are copied,
+    `strided` the elements of such whose elements lie apart.
     """
 
     chunks: int
@@ -43,6 +44,7 @@ class Counts:
     sharded_bytes: int
     result_bytes: int
     runs: int
+    strided: int
 
     def terms(self, codec: str, codecs: Sequence[str]) -> dict[str, float]:
         """Return the terms of the sum by name."""
@@ -60,6 +62,7 @@ class Counts:
             "byte copied twice": self.sharded_bytes,
             "byte of the result": self.result_bytes,
             "run": self.runs,
+            "element of a strided run": self.strided,
         }
 
 
@@ -68,8 +71,7 @@ def count(box: Box, item_size: int, chunk: Shape, shard: Shape | None) -> Counts
     touched = math.prod(cells(span, size) for span, size in zip(box, chunk, strict=True))
     extent = [stop - start for start, stop in box]
     result = math.prod(extent) * item_size
-    # A row of the result is copied from as many chunks as it crosses.
-    pieces = cells(box[-1], chunk[-1])
+    runs, is_strided = rows(extent, box, chunk)
     room = whole = shards = 0
     if shard is not None:
         sides = list(zip(box, chunk, shard, strict=True))
@@ -87,8 +89,22 @@ def count(box: Box, item_size: int, chunk: Shape, shard: Shape | None) -> Counts
         decoded_bytes=touched * math.prod(chunk) * item_size,
         sharded_bytes=0 if shard is None else result,
         result_bytes=result,
-        runs=math.prod(extent[:-1]) * pieces,
+        runs=runs,
+        strided=math.prod(extent) * is_strided,
     )
+
+
+def rows(extent: list[int], box: Box, chunk: Shape) -> tuple[int, bool]:
+    """Return in how many rows the result is copied, and whether their elements lie apart.
+
+    NumPy drops axes of one element, so a row lies along the last axis that is longer in a chunk. It
+    comes from as many chunks as it crosses.
+    """
+    for axis in reversed(range(len(extent))):
+        if min(extent[axis], chunk[axis]) > 1:
+            others = math.prod(extent) // extent[axis]
+            return others * cells(box[axis], chunk[axis]), axis < len(extent) - 1
+    return math.prod(extent), False
 
 
 def cells(span: tuple[int, int], size: int) -> int:
