@@ -141,9 +141,11 @@ def compare(
 
 def run(options: Options) -> Report:
     """Measure all arrays."""
-    report = Report(
-        NAME, options.command, {"rounds": "as many as fit into some seconds, 3 at least"}
-    )
+    limit = QUICK_LINE_SECONDS if options.quick else LINE_SECONDS
+    most = max(options.rounds, ROUNDS_FAST)
+    rounds = f"{most}, fewer where they take more than {limit:.0f} s, {ROUNDS_MIN} at least"
+    lines = {"lines": ", ".join(options.only)} if options.only else {}
+    report = Report(NAME, options.command, {"rounds": rounds, **lines})
     layouts = Table("Layouts", ["array", "shape", "store", "chunks", "shards", "codecs", "size"])
     tables = {codecs: _table(codecs) for codecs in CODECS}
     ratios: dict[tuple[str, str], dict[str, Ratio]] = {}
@@ -192,9 +194,7 @@ def _table(codecs: str) -> Table:
     title = "Milliseconds, stores as they are by default"
     if codecs == "raw":
         title = "Milliseconds, stores without compression"
-    return Table(
-        title, columns, note="of each reader: our store, that of to_zarr, our time over it"
-    )
+    return Table(title, columns, note="ratio: our store over that of to_zarr, round by round")
 
 
 def _cell(ratio: Ratio, is_promised: bool) -> str:

@@ -80,8 +80,8 @@ FIELDS = (
     Field("satellite image", (10_980, 10_980), "uint16", 2_745),
     Field("monthly model", (600, 96, 144), "float32", 600),
     Field("reanalysis", (1_460, 181, 360), "float32", 365),
-    Field("daily maps, fine", (60, 721, 1_440), "float32", 15),
+    Field("fine daily maps", (60, 721, 1_440), "float32", 15),
     Field("volume", (320, 320, 320), "float64", 80),
     Field("37 levels", (24, 37, 181, 360), "float32", 6),
-    Field("frames, RGB", (200, 480, 640, 3), "uint8", 50),
+    Field("RGB frames", (200, 480, 640, 3), "uint8", 50),
 )
