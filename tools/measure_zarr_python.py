@@ -2,7 +2,7 @@
 
 ``measure_zarr_python.py --samples FILE`` writes arrays of 80 layouts, reads each in a process
 of its own, warm, and prints the factors of the model in `zarr_costs.py` with their spread on the
-half of the reads that the fit did not see. ``--fit FILE`` fits samples of before. The engine ships
+layouts that the fit did not see. ``--fit FILE`` fits samples of before. The engine ships
 the factors for zarr-python: it prices layouts for other readers by them.
 """
 
@@ -31,7 +31,7 @@ READERS = ("zarr-python", "tensorstore")
 CODECS = ("raw", "zstd", "blosc-zstd", "blosc-lz4")
 #: The arrays are read this often, or for so long; the median counts.
 ROUNDS, SECONDS = 7, 1.0
-#: So many halves of the reads are fitted to judge the fit by the other half.
+#: So many halves of the layouts are fitted to judge the fit by the other half.
 HALVES = 10
 KIB = 1024
 
@@ -268,13 +268,21 @@ def counts_of(sample: dict[str, Any]) -> Counts:
     return count(box, item_size, tuple(layout["chunk"]), shard)
 
 
-def held_out(terms: list[dict[str, float]], seconds: list[float]) -> np.ndarray[Any, Any]:
-    """Return predicted over measured of the halves that ten fits did not see."""
+def held_out(
+    samples: list[dict[str, Any]], terms: list[dict[str, float]], seconds: list[float]
+) -> np.ndarray[Any, Any]:
+    """Return predicted over measured of the layouts that ten fits did not see.
+
+    Reads of one layout are alike, so all of them are in one half.
+    """
+    names = [json.dumps(one["layout"]) for one in samples]
     ratios = []
     for seed in range(HALVES):
-        order = np.random.default_rng(seed).permutation(len(terms))
-        seen, unseen = np.array_split(order, 2)
+        order = np.random.default_rng(seed).permutation(sorted(set(names)))
+        fitted = set(order[: len(order) // 2])
+        seen = [i for i, name in enumerate(names) if name in fitted]
         factors = fit([terms[i] for i in seen], [seconds[i] for i in seen])
+        unseen = [i for i, name in enumerate(names) if name not in fitted]
         ratios += [predict(terms[i], factors) / seconds[i] for i in unseen]
     return np.array(ratios)
 
@@ -286,11 +294,11 @@ def report(samples: list[dict[str, Any]], reader: str, off_by: float) -> None:
         return
     terms = [counts_of(one).terms(one["layout"]["codec"], CODECS) for one in chosen]
     seconds = [one["seconds"] for one in chosen]
-    ratios = held_out(terms, seconds)
+    ratios = held_out(chosen, terms, seconds)
     out = sys.stdout.write
     near = np.mean((ratios <= 1.25) & (ratios >= 1 / 1.25))
     far = np.mean((ratios <= 2) & (ratios >= 1 / 2))
-    out(f"{reader}: {len(chosen)} reads; of those that a fit of one half did not see ")
+    out(f"{reader}: {len(chosen)} reads; of layouts that a fit of the other half did not see ")
     out(f"{near:.0%} are within 25 %, {far:.1%} within a factor 2\n")
     factors = fit(terms, seconds)
     for name, factor in factors.items():
