@@ -3,8 +3,10 @@
 One field in Zarr (three layouts; raw, Zstandard, Blosc, pcodec, deflate), NetCDF-4 and classic
 NetCDF; maps, series, planes, boxes and points; on the disk and on a store that `BEDFORM_THROTTLE`
 makes slow; cold, with the page cache dropped before every read, and cached; with one thread and
-with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. A read
-whose own quarters lie more than 15 % from its median is listed and not judged.
+with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. Then reads
+of another field, in other layouts, at other places, refine the profile as a user's reads do; the
+reads that are judged do not. A read whose own quarters lie more than 15 % from its median is listed
+and not judged.
 """
 
 from __future__ import annotations
@@ -42,17 +44,24 @@ CODECS: dict[str, list[Any]] = {
     "pcodec": ["pcodec"],
     "deflate": ["gzip"],
 }
+# What refines the profile: another field, other layouts, other selections.
+OTHER_SHAPE = (64, 160, 320)
+OTHER_LAYOUTS = {
+    "slabs": ((4, 160, 80), (32, 160, 320)),
+    "blocks": ((16, 40, 40), (64, 80, 160)),
+}
+OTHER_ROUNDS = 3
 THROTTLES = {"disk": "", "slow store": "200 MB/s, 3 ms"}
 SLOW_CODECS = ("raw", "blosc")
 SPREAD_MAX, NEAR, FAR = 0.15, 0.25, 2.0
 NEAR_SHARE, UNSURE_SHARE, READS_MIN = 0.9, 0.1, 120
 
 
-def field(seed: int = 3) -> np.ndarray[Any, Any]:
+def field(shape: tuple[int, ...] = SHAPE, seed: int = 3) -> np.ndarray[Any, Any]:
     """Return waves that move, in float32 with 9 bits of noise."""
-    t, y, x = np.meshgrid(*(np.arange(n) for n in SHAPE), indexing="ij", sparse=True)
+    t, y, x = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
     values = 280 + 20 * np.sin(y * 0.05) + 5 * np.sin(x * 0.07 + t * 0.3) * np.cos(y * 0.03)
-    noise = np.random.default_rng(seed).integers(0, 512, SHAPE, dtype=np.uint32)
+    noise = np.random.default_rng(seed).integers(0, 512, shape, dtype=np.uint32)
     bits = values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFFE00)
     return (bits | noise).view(np.float32)
 
@@ -97,9 +106,54 @@ def build(root: Path) -> dict[str, str]:
     return found
 
 
-def worker(root: str, sources: dict[str, str], rounds: int) -> list[dict[str, Any]]:
-    """Calibrate the place, then predict and take the time of all reads there."""
+def other_selections() -> list[Any]:
+    """Return what refines the profile."""
+    rng = np.random.default_rng(11)
+    t, y, x = (int(rng.integers(8, n - 8)) for n in OTHER_SHAPE)
+    points = tuple(rng.integers(0, n, 40) for n in OTHER_SHAPE)
+    return [
+        np.s_[t],
+        np.s_[:, y, x],
+        np.s_[:, :, x],
+        np.s_[5:40, 30:150, 60:190],
+        np.s_[::3, y : y + 7],
+        points,
+    ]
+
+
+def prepare(root: str) -> None:
+    """Calibrate the place, then read there as a user does, which refines the profile."""
     bf.calibrate(root, seconds=6)
+    values = field(OTHER_SHAPE, seed=17)
+    is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
+    with tempfile.TemporaryDirectory(dir=root) as directory:
+        for layout, (chunks, shards) in OTHER_LAYOUTS.items():
+            for codec, codecs in CODECS.items():
+                path = Path(directory) / f"{layout}-{codec}.zarr"
+                with bf.create(path) as store:
+                    store.create_array(
+                        "v", data=values, chunks=chunks, shards=shards, codecs=codecs
+                    )
+                os.sync()
+                for threads in (1, 2):
+                    with bf.open(path, threads=threads, cache=0) as store:
+                        array = store["v"]
+                        for selection in other_selections():
+                            is_points = isinstance(selection, tuple) and isinstance(
+                                selection[0], np.ndarray
+                            )
+                            reads = array.vindex if is_points else array
+                            for _ in range(OTHER_ROUNDS):
+                                if not is_slow:
+                                    cold.make_cold(path)
+                                reads[selection]
+                                time.sleep(0.006)
+                                reads[selection]
+                                time.sleep(0.006)
+
+
+def worker(root: str, sources: dict[str, str], rounds: int) -> list[dict[str, Any]]:
+    """Predict and take the time of all reads there."""
     values, results = field(), []
     is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
     for name, path in sources.items():
@@ -141,6 +195,19 @@ def spread(seconds: list[float]) -> float:
     return float(max(high - middle, middle - low) / middle)
 
 
+def process(arguments: list[str], environment: dict[str, str]) -> str:
+    """Prepare the place, or read there, in a process of its own; return what it prints."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "benchmarks.price", *arguments],
+        cwd=data.ROOT.parent,
+        env={**os.environ, **environment},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout
+
+
 def run(options: Options) -> Report:
     """Build, calibrate, predict, read."""
     rounds = 3 if options.quick else max(7, options.rounds)
@@ -157,20 +224,10 @@ def run(options: Options) -> Report:
             }
             arguments = [directory, json.dumps(chosen), str(rounds)]
             with tempfile.TemporaryDirectory() as profiles:
-                done = subprocess.run(  # noqa: S603
-                    [
-                        sys.executable,
-                        "-m",
-                        "benchmarks.price",
-                        *arguments,
-                    ],
-                    cwd=data.ROOT.parent,
-                    env={**os.environ, "BEDFORM_THROTTLE": throttle, "BEDFORM_PROFILES": profiles},
-                    check=True,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            for read in json.loads(done.stdout):
+                environment = {"BEDFORM_THROTTLE": throttle, "BEDFORM_PROFILES": profiles}
+                process([directory], environment)
+                found = process(arguments, {**environment, "BEDFORM_REFINE": "0"})
+            for read in json.loads(found):
                 name, own = f"{place}: {read['name']}", spread(read["seconds"])
                 took = median(read["seconds"])
                 ratio = read["predicted"] / took
@@ -209,5 +266,7 @@ def run(options: Options) -> Report:
     return report
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) == 2:
+    prepare(sys.argv[1])
+elif __name__ == "__main__":
     sys.stdout.write(json.dumps(worker(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))))

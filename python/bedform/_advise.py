@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import warnings
@@ -36,6 +37,10 @@ _COLDNESS = {
     "warm": "full: memory was measured, not the device",
     "assumed": "nothing was measured",
 }
+
+
+# What reads have taught this process is kept now and then, and at its end.
+atexit.register(_internal.keep_experience)
 
 
 class Profile:
@@ -94,6 +99,15 @@ class Profile:
         document, reached = _json.dump(self._facts), _reached(where, storage_options)
         return engine_call(_internal.keep_profile)(document, where, reached)
 
+    def without_refinement(self) -> Profile:
+        """The profile as it was measured: what reads have taught since is left out.
+
+        Kept in place of the one that was refined, it begins anew::
+
+            bf.Profile.for_path("/data").without_refinement().keep("/data")
+        """
+        return Profile({**self._facts, "profile": {**self._facts["profile"], "refinement": {}}})
+
     def to_dict(self) -> dict[str, Any]:
         """The document that is kept: under ``"profile"`` bytes per second, seconds, bytes."""
         return dict(self._facts)
@@ -130,12 +144,53 @@ class Profile:
             ("gap that is cheaper read than skipped", f"{self.merge_gap_bytes / 1024:.0f} KiB"),
             ("page cache while measuring", _COLDNESS.get(self.coldness, self.coldness)),
         ]
+        rows += _cold_rows(self.cold_requests) + _processor_rows(self.processor)
+        rows += _refinement_rows(self.refinement)
         rows += [("note", note) for note in self.notes]
         width = max(len(label) for label, _ in rows)
         return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
     def __repr__(self) -> str:
         return f"Profile({self._facts!r})"
+
+
+def _cold_rows(requests: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
+    """What cold requests take through the engine, by size."""
+    rows = []
+    for request in requests:
+        alone, many = (request[key] * 1e6 for key in ("seconds_one", "seconds_many"))
+        label = f"a cold request of {request['bytes'] / 1024:.0f} KiB"
+        rows.append((label, f"{alone:.0f} us alone, {many:.0f} us of many"))
+    return rows
+
+
+def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the machine takes for its part of a read."""
+    rows = [
+        ("processor", f"{processor['name'] or 'assumed'}, {processor['cores']} cores"),
+        ("all cores do", f"{processor['gain']:.2f} times the work of one"),
+        ("copying", f"{processor['copy_bytes_per_second'] / 1e9:.1f} GB/s"),
+        ("a chunk, beside decoding", f"{processor['chunk_seconds'] * 1e6:.1f} us"),
+    ]
+    for name, times in sorted(processor["codecs"].items()):
+        # Of data that are half as large when they are encoded.
+        byte = times["encoded_byte_seconds"] / 2 + times["decoded_byte_seconds"]
+        rate = f"{1e-9 / byte:.1f} GB/s" if byte > 0 else "no time"
+        rows.append((f"decoding {name}, one core", rate))
+    return rows
+
+
+def _refinement_rows(refinement: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What reads took over what was predicted."""
+    return [
+        (
+            f"{state} reads of {codec} took",
+            f"{factor['ratio']:.2f} times the prediction, by the last {factor['reads']}",
+        )
+        for codec, refined in sorted(refinement.items())
+        for state, factor in sorted(refined.items())
+        if factor["reads"]
+    ]
 
 
 def _reached(where: str, storage_options: Mapping[str, Any] | None) -> str | None:
@@ -199,7 +254,8 @@ def calibrate(
     Parameters
     ----------
     path
-        A directory on the storage; a temporary file is written there and always removed. Or the
+        A directory on the storage; temporary files are written there and removed. What a process
+        that was killed has left, the next calibration removes. Or the
         URL of a place in an object store: objects of 1 MiB or more are read there; where there are
         none, some are written, and always deleted again.
     bytes, seconds

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use bedform::layout::{AdviseRequest, advise as best_layout};
-use bedform::{Error, ErrorKind, measure_processor};
-use bedform_remote::{RemoteOptions, RemoteStorage, UrlError, calibrate as measure_remote};
-use bedform_storage::{CalibrateOptions, Mode, Profile, ProfileError, calibrate as measure};
+use bedform::{
+    Error, ErrorKind, calibrate as measure, calibrate_url as measure_url, forget_experience,
+};
+use bedform_remote::{RemoteOptions, RemoteStorage, UrlError};
+use bedform_storage::{CalibrateOptions, Mode, Profile, ProfileError};
 use pyo3::prelude::*;
 
 use crate::arguments::options;
@@ -75,15 +77,11 @@ pub(crate) fn calibrate(
                 signals::keep(error);
             }
         };
-        let mut profile = match &remote {
-            None => measure(&path, &options, &mut |step| tell(step.stage, 0.85 * step.done)),
-            Some(remote) => {
-                measure_remote(remote, &options, &mut |step| tell(step.stage, 0.85 * step.done))
-            }
+        let profile = match &remote {
+            None => measure(&path, &options, &mut |step| tell(step.stage, step.done)),
+            Some(remote) => measure_url(remote, &options, &mut |step| tell(step.stage, step.done)),
         }
-        .map_err(profile_error)?;
-        measure_processor(&mut profile, &mut |stage, done| tell(stage, 0.85 + 0.15 * done))
-            .map_err(raise)?;
+        .map_err(raise)?;
         profile.to_json().map_err(profile_error)
     });
     let profile = outcome?;
@@ -123,7 +121,15 @@ pub(crate) fn keep_profile(
             profile.save_for_system(nameless(&path.to_string_lossy(), remote)?.system())
         }
     };
-    Ok(kept.map_err(profile_error)?.display().to_string())
+    let place = kept.map_err(profile_error)?;
+    forget_experience(&place);
+    Ok(place.display().to_string())
+}
+
+/// Keeps what reads have taught with the profiles that are kept: for the end of a process.
+#[pyfunction]
+pub(crate) fn keep_experience() {
+    bedform::keep_experience();
 }
 
 /// The profile that stands in where nothing was measured, as JSON: of a disk, or of an object store.

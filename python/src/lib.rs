@@ -25,7 +25,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _internal {
     #[pymodule_export]
-    use crate::advise::{advise, calibrate, default_profile, keep_profile, profile_for};
+    use crate::advise::{
+        advise, calibrate, default_profile, keep_experience, keep_profile, profile_for,
+    };
     #[pymodule_export]
     use crate::arguments::{limit_behind, message, parse_size, printable};
     #[pymodule_export]

@@ -116,6 +116,9 @@ fn measure(
         request_cpu_seconds: crowd.cpu_seconds_per_request(),
         merge_gap_bytes: gap.min(GAP_MAX),
         merge_gap_check: check,
+        open_seconds: 0.0,
+        cold_requests: Vec::new(),
+        refinement: std::collections::BTreeMap::new(),
         ..Profile::default_remote()
     })
 }

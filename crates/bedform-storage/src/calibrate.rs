@@ -140,6 +140,9 @@ pub fn calibrate(
         request_cpu_seconds: crowd.cpu_seconds_per_request(),
         merge_gap_bytes,
         merge_gap_check,
+        open_seconds: 0.0,
+        cold_requests: Vec::new(),
+        refinement: std::collections::BTreeMap::new(),
         processor: Processor::default(),
         notes: sample.notes,
     };

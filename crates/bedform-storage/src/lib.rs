@@ -67,8 +67,8 @@ pub use object::{
 pub use os_file_system::OsFileSystem;
 pub use price::{Demand, Dominant, ReadSeconds, ReadWork};
 pub use profile::{
-    CodecTimes, Coldness, GapCheck, Processor, ProcessorSeconds, ProcessorWork, Profile,
-    ProfileError, profile_directory,
+    CodecTimes, ColdRequest, Coldness, Factor, GapCheck, Processor, ProcessorSeconds,
+    ProcessorWork, Profile, ProfileError, Refined, profile_directory,
 };
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};

@@ -6,19 +6,26 @@
 //!         + bytes / min(read_bytes_per_second_many, streams * read_bytes_per_second_one)
 //! ```
 //!
-//! where the bytes take at least as long as those of the largest request, which come in one stream. The processor
-//! works while the storage does, but for its first answers:
+//! where the bytes take at least as long as those of the largest request, which come in one stream. Of a place
+//! whose cold requests were measured by their size it is instead
+//!
+//! ```text
+//! storage = names * request_seconds_one + index_wait + max(one(size), requests * max(many(size), one(size) / streams))
+//! ```
+//!
+//! The processor works while the storage does, but for its first answers:
 //!
 //! ```text
 //! cold   = waits * request_seconds_one + max(rest of storage, work) + min(rest of storage, work) / requests
 //! cached = work
 //! ```
 //!
-//! with the work of [`Processor`](crate::Processor), shared by its cores.
+//! with the work of [`Processor`](crate::Processor), shared by its cores. A cold request has work of its own, to
+//! bring its bytes in.
 
 use serde::Serialize;
 
-use crate::{ProcessorWork, Profile};
+use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile};
 
 /// What a read asks the storage for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -33,6 +40,12 @@ pub struct Demand {
     pub streams: f64,
     /// Bytes of the largest request; 0 where a request may be several streams.
     pub largest: f64,
+    /// Requests for indexes, of all requests.
+    pub index_requests: f64,
+    /// Bytes of these, of all bytes.
+    pub index_bytes: f64,
+    /// Waits for the names of objects that are not in memory: directories, attributes.
+    pub names: f64,
 }
 
 /// What a read asks of storage and processor.
@@ -42,8 +55,10 @@ pub struct ReadWork {
     pub demand: Demand,
     /// Of the processor.
     pub work: ProcessorWork,
-    /// Threads that share the work.
+    /// Threads that share the work of a cached read.
     pub threads: u32,
+    /// Threads that share that of a cold read, in which some wait; no fewer.
+    pub threads_waiting: u32,
 }
 
 /// What most of a read's time goes to.
@@ -79,15 +94,86 @@ impl Profile {
     /// ```
     /// use bedform_storage::{Demand, Profile, ProcessorWork, ReadWork};
     ///
-    /// let demand = Demand { waits: 2.0, requests: 9.0, bytes: 4e6, streams: 8.0, largest: 0.0 };
+    /// let demand = Demand { waits: 2.0, requests: 9.0, bytes: 4e6, streams: 8.0, ..Default::default() };
     /// let work = ProcessorWork { objects: 1.0, requests: 9.0, bytes: 4e6, chunks: 8.0, ..Default::default() };
-    /// let seconds = Profile::default_local().read_seconds(&ReadWork { demand, work, threads: 2 });
+    /// let seconds = Profile::default_local().read_seconds(&ReadWork { demand, work, threads: 2, threads_waiting: 16 });
     /// assert!(seconds.cached < seconds.cold);
     /// ```
     pub fn read_seconds(&self, read: &ReadWork) -> ReadSeconds {
-        let ReadWork { demand, work, threads } = read;
         let machine = &self.processor;
-        let parts = machine.parts_of(work);
+        let parts = machine.parts_of(&read.work);
+        let (cold, dominant) = match self.is_remote {
+            true => self.cold_by_rates(read, &parts),
+            false => {
+                self.cold_by_sizes(read, &parts).unwrap_or_else(|| self.cold_by_rates(read, &parts))
+            }
+        };
+        if self.is_remote {
+            return ReadSeconds { cold, cached: cold, dominant, cached_dominant: dominant };
+        }
+        let opening = self.opening_seconds(read);
+        let cached_dominant = most([
+            (parts.requests + machine.read_seconds + opening, Dominant::Requests),
+            (parts.bytes, Dominant::Bytes),
+            (parts.decoding, Dominant::Decoding),
+            (parts.copying, Dominant::Copying),
+        ]);
+        let cached = opening + machine.shared(parts.sum(), read.threads);
+        ReadSeconds { cold, cached, dominant, cached_dominant }
+    }
+
+    /// Seconds until the objects are open, as far as the place is waited for.
+    fn opening_seconds(&self, read: &ReadWork) -> f64 {
+        let at_once = f64::from(read.threads_waiting.max(1)).min(read.work.objects);
+        self.open_seconds * read.work.objects / at_once.max(1.0)
+    }
+
+    /// Seconds of a cold read, and what most of them are, by what requests of each size take; nothing where
+    /// that was not measured.
+    fn cold_by_sizes(&self, read: &ReadWork, parts: &ProcessorSeconds) -> Option<(f64, Dominant)> {
+        let ReadWork { demand, .. } = read;
+        let fetched = (demand.requests - demand.index_requests).max(0.0);
+        let one = self.cold_request((demand.bytes - demand.index_bytes) / fetched.max(1.0))?;
+        let index = self.cold_request(demand.index_bytes / demand.index_requests.max(1.0))?;
+        let at_once = demand.streams.max(1.0);
+        let gain = self.processor.gain_of(read.threads.max(read.threads_waiting));
+        let each = |request: ColdRequest| request.seconds_many.max(request.seconds_one / at_once);
+        let of = |count: f64, request: ColdRequest| match count > 0.0 {
+            true => request.seconds_one.max(count * each(request)),
+            false => 0.0,
+        };
+        let names = demand.names * index.seconds_one + self.opening_seconds(read);
+        // Where there is nothing but indexes, none is waited for before.
+        let index_wait = if demand.index_requests > 0.0 { index.seconds_one } else { 0.0 };
+        let indexes = (demand.index_requests - 1.0).max(0.0) * each(index);
+        let storage = of(fetched, one) + indexes;
+        let requests = parts.requests - self.request_work(read)
+            + demand.index_requests * index.processor_seconds;
+        let fetching = fetched * one.processor_seconds;
+        let done = (requests + fetching + parts.decoding + parts.copying) / gain;
+        let overlapped = storage.max(done) + storage.min(done) / demand.requests.max(1.0);
+        let seconds = self.processor.read_seconds + names + index_wait + overlapped;
+        // What a page more would not take is waiting.
+        let least = self.cold_request(0.0)?;
+        let waiting = of(fetched, least).min(storage);
+        let dominant = most([
+            (names + index_wait + indexes + waiting, Dominant::Requests),
+            (storage - indexes - waiting + fetching / gain, Dominant::Bytes),
+            (parts.decoding / gain, Dominant::Decoding),
+            (parts.copying / gain, Dominant::Copying),
+        ]);
+        Some((seconds, dominant))
+    }
+
+    /// What requests that memory answers take of one core.
+    fn request_work(&self, read: &ReadWork) -> f64 {
+        read.work.requests * self.processor.request_seconds
+    }
+
+    /// The same by the two rates of the place, and the time of its small requests.
+    fn cold_by_rates(&self, read: &ReadWork, parts: &ProcessorSeconds) -> (f64, Dominant) {
+        let ReadWork { demand, threads, .. } = read;
+        let machine = &self.processor;
         let gain = machine.gain_of(*threads);
         let waits = demand.waits * self.request_seconds_one;
         let request = self.request_seconds_many.max(self.request_cpu_seconds / gain);
@@ -95,24 +181,13 @@ impl Profile {
         let bytes = self.byte_seconds(demand.bytes, demand.streams, demand.largest);
         let (rest, done) = (requests + bytes, parts.sum() / gain);
         let overlapped = rest.max(done) + rest.min(done) / demand.requests.max(1.0);
-        let cold = machine.read_seconds + waits + overlapped;
         let dominant = most([
             (waits + requests + parts.requests / gain, Dominant::Requests),
             (bytes + parts.bytes / gain, Dominant::Bytes),
             (parts.decoding / gain, Dominant::Decoding),
             (parts.copying / gain, Dominant::Copying),
         ]);
-        if self.is_remote {
-            return ReadSeconds { cold, cached: cold, dominant, cached_dominant: dominant };
-        }
-        let cached_dominant = most([
-            (parts.requests + machine.read_seconds, Dominant::Requests),
-            (parts.bytes, Dominant::Bytes),
-            (parts.decoding, Dominant::Decoding),
-            (parts.copying, Dominant::Copying),
-        ]);
-        let cached = machine.shared(parts.sum(), *threads);
-        ReadSeconds { cold, cached, dominant, cached_dominant }
+        (machine.read_seconds + waits + overlapped, dominant)
     }
 
     /// Predicted seconds that the storage takes for a read that finds nothing in memory.
@@ -128,11 +203,12 @@ impl Profile {
     ///     bytes: 8e6,
     ///     streams: count,
     ///     largest: 8e6 / count,
+    ///     ..Default::default()
     /// };
     /// assert!(far.seconds_of(read(8.0)) < 0.5 * far.seconds_of(read(1.0)));
     /// ```
     pub fn seconds_of(&self, demand: Demand) -> f64 {
-        let Demand { waits, requests, bytes, streams, largest } = demand;
+        let Demand { waits, requests, bytes, streams, largest, .. } = demand;
         waits * self.request_seconds_one
             + requests * self.request_seconds_many
             + self.byte_seconds(bytes, streams, largest)
@@ -194,7 +270,14 @@ mod tests {
             let seconds = |streams: f64| {
                 let requests = streams;
                 let largest = bytes / streams;
-                far.seconds_of(Demand { waits: 1.0, requests, bytes, streams, largest })
+                far.seconds_of(Demand {
+                    waits: 1.0,
+                    requests,
+                    bytes,
+                    streams,
+                    largest,
+                    ..Demand::default()
+                })
             };
             let best = seconds(far.streams_for(bytes));
             for streams in 1..=32 {
@@ -206,7 +289,8 @@ mod tests {
     #[test]
     fn a_price_says_what_most_of_it_is() {
         let near = Profile::default_local();
-        let demand = Demand { waits: 2.0, requests: 2.0, bytes: 1e6, streams: 1.0, largest: 0.0 };
+        let demand =
+            Demand { waits: 2.0, requests: 2.0, bytes: 1e6, streams: 1.0, ..Demand::default() };
         let work = ProcessorWork {
             objects: 1.0,
             requests: 2.0,
@@ -214,7 +298,9 @@ mod tests {
             chunks: 4.0,
             ..Default::default()
         };
-        let price = |demand, work| near.read_seconds(&ReadWork { demand, work, threads: 2 });
+        let price = |demand, work| {
+            near.read_seconds(&ReadWork { demand, work, threads: 2, threads_waiting: 16 })
+        };
         let large = Demand { bytes: 1e9, streams: 9.0, ..demand };
         assert_eq!(price(large, work).dominant, Dominant::Bytes);
         assert_eq!(price(Demand { requests: 1e4, ..demand }, work).dominant, Dominant::Requests);
@@ -229,10 +315,37 @@ mod tests {
     #[test]
     fn a_read_takes_as_long_as_its_largest_request() {
         let far = Profile::default_remote();
-        let read =
-            |largest| Demand { waits: 1.0, requests: 8.0, bytes: 4e7, streams: 8.0, largest };
+        let whole = Demand { waits: 1.0, requests: 8.0, bytes: 4e7, ..Demand::default() };
+        let read = |largest| Demand { streams: 8.0, largest, ..whole };
         assert!(far.seconds_of(read(5e6)) < 0.15);
         assert!(far.seconds_of(read(3.3e7)) > 3.3e7 / far.read_bytes_per_second_one);
+    }
+
+    #[test]
+    fn cold_requests_that_were_measured_take_what_was_measured() {
+        let at = |bytes, seconds_one, seconds_many| ColdRequest {
+            bytes,
+            seconds_one,
+            seconds_many,
+            processor_seconds: 1e-6,
+        };
+        let near = Profile {
+            cold_requests: vec![at(4e3, 1e-3, 1e-4), at(1e6, 5e-3, 1e-3)],
+            ..Profile::default_local()
+        };
+        let price = |requests: f64, streams, names| {
+            let bytes = requests * 4e3;
+            let demand =
+                Demand { waits: 1.0, requests, bytes, streams, names, ..Demand::default() };
+            let read = ReadWork { demand, threads: 2, threads_waiting: 16, ..ReadWork::default() };
+            near.read_seconds(&read).cold
+        };
+        assert!((1.0e-3..1.1e-3).contains(&price(1.0, 1.0, 0.0)));
+        // A name is waited for as a page is.
+        assert!((4.0e-3..4.1e-3).contains(&price(1.0, 1.0, 3.0)));
+        assert!((10.0e-3..11.0e-3).contains(&price(100.0, 16.0, 0.0)));
+        // By few at once each waits for itself.
+        assert!((50.0e-3..51.0e-3).contains(&price(100.0, 2.0, 0.0)));
     }
 
     #[test]

@@ -6,8 +6,11 @@
 //! bucket of an object store, so that every path there finds the same profile. What is read is checked before it is used: a newer
 //! version, an unknown field, or a number that no device has, is an error that says which.
 
+mod cold;
 mod processor;
+mod refined;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,10 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
 
+pub use cold::ColdRequest;
 pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork};
+pub use refined::{Factor, Refined};
 
 const FORMAT: &str = "bedform-profile";
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+/// Documents of this version have no cold requests.
+const VERSION_BEFORE_COLD: u64 = 2;
 /// Documents of this version have no processor.
 const VERSION_BEFORE_PROCESSORS: u64 = 1;
 /// Bytes of a profile document: far more than any has.
@@ -153,9 +160,19 @@ pub struct Profile {
     pub merge_gap_bytes: u64,
     /// How `merge_gap_bytes` was checked, if it was.
     pub merge_gap_check: Option<GapCheck>,
+    /// Seconds to open an object whose pages are in memory, beside the processor's: those of a place that is
+    /// asked whenever one is opened.
+    #[serde(default)]
+    pub open_seconds: f64,
+    /// What cold requests take through the engine, by rising size; empty where that was not measured.
+    #[serde(default)]
+    pub cold_requests: Vec<ColdRequest>,
     /// The machine that the storage is read from.
     #[serde(default)]
     pub processor: Processor,
+    /// What reads took over what was predicted, by codec.
+    #[serde(default)]
+    pub refinement: BTreeMap<String, Refined>,
     /// What a user should know about the measurement.
     pub notes: Vec<String>,
 }
@@ -195,7 +212,10 @@ impl Profile {
             request_cpu_seconds: 5e-6,
             merge_gap_bytes: 16 << 10,
             merge_gap_check: None,
+            open_seconds: 0.0,
+            cold_requests: Vec::new(),
             processor: Processor::default(),
+            refinement: BTreeMap::new(),
             notes: vec!["assumed, not measured: calibrate the directory that you use".into()],
         }
     }
@@ -273,6 +293,8 @@ impl Profile {
             within("separate_seconds", check.separate_seconds, SECONDS_RANGE)?;
             within("merged_seconds", check.merged_seconds, SECONDS_RANGE)?;
         }
+        self.check_cold()?;
+        self.check_refinement()?;
         self.processor.check()?;
         let texts = [&self.name, &self.path, &self.measured_at];
         let long = texts.into_iter().chain(&self.notes).any(|text| text.len() > TEXT_BYTES_MAX);
@@ -311,7 +333,7 @@ impl Profile {
             return Err(malformed(origin, format!("its \"format\" is not {FORMAT:?}")));
         }
         match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(VERSION) => {}
+            Some(VERSION | VERSION_BEFORE_COLD) => {}
             Some(VERSION_BEFORE_PROCESSORS) => {
                 let profile = value.get_mut("profile").and_then(|profile| profile.as_object_mut());
                 profile.map(|profile| profile.remove("decode_bytes_per_second"));
@@ -383,6 +405,22 @@ impl Profile {
     /// As [`Profile::load`]; `NoDirectory`.
     pub fn for_path(directory: &Path) -> Result<Option<Self>, ProfileError> {
         Self::for_path_in(&profile_directory()?, directory)
+    }
+
+    /// The file that keeps the profile of the storage system that holds `directory`, or will.
+    ///
+    /// # Errors
+    /// `NoDirectory`; of the system.
+    pub fn place_for_path(directory: &Path) -> Result<PathBuf, ProfileError> {
+        Ok(profile_directory()?.join(system_key(directory)? + ".json"))
+    }
+
+    /// As [`Profile::place_for_path`], of a storage system that has a name.
+    ///
+    /// # Errors
+    /// `NoDirectory`.
+    pub fn place_for_system(system: &str) -> Result<PathBuf, ProfileError> {
+        place_of(system)
     }
 
     /// As [`Profile::for_path`], with the directory that profiles are kept in.
@@ -517,6 +555,13 @@ mod tests {
     fn a_profile_survives_its_document() {
         let mut profile = Profile::default_local();
         profile.processor.codecs.remove("zlib");
+        let at = |bytes| ColdRequest {
+            bytes,
+            seconds_one: 1e-4,
+            seconds_many: 1e-5,
+            ..Default::default()
+        };
+        profile.cold_requests = vec![at(4e3), at(64e3)];
         profile.merge_gap_check =
             Some(GapCheck { derived_bytes: 1, separate_seconds: 1e-4, merged_seconds: 9e-5 });
         assert_eq!(Profile::from_json("here", &profile.to_json().unwrap()).unwrap(), profile);
@@ -535,9 +580,9 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_refused_by_its_number_whatever_else_it_holds() {
-        let text = r#"{"format": "bedform-profile", "version": 3, "shape": []}"#;
+        let text = r#"{"format": "bedform-profile", "version": 4, "shape": []}"#;
         let error = Profile::from_json("here", text).unwrap_err();
-        assert!(matches!(error, ProfileError::UnknownVersion { found: 3, .. }), "{error}");
+        assert!(matches!(error, ProfileError::UnknownVersion { found: 4, .. }), "{error}");
     }
 
     #[test]
@@ -548,9 +593,9 @@ mod tests {
             "[]".into(),
             "{}".into(),
             good.replace("bedform-profile", "other"),
-            good.replace("\"version\": 2", "\"version\": 0"),
-            good.replace("\"version\": 2", "\"version\": 1.0"),
-            good.replace("\"version\": 2", "\"version\": -1"),
+            good.replace("\"version\": 3", "\"version\": 0"),
+            good.replace("\"version\": 3", "\"version\": 1.0"),
+            good.replace("\"version\": 3", "\"version\": -1"),
             good.replace("\"notes\"", "\"remarks\""),
             good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": -16"),
             good.replace("\"requests_in_flight\": 16", "\"requests_in_flight\": 1e300"),

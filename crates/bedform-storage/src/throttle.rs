@@ -152,6 +152,11 @@ impl Pace {
         Arc::new(Self { throttle, clock, free: AtomicU64::new(0) })
     }
 
+    /// How slow it is.
+    pub fn throttle(&self) -> Throttle {
+        self.throttle
+    }
+
     /// Does `work`, a request of `bytes` bytes, and returns when it is over.
     fn request<T>(&self, bytes: usize, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let now = nanoseconds(self.clock.now());

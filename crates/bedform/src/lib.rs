@@ -18,6 +18,7 @@
 
 pub mod array;
 mod cache;
+mod calibrate;
 pub mod codec;
 pub mod comm;
 pub mod config;
@@ -31,7 +32,6 @@ mod opening;
 mod options;
 pub mod placement;
 mod plan;
-mod processor;
 pub mod publication;
 mod run;
 pub mod sidecar;
@@ -47,12 +47,13 @@ pub use array::{
     append_with,
 };
 pub use cache::{CacheStatistics, KindStatistics, cache_statistics, set_cache_budget};
+pub use calibrate::{calibrate, calibrate_url};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
 pub use opening::{PlaceKind, detect};
 pub use options::{Freshness, OpenOptions, Progress};
+pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
-pub use processor::measure_processor;
 pub use run::{Explanation, ReadStatistics};
 pub use store::Store;
 pub use zarr::{ArrayLayout, NewArray, NodeKind, WriteStatistics};

@@ -59,6 +59,7 @@ pub(crate) fn remote_file_of(
 fn add_kept_profile_of(storage: &RemoteStorage, options: &mut OpenOptions) {
     if options.profile.is_none() {
         options.profile = Profile::for_system(storage.system()).ok().flatten();
+        options.refines = Profile::place_for_system(storage.system()).ok();
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
     if options.profile.is_none() {
         // A kept profile that cannot be read must not keep data from being read.
         options.profile = Profile::for_path(path).ok().flatten();
+        options.refines = Profile::place_for_path(path).ok();
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bedform_format::Limits;
@@ -48,6 +49,8 @@ pub struct OpenOptions {
     /// The storage's parameters, for prices, merging and threads; `None` takes those that are
     /// assumed of a local disk or of an object store.
     pub profile: Option<Profile>,
+    /// The file that keeps the profile, where reads refine it.
+    pub refines: Option<PathBuf>,
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
     pub direct_reads: bool,
@@ -69,6 +72,7 @@ impl Default for OpenOptions {
             threads: None,
             gap_bytes: None,
             profile: None,
+            refines: None,
             direct_reads: true,
             commits_named: 16,
             remote: RemoteOptions::default(),

@@ -265,7 +265,8 @@ impl<R: Readable> Timer<'_, R> {
                 break;
             }
         }
-        Ok(best.map_or((0, None), |(gap, check)| (gap, Some(check))))
+        // What lies less than a page apart comes with the same pages.
+        Ok(best.map_or((PAGE, None), |(gap, check)| (gap, Some(check))))
     }
 
     /// Times pairs of extents with `gap` between them, apart and as one, in two rounds each.

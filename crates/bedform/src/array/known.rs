@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bedform_geometry::Selection;
 
@@ -103,11 +104,20 @@ impl Known<'_> {
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
-        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
-            Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
-                Ok(Err(error))
+        let is_whole = matches!(deliver, Deliver::Buffer(_));
+        let done = self.with_plan(selection, |plan| {
+            let began = Instant::now();
+            match execute(plan, deliver) {
+                Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
+                    Ok(Err(error))
+                }
+                outcome => {
+                    if let (true, Ok(done)) = (is_whole, &outcome) {
+                        plan.learn(done, began.elapsed().as_secs_f64());
+                    }
+                    outcome.map(Ok)
+                }
             }
-            outcome => outcome.map(Ok),
         })??;
         // What is not there was never written, or is gone with its array.
         if let Self::Stored(handle, state, _) = self

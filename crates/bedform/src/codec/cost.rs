@@ -15,6 +15,16 @@ pub(crate) struct Decoding {
     pub(crate) decoded_bytes: f64,
 }
 
+impl Decoding {
+    /// So many chunks of so many bytes together.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn of(chunks: u64, encoded_bytes: u64, decoded_bytes: u64) -> Self {
+        let [chunks, encoded_bytes, decoded_bytes] =
+            [chunks, encoded_bytes, decoded_bytes].map(|count| count as f64);
+        Self { chunks, encoded_bytes, decoded_bytes }
+    }
+}
+
 /// Seconds of one core to decode chunks that went through `chain`. What lies before the first codec that
 /// compresses has the bytes that come out, what lies behind it those on storage.
 pub(crate) fn decoding_seconds(chain: &CodecChain, processor: &Processor, of: Decoding) -> f64 {
@@ -30,6 +40,14 @@ pub(crate) fn decoding_seconds(chain: &CodecChain, processor: &Processor, of: De
         inside = outside;
     }
     seconds
+}
+
+/// The name that what is learnt of reads through `chain` goes by: that of the codec that takes longest.
+pub(crate) fn chain_name(chain: &CodecChain) -> String {
+    if matches!(chain.serializer, Serializer::Pcodec(_)) {
+        return "pcodec".to_owned();
+    }
+    chain.bytes.iter().find(|codec| compresses(codec)).map_or_else(|| "none".to_owned(), time_name)
 }
 
 /// The name that a codec's times go by.

@@ -480,7 +480,14 @@ impl CostModel {
             true => cost.requests.max(cost.objects - cost.whole_objects + streams),
             false => cost.requests,
         };
-        let demand = Demand { waits, requests, bytes: cost.bytes, streams: at_once, largest: 0.0 };
+        let demand = Demand {
+            waits,
+            requests,
+            bytes: cost.bytes,
+            streams: at_once,
+            index_requests: (cost.objects - cost.whole_objects).max(0.0),
+            ..Demand::default()
+        };
         let encoded = cost.decoded_bytes / self.compression_ratio;
         let work = ProcessorWork {
             objects: cost.objects,
@@ -494,7 +501,8 @@ impl CostModel {
         // One chunk is decoded by one thread.
         let threads = u32::try_from(whole_number(cost.chunks)).unwrap_or(u32::MAX);
         let threads = threads.clamp(1, self.cores.max(1));
-        let seconds = self.profile.read_seconds(&ReadWork { demand, work, threads });
+        let read = ReadWork { demand, work, threads, threads_waiting: threads };
+        let seconds = self.profile.read_seconds(&read);
         cost.seconds = if self.cached { seconds.cached } else { seconds.cold };
         cost
     }

@@ -10,6 +10,7 @@
 //! | `price` | what a read asks for, and its price in seconds |
 
 pub(crate) mod copy;
+pub(crate) mod experience;
 pub(crate) mod geometry;
 pub(crate) mod mask;
 pub(crate) mod opening;

@@ -57,6 +57,7 @@ pub(crate) fn whole_is_sooner(profile: &Profile, need: Need, shard: ShardSize) -
         bytes: objects * shard.bytes,
         streams: objects,
         largest: shard.bytes,
+        ..Demand::default()
     };
     let index_first = Demand {
         waits: 2.0,
@@ -64,6 +65,7 @@ pub(crate) fn whole_is_sooner(profile: &Profile, need: Need, shard: ShardSize) -
         bytes: objects * shard.end_bytes + needed,
         streams: parts,
         largest: (shard.bytes - shard.end_bytes).max(0.0) / shard.chunks,
+        ..Demand::default()
     };
     profile.seconds_of(whole) <= profile.seconds_of(index_first)
 }

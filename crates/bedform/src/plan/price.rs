@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::AddAssign;
 
-use bedform_storage::{Demand, Dominant, ProcessorWork, ReadWork};
+use bedform_storage::{Demand, Dominant, ProcessorWork, ReadWork, Refined};
 use serde::Serialize;
 
 use super::tuning::{Tuning, is_shared};
@@ -36,6 +36,8 @@ impl PartialOrd for Price {
 pub(crate) struct Cost {
     /// Objects opened.
     pub(crate) objects: u64,
+    /// Waits for their names, where nothing of these is in memory.
+    pub(crate) names: u64,
     /// Those of them that come as a whole when they are opened.
     pub(crate) whole_objects: u64,
     /// Requests for indexes.
@@ -67,6 +69,7 @@ pub(crate) struct Cost {
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.objects += other.objects;
+        self.names += other.names;
         self.whole_objects += other.whole_objects;
         self.index_requests += other.index_requests;
         self.index_bytes += other.index_bytes;
@@ -87,12 +90,15 @@ impl Cost {
     /// Seconds by the terms of [`CostModel`](crate::layout::CostModel): a wait for the first index and one for
     /// the first chunk, then requests and bytes, of which as many are in flight as there is room for beside
     /// `scratch_bytes` for each core; and what the processor has to do meanwhile.
-    pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64) -> Price {
-        let seconds = tuning.profile.read_seconds(&ReadWork {
+    ///
+    /// `refined` is what reads of the codec have taught.
+    pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64, refined: Refined) -> Price {
+        let seconds = refined.apply(tuning.profile.read_seconds(&ReadWork {
             demand: self.demand(tuning, scratch_bytes),
             work: self.work(),
             threads: self.threads(tuning),
-        });
+            threads_waiting: self.at_most(tuning.threads_waiting),
+        }));
         let is_some = self.objects > 0 || self.result_bytes > 0;
         Price {
             seconds: seconds.cold,
@@ -108,16 +114,25 @@ impl Cost {
         if self.objects == 0 {
             return Demand::default();
         }
-        let Self { index_requests, requests, largest, .. } = *self;
+        let Self { index_requests, requests, .. } = *self;
         let waits = if index_requests > 0 && requests > 0 { 2.0 } else { 1.0 };
-        let bytes = self.bytes + self.index_bytes;
-        let [all, bytes, streams, largest] =
-            [requests + index_requests, bytes, requests.max(index_requests), largest]
-                .map(|count| count as f64);
-        let room = tuning.at_once(bytes / streams.max(1.0), scratch_bytes);
-        // Files are fetched in pieces, ahead.
-        let largest = if tuning.profile.is_remote { largest } else { 0.0 };
-        Demand { waits, requests: all, bytes, streams: streams.min(room), largest }
+        let bytes = (self.bytes + self.index_bytes) as f64;
+        let streams = requests.max(index_requests) as f64;
+        let room = match tuning.profile.is_remote {
+            true => tuning.at_once(bytes / streams.max(1.0), scratch_bytes),
+            false => tuning.threads_waiting as f64,
+        };
+        Demand {
+            waits,
+            requests: (requests + index_requests) as f64,
+            bytes,
+            streams: streams.min(room),
+            // Files are fetched in pieces, ahead.
+            largest: if tuning.profile.is_remote { self.largest as f64 } else { 0.0 },
+            index_requests: index_requests as f64,
+            index_bytes: self.index_bytes as f64,
+            names: self.names as f64,
+        }
     }
 
     #[allow(clippy::cast_precision_loss)]
@@ -136,8 +151,13 @@ impl Cost {
     /// Threads that share the work, as the read will have them.
     fn threads(&self, tuning: &Tuning) -> u32 {
         match is_shared(self.decoded_bytes.max(self.result_bytes), tuning.profile.is_remote) {
-            true => u32::try_from(tuning.threads).unwrap_or(u32::MAX),
+            true => self.at_most(tuning.threads),
             false => 1,
         }
+    }
+
+    /// So many threads, or fewer: a chunk is decoded by one.
+    fn at_most(&self, threads: usize) -> u32 {
+        u32::try_from(self.chunks.min(threads as u64)).unwrap_or(u32::MAX).max(1)
     }
 }

@@ -1,7 +1,10 @@
 //! Limits of a read: threads, gaps, memory.
 
+use std::sync::Arc;
+
 use bedform_storage::{Profile, REQUESTS_MAX};
 
+use super::experience::Experience;
 use crate::options::OpenOptions;
 use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
 
@@ -36,6 +39,8 @@ pub(crate) struct Tuning {
     spreads: bool,
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
+    /// What reads refine, where the profile is a kept one.
+    pub(crate) experience: Option<Arc<Experience>>,
 }
 
 /// How extents of an object become requests.
@@ -84,6 +89,8 @@ impl Tuning {
                 .clamp(1, REQUESTS_MAX);
             tuning.threads_waiting = tuning.requests_in_flight.clamp(tuning.threads, 64);
             tuning.profile = profile.clone();
+            let place = options.refines.as_deref();
+            tuning.experience = place.and_then(|place| Experience::of(place, profile));
         }
         if let Some(gap) = options.gap_bytes {
             tuning.gap_bytes = gap;
@@ -135,6 +142,7 @@ impl Default for Tuning {
             buffer_bytes: 44 << 20,
             spreads: false,
             profile: Profile::default_local(),
+            experience: None,
         }
     }
 }

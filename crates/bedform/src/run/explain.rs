@@ -6,7 +6,8 @@ use std::time::Instant;
 use bedform_storage::{Dominant, Object};
 use serde::Serialize;
 
-use super::plan::{PlannedCell, ReadPlan};
+use super::names::Names;
+use super::plan::{PlannedCell, ReadPlan, in_nanos};
 use super::resolve::{
     Opening, ResolvedCell, Resolving, Unit, payload_cost, payload_units, resolve,
 };
@@ -102,6 +103,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
 /// As [`explain`].
 pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
     let mut cost = Cost { result_bytes: plan.result_bytes(), ..Cost::default() };
+    let mut names = Names::default();
     for_each_fetch(plan, &mut |fetch| {
         cost += match fetch {
             Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
@@ -109,6 +111,7 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
                 let mut own = resolved.cost(cell, comes_whole);
                 own.decoding_nanos = decoding_nanos(plan, cell, resolved, own.decoded_bytes);
                 own.runs = runs(cell, resolved)?;
+                own.names = names.waits_for(&cell.piece.geometry.cell_coordinates(cell.number));
                 own
             }
             Fetch::Payload { object, unit } => payload_cost(&**object, unit),
@@ -119,7 +122,6 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
 }
 
 /// Time of one core for decoding what is read of a cell.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn decoding_nanos(
     plan: ReadPlan<'_>,
     cell: PlannedCell<'_>,
@@ -133,12 +135,8 @@ fn decoding_nanos(
         let encoded: usize = unit.chunks.iter().map(|chunk| chunk.length).sum();
         (chunks + unit.chunks.len(), bytes + encoded)
     });
-    let of = Decoding {
-        chunks: chunks as f64,
-        encoded_bytes: encoded as f64,
-        decoded_bytes: decoded_bytes as f64,
-    };
-    (decoding_seconds(cell.codec().chain(), &plan.tuning().profile.processor, of) * 1e9) as u64
+    let of = Decoding::of(chunks as u64, encoded as u64, decoded_bytes);
+    in_nanos(decoding_seconds(cell.codec().chain(), &plan.tuning().profile.processor, of))
 }
 
 /// Chunks of a cell that are looked at for what all of them are taken to be like.

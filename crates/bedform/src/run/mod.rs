@@ -5,6 +5,7 @@
 //! | `plan` | a read as a plain value: pieces, moment, price |
 //! | `resolve`, `raw` | one opened cell becomes units and their cost: extents to fetch, merged |
 //! | `explain`, `workload` | a plan as facts and a price; as requests of a simulated machine |
+//! | `names` | waits for objects of which nothing is in memory |
 //! | `execute`, `queue` | threads, and what they have still to do; what a server is asked for |
 //! | `unit` | a unit: fetched, decoded and delivered |
 //! | `deliver` | where decoded chunks go: a buffer, a visitor, the cache alone |
@@ -16,6 +17,7 @@ pub(crate) mod chunks;
 pub(crate) mod deliver;
 pub(crate) mod execute;
 pub(crate) mod explain;
+mod names;
 pub(crate) mod plan;
 mod queue;
 mod raw;

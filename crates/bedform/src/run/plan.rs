@@ -5,8 +5,13 @@
 //! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
 //! result, no element of it twice.
 
+use bedform_storage::Refined;
+
 use super::chunks::ChunkCache;
+use super::execute::ReadStatistics;
 use crate::codec::ChunkCodec;
+use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
+use crate::plan::experience::Found;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
@@ -25,6 +30,23 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// Stretches that lie together in a chunk and in the result, as if all chunks were like one.
+    fn estimated_runs(&self) -> u64 {
+        if self.geometry.cell_count() == 0 {
+            return 0;
+        }
+        let (mut runs, tasks) = (0, self.geometry.tasks(0));
+        if let Some(task) = tasks.get(1).or(tasks.first()) {
+            let strides = self.layout.codec.strides();
+            let _ = self.geometry.for_each_copy(0, *task, strides, |mut copy| {
+                copy.tidy();
+                runs += copy.run_count(self.geometry.item_size());
+                Ok(())
+            });
+        }
+        self.geometry.chunk_count().saturating_mul(runs)
+    }
+
     /// True if chunks are stored as their elements and nothing else, so that parts of them can be read
     /// alone.
     pub(crate) fn is_raw(&self) -> bool {
@@ -122,32 +144,101 @@ impl<'a> ReadPlan<'a> {
     /// The price by the geometry alone, without I/O: as if no chunk were compressed or missing.
     pub(crate) fn estimate(&self) -> Price {
         let objects = self.cell_count();
-        let decoded = self.pieces.iter().map(|piece| {
-            piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
-        });
-        let decoded = decoded.fold(0, u64::saturating_add);
+        let decoded = self.decoded_bytes();
         let bytes = if self.is_raw() { decoded.min(self.result_bytes()) } else { decoded };
-        let largest = self.most(|codec| codec.decoded_bytes() as u64).min(bytes);
-        let requests = self.chunk_count().min(bytes.div_ceil(self.merging().request_bytes(bytes)));
-        let index_requests = objects;
         let cost = Cost {
             objects,
-            index_requests,
-            requests,
+            index_requests: objects,
+            requests: self.chunk_count().min(bytes.div_ceil(self.merging().request_bytes(bytes))),
             bytes,
-            largest,
-            chunks: self.chunk_count(),
-            decoded_bytes: decoded,
-            result_bytes: self.result_bytes(),
-            ..Cost::default()
+            largest: self.most(|codec| codec.decoded_bytes() as u64).min(bytes),
+            ..self.processing(bytes)
         };
         Price { exact: false, ..self.price(&cost) }
     }
 
+    /// Bytes of all chunks when they are decoded.
+    fn decoded_bytes(&self) -> u64 {
+        let decoded = self.pieces.iter().map(|piece| {
+            piece.geometry.chunk_count().saturating_mul(piece.layout.codec.decoded_bytes() as u64)
+        });
+        decoded.fold(0, u64::saturating_add)
+    }
+
+    /// What the processor does by the geometry alone, of chunks that have `encoded_bytes` together.
+    fn processing(&self, encoded_bytes: u64) -> Cost {
+        let (chunks, decoded_bytes) = (self.chunk_count(), self.decoded_bytes());
+        let codec = self.pieces.first().map(|piece| &piece.layout.codec);
+        let of = Decoding::of(chunks, encoded_bytes, decoded_bytes);
+        let decoding_nanos = codec.filter(|codec| !codec.is_raw()).map_or(0, |codec| {
+            in_nanos(decoding_seconds(codec.chain(), &self.tuning.profile.processor, of))
+        });
+        let runs = self.pieces.iter().map(Piece::estimated_runs).fold(0, u64::saturating_add);
+        let result_bytes = self.result_bytes();
+        Cost { chunks, decoded_bytes, decoding_nanos, runs, result_bytes, ..Cost::default() }
+    }
+
     /// The price of a plan of which all cells were resolved to `cost`.
     pub(crate) fn price(&self, cost: &Cost) -> Price {
-        cost.price(self.tuning, self.most(ChunkCodec::scratch_bytes))
+        let name = self.experience_name();
+        let refined = match &self.tuning.experience {
+            Some(experience) => experience.refined(&name),
+            None => self.tuning.profile.refinement.get(&name).copied().unwrap_or_default(),
+        };
+        cost.price(self.tuning, self.most(ChunkCodec::scratch_bytes), refined)
     }
+
+    /// What reads like this one are learnt about by.
+    fn experience_name(&self) -> String {
+        self.pieces.first().map_or_else(String::new, |piece| chain_name(piece.layout.codec.chain()))
+    }
+
+    /// Learns from a read of this plan that did `done` in so many seconds.
+    pub(crate) fn learn(&self, done: &ReadStatistics, seconds: f64) {
+        let Some(experience) = &self.tuning.experience else { return };
+        let Some(found) = self.found(done).filter(|_| experience.is_due(seconds)) else { return };
+        let index_requests = done.objects.min(done.requests.saturating_sub(1));
+        let cost = Cost {
+            objects: done.objects,
+            index_requests,
+            requests: done.requests - index_requests,
+            bytes: done.bytes,
+            ..self.processing(done.bytes)
+        };
+        let scratch_bytes = self.most(ChunkCodec::scratch_bytes);
+        let predicted = cost.price(self.tuning, scratch_bytes, Refined::default());
+        let predicted = match found {
+            Found::Cold => predicted.seconds,
+            Found::Cached => predicted.cached_seconds,
+        };
+        experience.learn(&self.experience_name(), found, seconds / predicted);
+    }
+
+    /// Where a read found its objects; nothing if some were here and some there, or the read was another than
+    /// the one that is priced.
+    fn found(&self, done: &ReadStatistics) -> Option<Found> {
+        let [piece] = self.pieces else { return None };
+        let is_whole = piece.moment.is_settled()
+            && !piece.source.makes_chunks()
+            && done.absent == 0
+            && done.chunks == self.chunk_count()
+            && done.objects == self.cell_count();
+        if !is_whole {
+            return None;
+        }
+        match done.waits {
+            _ if self.is_remote() => Some(Found::Cold),
+            0 => Some(Found::Cached),
+            // What is fetched ahead is waited for by nobody.
+            waits => (waits >= done.objects).then_some(Found::Cold),
+        }
+    }
+}
+
+/// A time, as costs are added up.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn in_nanos(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
 }
 
 impl<'a> PlannedCell<'a> {

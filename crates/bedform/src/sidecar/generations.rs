@@ -9,7 +9,7 @@ use super::{Helper, Sidecar};
 /// Generations that are tried before a damaged list counts as an empty one.
 const TRIED_MAX: usize = 4;
 /// Attempts to get the next number while others take it.
-const ATTEMPTS_MAX: usize = 16;
+const ATTEMPTS_MAX: usize = 64;
 /// Digits of a number in a name.
 const DIGITS: usize = 8;
 
@@ -59,6 +59,10 @@ fn create_next(storage: &dyn Storage, directory: &ObjectPath, bytes: &[u8]) -> O
         let number = number.filter(|number| name_of(*number).len() == DIGITS)?;
         let path = directory.join(&name_of(number)).ok()?;
         match storage.put(&path, bytes, Durability::Process, Condition::Absent) {
+            // One that was late may have got a number that was used and removed.
+            Ok(_) if numbers(storage, directory).last().is_some_and(|last| *last > number) => {
+                let _ = storage.delete(&path, Durability::Process, Condition::None);
+            }
             Ok(_) => return Some(number),
             Err(error) if error.kind == StorageErrorKind::Exists => {}
             Err(_) => return None,

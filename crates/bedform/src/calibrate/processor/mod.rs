@@ -19,23 +19,12 @@ use stopwatch::Stopwatch;
 /// The seconds that the measurement takes at most on a machine that is not busy.
 const SECONDS: f64 = 1.5;
 
-/// Measures the machine for `profile`, which [`calibrate`](bedform_storage::calibrate()) has measured of a
-/// storage: about a second and a half, on all cores at the end. `progress` is called with the stage and
+/// Measures the machine for `profile`, which a storage was measured for: about a second and a half, on all cores at the end. `progress` is called with the stage and
 /// the part done, 0 to 1.
-///
-/// ```no_run
-/// use bedform_storage::{CalibrateOptions, calibrate};
-///
-/// let place = std::path::Path::new("/data");
-/// let mut profile = calibrate(place, &CalibrateOptions::default(), &mut |_| {})?;
-/// bedform::measure_processor(&mut profile, &mut |_, _| {})?;
-/// assert!(profile.processor.codecs.contains_key("zstd"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 ///
 /// # Errors
 /// `Interrupted` if the call was cancelled.
-pub fn measure_processor(
+pub(super) fn measure_processor(
     profile: &mut Profile,
     progress: &mut dyn FnMut(&'static str, f64),
 ) -> Result<()> {

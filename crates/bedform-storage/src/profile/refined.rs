@@ -1,0 +1,122 @@
+//! What reads really took, over what was predicted of them.
+//!
+//! A profile keeps a factor for each codec, one for cold reads and one for cached ones: the mean of the ratios
+//! of the last reads, as a geometric one. Few reads count little, no read counts for much, and no factor goes
+//! far: a machine that is busy for a while does not spoil the profile.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ENTRIES_MAX, Profile, ProfileError, TEXT_BYTES_MAX, malformed, within};
+use crate::ReadSeconds;
+
+/// Reads that a factor remembers.
+const REMEMBERED: u32 = 32;
+/// Reads after which a factor counts for half.
+const HALF: f64 = 4.0;
+/// What one read may say at most, and a factor.
+const RATIO_MAX: f64 = 8.0;
+const FACTOR_MAX: f64 = 4.0;
+
+/// How many times as long as predicted reads took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Factor {
+    /// The mean ratio.
+    pub ratio: f64,
+    /// Reads that it is of; it does not count on beyond what is remembered.
+    pub reads: u32,
+}
+
+impl Default for Factor {
+    fn default() -> Self {
+        Self { ratio: 1.0, reads: 0 }
+    }
+}
+
+impl Factor {
+    /// A read took so many times what was predicted, before any factor.
+    pub fn add(&mut self, ratio: f64) {
+        if !ratio.is_finite() || ratio <= 0.0 {
+            return;
+        }
+        self.reads = (self.reads + 1).min(REMEMBERED);
+        let said = ratio.clamp(1.0 / RATIO_MAX, RATIO_MAX).ln();
+        let mean = self.ratio.ln() + (said - self.ratio.ln()) / f64::from(self.reads);
+        self.ratio = mean.exp().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
+    }
+
+    /// What a prediction is multiplied by.
+    ///
+    /// ```
+    /// use bedform_storage::Factor;
+    ///
+    /// let mut factor = Factor::default();
+    /// assert_eq!(factor.counts(), 1.0);
+    /// (0..100).for_each(|_| factor.add(2.0));
+    /// assert!((1.8..2.0).contains(&factor.counts()));
+    /// ```
+    pub fn counts(&self) -> f64 {
+        let reads = f64::from(self.reads);
+        self.ratio.powf(reads / (reads + HALF))
+    }
+}
+
+/// The factors of the reads of one codec.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refined {
+    /// Of reads that found nothing in memory.
+    #[serde(default)]
+    pub cold: Factor,
+    /// Of reads whose objects were in the page cache.
+    #[serde(default)]
+    pub cached: Factor,
+}
+
+impl Refined {
+    /// A prediction, refined.
+    pub fn apply(&self, seconds: ReadSeconds) -> ReadSeconds {
+        ReadSeconds {
+            cold: seconds.cold * self.cold.counts(),
+            cached: seconds.cached * self.cached.counts(),
+            ..seconds
+        }
+    }
+}
+
+impl Profile {
+    /// # Errors
+    /// As [`Profile::check`].
+    pub(super) fn check_refinement(&self) -> Result<(), ProfileError> {
+        if self.refinement.len() > ENTRIES_MAX
+            || self.refinement.keys().any(|codec| codec.len() > TEXT_BYTES_MAX)
+        {
+            return Err(malformed("the profile", "its refinement has too many codecs".into()));
+        }
+        let factors = self.refinement.values().flat_map(|refined| [refined.cold, refined.cached]);
+        for factor in factors {
+            within("refinement", factor.ratio, (1.0 / FACTOR_MAX, FACTOR_MAX))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_read_says_little_and_none_says_much() {
+        let mut factor = Factor::default();
+        factor.add(1e9);
+        assert!(factor.counts() < 1.5, "{factor:?}");
+        factor.add(f64::NAN);
+        factor.add(0.0);
+        assert_eq!(factor.reads, 1);
+        (0..1000).for_each(|_| factor.add(1e9));
+        assert!(factor.counts() <= FACTOR_MAX);
+        // What was learnt is forgotten as it was learnt.
+        (0..200).for_each(|_| factor.add(0.5));
+        assert!((0.5..0.6).contains(&factor.counts()), "{factor:?}");
+    }
+}
