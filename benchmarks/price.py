@@ -3,10 +3,10 @@
 One field in Zarr (three layouts; raw, Zstandard, Blosc, pcodec, deflate), NetCDF-4 and classic
 NetCDF; maps, series, planes, boxes and points; on the disk and on a store that `BEDFORM_THROTTLE`
 makes slow; cold, with the page cache dropped before every read, and cached; with one thread and
-with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. Then reads
-of another field, in other layouts, at other places, refine the profile as a user's reads do; the
-reads that are judged do not. A read whose own quarters lie more than 15 % from its median is listed
-and not judged.
+with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. Then
+reads of another field, in other layouts, at other places, refine the profile as a user's reads do;
+the reads that are judged do not. A read whose own quarters lie more than 15 % from its median is
+listed and not judged.
 """
 
 from __future__ import annotations
@@ -125,7 +125,6 @@ def prepare(root: str) -> None:
     """Calibrate the place, then read there as a user does, which refines the profile."""
     bf.calibrate(root, seconds=6)
     values = field(OTHER_SHAPE, seed=17)
-    is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
     with tempfile.TemporaryDirectory(dir=root) as directory:
         for layout, (chunks, shards) in OTHER_LAYOUTS.items():
             for codec, codecs in CODECS.items():
@@ -144,15 +143,14 @@ def prepare(root: str) -> None:
                             )
                             reads = array.vindex if is_points else array
                             for _ in range(OTHER_ROUNDS):
-                                if not is_slow:
-                                    cold.make_cold(path)
-                                reads[selection]
-                                time.sleep(0.006)
-                                reads[selection]
-                                time.sleep(0.006)
+                                cold.make_cold(path)
+                                for _ in range(2):
+                                    reads[selection]
+                                    # Reads that follow each other at once are not learnt from.
+                                    time.sleep(0.006)
 
 
-def worker(root: str, sources: dict[str, str], rounds: int) -> list[dict[str, Any]]:
+def worker(sources: dict[str, str], rounds: int) -> list[dict[str, Any]]:
     """Predict and take the time of all reads there."""
     values, results = field(), []
     is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
@@ -169,7 +167,7 @@ def worker(root: str, sources: dict[str, str], rounds: int) -> list[dict[str, An
                     for is_cold in (True,) if is_slow else (True, False):
                         seconds = []
                         for _ in range(rounds if is_cold else 3 * rounds):
-                            if is_cold and not is_slow:
+                            if is_cold:
                                 cold.make_cold(Path(path))
                             began = time.perf_counter()
                             read = reads[where]
@@ -222,7 +220,7 @@ def run(options: Options) -> Report:
                 for name, path in sources.items()
                 if not throttle or name.split()[-1] in SLOW_CODECS
             }
-            arguments = [directory, json.dumps(chosen), str(rounds)]
+            arguments = [json.dumps(chosen), str(rounds)]
             with tempfile.TemporaryDirectory() as profiles:
                 environment = {"BEDFORM_THROTTLE": throttle, "BEDFORM_PROFILES": profiles}
                 process([directory], environment)
@@ -269,4 +267,4 @@ def run(options: Options) -> Report:
 if __name__ == "__main__" and len(sys.argv) == 2:
     prepare(sys.argv[1])
 elif __name__ == "__main__":
-    sys.stdout.write(json.dumps(worker(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))))
+    sys.stdout.write(json.dumps(worker(json.loads(sys.argv[1]), int(sys.argv[2]))))

@@ -142,7 +142,11 @@ impl Profile {
             true => request.seconds_one.max(count * each(request)),
             false => 0.0,
         };
-        let names = demand.names * index.seconds_one + self.opening_seconds(read);
+        // A place that is asked whenever an object is opened finds its name meanwhile.
+        let names = match self.open_seconds > 0.0 {
+            true => self.opening_seconds(read),
+            false => demand.names * index.seconds_one,
+        };
         // Where there is nothing but indexes, none is waited for before.
         let index_wait = if demand.index_requests > 0.0 { index.seconds_one } else { 0.0 };
         let indexes = (demand.index_requests - 1.0).max(0.0) * each(index);

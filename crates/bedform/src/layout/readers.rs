@@ -26,8 +26,8 @@
 //! of the array by a chunk is never whole. Chunks at the edges are decoded in full.
 //!
 //! The constants are measured on two cores, on local storage, with the files in the page cache, for
-//! zarr-python 3.1: `tools/measure_zarr_python.py`. Of reads that took no part in the fit, four in five are
-//! within 25 % of the formula, and all but a few within a factor of two. On a server each request waits
+//! zarr-python 3.1: `tools/measure_zarr_python.py`. Of reads of layouts that took no part in the fit, three in
+//! four are within 25 % of the formula, and all but a few within a factor of two. On a server each request waits
 //! for its answer too, `REQUESTS_AT_ONCE` at a time.
 //!
 //! # The bound
