@@ -25,7 +25,7 @@
 
 use serde::Serialize;
 
-use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile};
+use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile, Refined};
 
 /// What a read asks the storage for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -86,6 +86,15 @@ pub struct ReadSeconds {
     pub dominant: Dominant,
     /// What most of the cached read is.
     pub cached_dominant: Dominant,
+}
+
+impl ReadSeconds {
+    /// The same, by what earlier reads took.
+    #[must_use]
+    pub fn refined(self, by: Refined) -> Self {
+        let (cold, cached) = (self.cold * by.cold.counts(), self.cached * by.cached.counts());
+        Self { cold, cached, ..self }
+    }
 }
 
 impl Profile {

@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_MAX, Profile, ProfileError, TEXT_BYTES_MAX, malformed, within};
-use crate::ReadSeconds;
 
 /// Reads that a factor remembers.
 const REMEMBERED: u32 = 32;
@@ -71,17 +70,6 @@ pub struct Refined {
     /// Of reads whose objects were in the page cache.
     #[serde(default)]
     pub cached: Factor,
-}
-
-impl Refined {
-    /// A prediction, refined.
-    pub fn apply(&self, seconds: ReadSeconds) -> ReadSeconds {
-        ReadSeconds {
-            cold: seconds.cold * self.cold.counts(),
-            cached: seconds.cached * self.cached.counts(),
-            ..seconds
-        }
-    }
 }
 
 impl Profile {

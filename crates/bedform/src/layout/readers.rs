@@ -34,7 +34,7 @@
 //!
 //! A layout is compared with the store that `to_zarr` or `zarr.create_array` make of the same array by
 //! their defaults: [`zarr_default_chunks`], no shards. What it may take of the time that this store
-//! takes is [`RATIO_MAX`]: less than twice, by the spread of the formula.
+//! takes is `RATIO_MAX`: less than twice, by the spread of the formula.
 
 use std::fmt;
 

@@ -93,12 +93,13 @@ impl Cost {
     ///
     /// `refined` is what reads of the codec have taught.
     pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64, refined: Refined) -> Price {
-        let seconds = refined.apply(tuning.profile.read_seconds(&ReadWork {
+        let read = ReadWork {
             demand: self.demand(tuning, scratch_bytes),
             work: self.work(),
             threads: self.threads(tuning),
             threads_waiting: self.at_most(tuning.threads_waiting),
-        }));
+        };
+        let seconds = tuning.profile.read_seconds(&read).refined(refined);
         let is_some = self.objects > 0 || self.result_bytes > 0;
         Price {
             seconds: seconds.cold,

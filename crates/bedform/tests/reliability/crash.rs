@@ -129,7 +129,7 @@ fn explore_all(budget: Budget) -> Counts {
 #[test]
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let name = "crash::a_power_cut_after_any_call";
-    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (5, 50, 10), (1, 2, 0));
+    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (3, 30, 10), (1, 2, 0));
     let fixed = Budget { seed: 1, any, torn, pending_max };
     let mut counts = explore_all(fixed);
     counts += explore_all(Budget { seed: random_seed(name), any: 1, torn: 2, pending_max: 0 });
