@@ -42,7 +42,20 @@ class Target:
         store = self._array._store
         options = json.dumps(store._options, sort_keys=True)
         version = _internal.__version__
-        return (_reopen_target, (store.store_path, options, self._array.path, self._kind, version))
+        return (_SentTarget, (store.store_path, options, self._array.path, self._kind, version))
+
+
+class _SentTarget:
+    """A target in another process, which opens it for each chunk.
+
+    Not when it arrives: what fails there is no error of a task, and Dask waits for it for ever.
+    """
+
+    def __init__(self, *where: Any) -> None:
+        self._where = where
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        _reopen_target(*self._where)[key] = values
 
 
 @functools.lru_cache(maxsize=4)
@@ -96,10 +109,10 @@ def box(starts: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(start, start + length) for start, length in zip(starts, shape, strict=True))
 
 
-def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool) -> Any:
+def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool, **told: Any) -> Any:
     """Compute Dask arrays and write them, (values, target, start of the region) each.
 
-    With ``compute=False`` what would do so is returned.
+    With ``compute=False`` what would do so is returned. The computation is told the rest.
     """
     import dask.array
     from dask.delayed import delayed
@@ -114,6 +127,7 @@ def store_chunks(chunks: list[tuple[Any, Target, list[int]]], *, compute: bool) 
         # Writers of one shard merge; no lock is needed.
         lock=False,
         compute=compute,
+        **told,
     )
     return None if compute else delayed(_nothing)(stored)
 

@@ -62,16 +62,16 @@ def connected(dask: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def scheduling(dask: Any) -> Iterator[None]:
-    """Let the workers of a cluster compute what is computed meanwhile; nothing changes without."""
+def scheduling(dask: Any) -> Iterator[dict[str, Any]]:
+    """What Dask's computations are told, so that the workers of a cluster do them."""
     if dask is None:
-        yield
+        yield {}
         return
-    import dask as module
-
-    with connected(dask) as client, module.config.set(scheduler=client):
+    # Not by `dask.config`, which nannies of this process send to workers that they start: a client
+    # cannot be sent, and a worker that has died would stay dead.
+    with connected(dask) as client:
         try:
-            yield
+            yield {"scheduler": client}
         except distributed().KilledWorker as error:
             raise _of_killed(error) from None
 

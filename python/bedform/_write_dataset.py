@@ -554,8 +554,8 @@ class _Work:
             else:
                 self.pending.append((data, self.group._join(part.name), starts))
         if computed:
-            with scheduling(self.options.cluster):
-                store_chunks(computed, compute=True)
+            with scheduling(self.options.cluster) as told:
+                store_chunks(computed, compute=True, **told)
 
     def _starts(self, part: Part, shape: tuple[int, ...]) -> list[int]:
         variable = part.encoded.variable

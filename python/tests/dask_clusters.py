@@ -24,6 +24,9 @@ def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
     settings = {
         # A worker that is killed all the time is not the task's fault.
         "distributed.scheduler.allowed-failures": 1000,
+        # A nanny whose worker is not there so long after it died is closed, also if another has
+        # lived and died since.
+        "distributed.deploy.lost-worker-timeout": "1 hour",
         "distributed.worker.profile.enabled": False,
         "distributed.admin.log-format": "",
     }
@@ -42,16 +45,23 @@ def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
 
 
 def pids(client: distributed.Client) -> list[int]:
-    """The processes of the workers that are there."""
-    nannies = client.cluster.workers.values()
-    return [nanny.pid for nanny in nannies if nanny.process is not None and nanny.pid]
+    """The processes of the workers that the scheduler knows.
+
+    A nanny whose worker dies before that gives up, and a cluster without nannies waits for ever.
+    """
+    known = set(client.cluster.scheduler.workers)
+    nannies = [nanny for nanny in client.cluster.workers.values() if nanny.process is not None]
+    return [nanny.pid for nanny in nannies if nanny.worker_address in known and nanny.pid]
 
 
 class Killer:
     """Kills a worker after the other while a test goes on, in a thread of its own."""
 
-    def __init__(self, client: distributed.Client, most: int, *, seed: int = 0) -> None:
+    def __init__(
+        self, client: distributed.Client, most: int, *, seconds: float = 1.6, seed: int = 0
+    ) -> None:
         self.kills = 0
+        self._seconds = seconds
         self._client, self._most = client, most
         self._random = random.Random(seed)
         self._ended = threading.Event()
@@ -71,7 +81,7 @@ class Killer:
         return self.kills >= self._most
 
     def _run(self) -> None:
-        while not self.is_done and not self._ended.wait(self._random.uniform(0.1, 1.2)):
+        while not self.is_done and not self._ended.wait(self._random.uniform(0.1, self._seconds)):
             there = pids(self._client)
             with contextlib.suppress(ProcessLookupError, IndexError):
                 os.kill(self._random.choice(there), signal.SIGKILL)

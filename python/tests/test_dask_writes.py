@@ -75,7 +75,7 @@ def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_workers_write_a_data_set_while_others_of_them_are_killed(tmp_path: Path) -> None:
     expected, turns = fields(), 0
     dataset = lazy(tmp_path, time=7, lat=33)
-    with cluster() as client, Killer(client, most_kills(), seed=1) as killer:
+    with cluster() as client, Killer(client, most_kills(), seconds=3, seed=1) as killer:
         while not killer.is_done:
             path = tmp_path / f"{turns}.zarr"
             bf.write_dataset(dataset, path, layout=LAYOUT, dask=client)
@@ -103,6 +103,21 @@ def test_a_worker_of_another_version_writes_nothing(
     monkeypatch.setattr(_internal, "__version__", "0.0.1")
     with pytest.raises(bf.UnsupportedError, match=r"and 0\.0\.1 at the client: install the same"):
         bf.write_dataset(dataset, tmp_path / "a.zarr", layout=LAYOUT, dask=client)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
+
+
+def test_a_worker_that_does_not_see_the_store_says_so(
+    client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduce = Target.__reduce__
+
+    def reduce_elsewhere(target: Target) -> tuple[Any, ...]:
+        kind, (_, *others) = reduce(target)
+        return kind, ("/nowhere/a.zarr", *others)
+
+    monkeypatch.setattr(Target, "__reduce__", reduce_elsewhere)
+    with pytest.raises(bf.NotFoundError, match=r"/nowhere/a\.zarr is not seen by a"):
+        bf.write_dataset(lazy(tmp_path, time=40), tmp_path / "a.zarr", layout=LAYOUT, dask=client)
     assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
 
 
@@ -136,7 +151,7 @@ def test_workers_settle_and_progress_is_of_the_whole(
 
 def test_workers_settle_while_others_of_them_are_killed(tmp_path: Path) -> None:
     turns = 0
-    with cluster() as client, Killer(client, most_kills(), seed=2) as killer:
+    with cluster() as client, Killer(client, most_kills(), seconds=3, seed=2) as killer:
         while not killer.is_done:
             path = tmp_path / f"{turns}.zarr"
             data = log_of(path)

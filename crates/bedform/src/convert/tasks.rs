@@ -7,8 +7,9 @@
 //!
 //! - A task may be done twice, also by two workers at a time, one of which was thought dead. Regions are whole
 //!   shards, each published as a whole, and both copies are of the source in one state.
-//! - A worker whose conversion is gone writes into a store of a name that nobody publishes (`work`), or into a
-//!   draft whose array has another key by then.
+//! - A worker whose conversion is gone writes into a store of a name that nobody publishes (`work`). In an object
+//!   store it looks for the key of its draft before each region. What it is writing by then has the stamp of its
+//!   draft: in another one that has got the name it is an error, never data.
 
 use std::collections::HashMap;
 

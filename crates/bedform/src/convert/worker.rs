@@ -70,13 +70,23 @@ impl RegionWorker {
     pub fn run(&self, task: &RegionTask) -> Outcome<Vec<String>> {
         for regions in &task.arrays {
             let source = self.source.array(&regions.array)?;
-            let target = self.target(&source, regions)?;
             match task.is_comparison {
-                false => copy(regions, &source, &target)?,
-                true => compare(regions, &source, target)?,
+                false => self.copy(regions, &source)?,
+                true => compare(regions, &source, self.target(&source, regions)?)?,
             }
         }
         Ok(self.store.take_warnings())
+    }
+
+    /// Looks at the target before each region: a draft of another conversion, which has the same name, must not get
+    /// shards of this one.
+    fn copy(&self, regions: &ArrayRegions, source: &SourceArray) -> Result<()> {
+        let mut values = Values::default();
+        for (start, shape) in &regions.regions {
+            let region = Region::new(start.clone(), shape.clone())?;
+            copy_region(source, &self.target(source, regions)?, &region, &mut values)?;
+        }
+        Ok(())
     }
 
     /// The array of the target, opened anew: the conversion may have begun again since.
@@ -103,15 +113,6 @@ impl RegionWorker {
             && array.metadata()?.shape == regions.shape;
         if is_own { Ok(array) } else { Err(moved_on()) }
     }
-}
-
-fn copy(regions: &ArrayRegions, source: &SourceArray, target: &Array) -> Result<()> {
-    let mut values = Values::default();
-    for (start, shape) in &regions.regions {
-        let region = Region::new(start.clone(), shape.clone())?;
-        copy_region(source, target, &region, &mut values)?;
-    }
-    Ok(())
 }
 
 fn compare(regions: &ArrayRegions, source: &SourceArray, target: Array) -> Outcome<()> {
