@@ -177,6 +177,7 @@ def run(options: Options) -> Report:
     columns = ["mix", "chunks", "predicted", "measured", "best", "its chunks", "first / best"]
     table = Table("Weighted milliseconds of a read", columns)
     random, ratios = np.random.default_rng(11), []
+    data.ROOT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data.ROOT) as directory:
         fields = {name: field(*SHAPES[name], seed=2) for name in SHAPES}
         sizes = {

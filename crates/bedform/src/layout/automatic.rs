@@ -121,13 +121,19 @@ mod tests {
             dimension_names: &names,
             reads: Some(&reads),
             append_length: Some(24),
-            readers: &Reader::ALL,
+            readers: &[Reader::Bedform],
         };
         let (chunks, shards, _) = choose(&asked, Profile::default_local()).unwrap();
         assert_eq!(chunks[0], 1, "{chunks:?}");
         assert_eq!(24 % shards[0], 0, "an append adds whole shards");
         let by_number = json!([[[1, 2], 1.0]]);
         asked.reads = Some(&by_number);
+        let own = choose(&asked, Profile::default_local()).unwrap().0;
+        asked.readers = &Reader::ALL;
+        let any = choose(&asked, Profile::default_local()).unwrap().0;
+        assert_eq!(any[1..], [90, 180], "whole maps, and a few for a chunk");
+        assert!(any[0] > 1 && 24 % any[0] == 0, "{any:?}");
+        asked.readers = &[Reader::Bedform];
         assert_eq!(choose(&asked, Profile::default_local()).unwrap().0, chunks);
         let wrong = [
             json!({"height": 1.0}),

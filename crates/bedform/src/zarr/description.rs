@@ -31,7 +31,7 @@ impl NewArray {
     /// use bedform::{NewArray, OpenOptions};
     /// let description = serde_json::json!({
     ///     "shape": [0, 90, 180], "dtype": "float32", "dims": ["time", "lat", "lon"],
-    ///     "reads": {"lat,lon": 1.0},
+    ///     "reads": {"lat,lon": 1.0}, "readers": "bedform",
     /// });
     /// let new = NewArray::from_json_with(&description, &OpenOptions::default())?;
     /// assert_eq!(new.layout.chunk_shape[0], 1);
