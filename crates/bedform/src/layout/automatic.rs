@@ -128,7 +128,6 @@ mod tests {
         assert_eq!(24 % shards[0], 0, "an append adds whole shards");
         let by_number = json!([[[1, 2], 1.0]]);
         asked.reads = Some(&by_number);
-        let own = choose(&asked, Profile::default_local()).unwrap().0;
         asked.readers = &Reader::ALL;
         let any = choose(&asked, Profile::default_local()).unwrap().0;
         assert_eq!(any[1..], [90, 180], "whole maps, and a few for a chunk");
