@@ -2,6 +2,7 @@
 
 Promises
 --------
+- The layout is the one that fits reads of which most are maps, for any reader.
 - The input is a real field, grown in time and written as its producer writes it, or a file of the
   user's own; the growth is said, and it compresses within 10 % of the source.
 - Every answer of every reader is compared with the one of the file; a difference is an error.
@@ -177,7 +178,7 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
         shutil.rmtree(store)
     started = time.monotonic()
     with bf.open(field.path) as opened:
-        reads = dict.fromkeys(typical_reads(opened[field.variable].dims), 1.0)
+        reads = typical_reads(opened[field.variable].dims)
     try:
         convert(field.path, store, reads=reads, restart=True, progress=progress)
     except BaseException:

@@ -43,16 +43,21 @@ class Result:
     places: int = 1
 
 
-def typical_reads(dims: Sequence[str]) -> list[tuple[str, ...]]:
-    """The axes that maps, series, planes and boxes span, for advising a layout.
+#: How often a map is read for each series or plane.
+MAPS_WEIGHT = 5.0
+
+
+def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
+    """The axes that maps, series and planes span, with weights, for advising a layout.
 
     >>> typical_reads(("time", "y", "x"))
-    [('y', 'x'), ('time',), ('time', 'x'), ('time', 'y')]
+    {('y', 'x'): 5.0, ('time',): 1.0, ('time', 'x'): 1.0, ('time', 'y'): 1.0}
     """
     first, *rest = dims
     *_, row, column = dims if len(dims) > 2 else ("", *dims)
     maps = (row, column) if len(rest) > 1 else (column,)
-    return [maps, (first,), (first, column), *([(first, row)] if row != first else [])]
+    others = [(first,), (first, column), *([(first, row)] if row != first else [])]
+    return {maps: MAPS_WEIGHT, **{axes: 1.0 for axes in others if axes != maps}}
 
 
 def selections(shape: Sequence[int], step: int) -> dict[str, Selection]:
