@@ -81,7 +81,12 @@ def mix(shape: tuple[int, ...], random: np.random.Generator) -> list[Kind]:
 
 
 def advised(
-    shape: tuple[int, ...], dtype: str, kinds: list[Kind], ratio: float, profile: bf.Profile
+    shape: tuple[int, ...],
+    dtype: str,
+    kinds: list[Kind],
+    ratio: float,
+    profile: bf.Profile,
+    threads: int,
 ) -> list[tuple[str, bf.Regular, float]]:
     """Return the layouts that advice compared, with their names and costs, its choice first."""
     names = tuple(f"d{axis}" for axis in range(len(shape)))
@@ -107,6 +112,7 @@ def advised(
         selections=selections or None,
         compression_ratio=ratio,
         profile=profile,
+        cores=threads,
         readers="bedform",
         cached=True,
     ).to_dict()
@@ -143,13 +149,14 @@ def measure(
     layouts: list[tuple[str, bf.Regular, float]],
     place: Path,
     rounds: int,
+    threads: int,
 ) -> list[float]:
     """Return the weighted seconds of each layout."""
     stores = []
     for number, (_, layout, _) in enumerate(layouts):
         store = bf.create(place / f"{number}.zarr")
         store.create_array("v", data=values, layout=layout, codecs=CODECS)
-        stores.append(bf.open(place / f"{number}.zarr", cache=0)["v"])
+        stores.append(bf.open(place / f"{number}.zarr", cache=0, threads=threads)["v"])
     total = [0.0] * len(layouts)
     for kind in kinds:
         for at in range(PLACES):
@@ -172,7 +179,7 @@ def measure(
 
 def run(options: Options) -> Report:
     """Draw the mixes, ask for advice, write what it compared, read."""
-    rounds = max(5, options.rounds)
+    rounds = max(15, options.rounds)
     report = Report(NAME, options.command, {"rounds": str(rounds)})
     columns = ["mix", "chunks", "predicted", "measured", "best", "its chunks", "first / best"]
     table = Table("Weighted milliseconds of a read", columns)
@@ -188,15 +195,16 @@ def run(options: Options) -> Report:
         for number in range(QUICK_MIXES if options.quick else MIXES):
             name = list(SHAPES)[number % len(SHAPES)]
             kinds = mix(SHAPES[name][0], random)
-            layouts = advised(*SHAPES[name], kinds, sizes[name], profile)
+            threads = 1 + number // len(SHAPES) % 2
+            layouts = advised(*SHAPES[name], kinds, sizes[name], profile, threads)
             with tempfile.TemporaryDirectory(dir=directory) as place:
-                seconds = measure(fields[name], kinds, layouts, Path(place), rounds)
+                seconds = measure(fields[name], kinds, layouts, Path(place), rounds, threads)
             best = int(np.argmin(seconds))
             ratios.append(seconds[0] / seconds[best])
             shares = ", ".join(f"{kind.name} {kind.share:.2f}" for kind in kinds)
             table.rows.append(
                 [
-                    f"{name}: {shares}",
+                    f"{name}, {threads} threads: {shares}",
                     shown(layouts[0][1].chunks),
                     milliseconds(layouts[0][2]),
                     milliseconds(seconds[0]),
