@@ -264,7 +264,7 @@ fn new_arrays_leave_their_layout_to_bedform_or_say_it() {
     let place = Place::new();
     let mut array = ArrayHandle::NULL;
     let shape = [0_u64, 90, 180];
-    let options = c"{\"reads\": {\"lat,lon\": 1.0}, \"codecs\": [\"zstd\"], \"fill_value\": 2}";
+    let options = c"{\"reads\": {\"lat,lon\": 1.0}, \"readers\": \"bedform\", \"codecs\": [\"zstd\"], \"fill_value\": 2}";
     unsafe {
         let made = bf_create_array(
             place.store,

@@ -56,12 +56,12 @@ impl Profile {
     /// use bedform_storage::{ColdRequest, Profile};
     ///
     /// let at = |bytes, seconds_many| ColdRequest { bytes, seconds_many, ..Default::default() };
-    /// let requests = vec![at(4e3, 20e-6), at(64e3, 60e-6)];
+    /// let requests = vec![at(4096.0, 0.25), at(65536.0, 1.25)];
     /// let profile = Profile { cold_requests: requests, ..Profile::default_local() };
-    /// assert_eq!(profile.cold_request(34e3).unwrap().seconds_many, 40e-6);
+    /// assert_eq!(profile.cold_request(34816.0).unwrap().seconds_many, 0.75);
     /// // A request is at least a page; twice the largest takes twice as long.
-    /// assert_eq!(profile.cold_request(10.0).unwrap().seconds_many, 20e-6);
-    /// assert_eq!(profile.cold_request(128e3).unwrap().seconds_many, 120e-6);
+    /// assert_eq!(profile.cold_request(10.0).unwrap().seconds_many, 0.25);
+    /// assert_eq!(profile.cold_request(131072.0).unwrap().seconds_many, 2.5);
     /// ```
     pub fn cold_request(&self, bytes: f64) -> Option<ColdRequest> {
         let [first, .., last] = &*self.cold_requests else { return None };

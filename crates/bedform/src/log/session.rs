@@ -101,7 +101,8 @@ impl Decomposition {
 ///     codecs: vec![],
 ///     transpose: None,
 ///     checksum: true,
-///, choice: None, };
+///     choice: None,
+/// };
 /// let fill_value = FillValue::zero(DataType::UInt8);
 /// let array = store.create_array(&path, &NewArray {
 ///     shape: vec![8], data_type: DataType::UInt8, layout, fill_value,
