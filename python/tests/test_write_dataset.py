@@ -416,8 +416,11 @@ def test_layouts_come_from_the_reads(tmp_path: Path) -> None:
         {"maps": (("time", "y", "x"), np.zeros(shape)), "flags": ("depth", np.zeros(64))}
     )
     reads = {("y", "x"): 1.0, ("depth",): 1.0}
-    write(dataset, tmp_path / "maps.zarr", reads=reads)
+    write(dataset, tmp_path / "maps.zarr", reads=reads, readers="bedform")
     assert bf.open(tmp_path / "maps.zarr")["maps"].chunks[0] == 1
+    # zarr-python wants more in a chunk: a few whole maps.
+    write(dataset, tmp_path / "any.zarr", reads=reads)
+    assert bf.open(tmp_path / "any.zarr")["maps"].chunks[1:] == (64, 64)
     write(dataset, tmp_path / "series.zarr", reads={("time",): 1.0})
     assert bf.open(tmp_path / "series.zarr")["maps"].chunks[0] == 64
     regular = bf.Regular((8, 16, 32), (16, 32, 64), "hilbert")
