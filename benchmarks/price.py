@@ -4,30 +4,36 @@ One field in Zarr (three layouts; raw, Zstandard, Blosc, pcodec, deflate), NetCD
 NetCDF; maps, series, planes, boxes and points; on the disk and on a store that `BEDFORM_THROTTLE`
 makes slow; cold, with the page cache dropped before every read, and cached; with one thread and
 with two. Each place is calibrated first, by `bf.calibrate`, which sees none of these files. Then
-reads of another field, in other layouts, at other places, refine the profile as a user's reads do;
-the reads that are judged do not. A read whose own quarters lie more than 15 % from its median is
-listed and not judged.
+reads refine the profile as a user's do: of another field in other layouts, and, before its reads
+are judged, of the data themselves, at other places. Reads that are judged refine nothing. A read
+whose own quarters lie more than 15 % from its median is listed and not judged.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import bedform as bf
+from bedform._internal import keep_experience
 from benchmarks.harness import cold, data
 from benchmarks.harness.report import Report, Table, Verdict, milliseconds
 from benchmarks.harness.statistics import median
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.harness.options import Options
 
 NAME = "price"
@@ -50,10 +56,16 @@ OTHER_LAYOUTS = {
     "slabs": ((4, 160, 80), (32, 160, 320)),
     "blocks": ((16, 40, 40), (64, 80, 160)),
 }
-OTHER_ROUNDS = 3
+# How often all of that is read before the first read is judged.
+HISTORY = 1
+# Cached reads after each cold one of those.
+OTHER_CACHED = 2
 THROTTLES = {"disk": "", "slow store": "200 MB/s, 3 ms"}
 SLOW_CODECS = ("raw", "blosc")
 SPREAD_MAX, NEAR, FAR = 0.15, 0.25, 2.0
+# Cached reads that are shorter are repeated for so long.
+SHORT_SECONDS = 2e-3
+OTHER_BYTES = np.zeros(1 << 20)
 NEAR_SHARE, UNSURE_SHARE, READS_MIN = 0.9, 0.1, 120
 
 
@@ -79,112 +91,153 @@ def selections() -> dict[str, Any]:
     }
 
 
-def build(root: Path) -> dict[str, str]:
-    """Write all sources; return their paths by name."""
-    import netCDF4
-
+def build(root: Path) -> dict[str, list[str]]:
+    """Write all sources; return their paths by name, each before others of its codec."""
     values, found = field(), {}
-    for layout, (chunks, shards) in LAYOUTS.items():
-        for codec, codecs in CODECS.items():
+    other_values, others = field(OTHER_SHAPE, seed=17), {}
+    for codec, codecs in CODECS.items():
+        for layout, form in OTHER_LAYOUTS.items():
+            path = root / f"other-{layout}-{codec}.zarr"
+            write_zarr(path, other_values, form, codecs)
+            others.setdefault(codec, []).append(str(path))
+        for layout, form in LAYOUTS.items():
             path = root / f"{layout}-{codec}.zarr"
-            with bf.create(path) as store:
-                store.create_array("v", data=values, chunks=chunks, shards=shards, codecs=codecs)
-            found[f"{layout} {codec}"] = str(path)
-    for kind, options in {
-        "netCDF-4": {"zlib": True, "shuffle": True, "chunksizes": (1, 192, 384)},
-        "classic": {},
-    }.items():
-        path = root / f"{kind}.nc"
-        form = "NETCDF4" if kind == "netCDF-4" else "NETCDF3_64BIT_OFFSET"
-        with netCDF4.Dataset(path, "w", format=form) as file:
-            names = [
-                file.createDimension(name, n).name for name, n in zip("tyx", SHAPE, strict=True)
-            ]
-            file.createVariable("v", "f4", names, **options)[:] = values
-        found[kind] = str(path)
+            write_zarr(path, values, form, codecs)
+            found[f"{layout} {codec}"] = [str(path), *others[codec]]
+    for kind, chunks, other_chunks in (
+        ("netCDF-4", (1, 192, 384), (4, 160, 80)),
+        ("classic", None, None),
+    ):
+        path, other = root / f"{kind}.nc", root / f"other-{kind}.nc"
+        write_netcdf(path, values, chunks)
+        write_netcdf(other, other_values, other_chunks)
+        found[kind] = [str(path), str(other)]
     os.sync()
     return found
 
 
-def other_selections() -> list[Any]:
+def write_zarr(path: Path, values: np.ndarray[Any, Any], form: Any, codecs: list[Any]) -> None:
+    """Write a store with one array."""
+    chunks, shards = form
+    with bf.create(path) as store:
+        store.create_array("v", data=values, chunks=chunks, shards=shards, codecs=codecs)
+
+
+def write_netcdf(path: Path, values: np.ndarray[Any, Any], chunks: Any) -> None:
+    """Write a file with one variable: NetCDF-4 in these chunks, classic without."""
+    import netCDF4
+
+    options = {"zlib": True, "shuffle": True, "chunksizes": chunks} if chunks else {}
+    form = "NETCDF4" if chunks else "NETCDF3_64BIT_OFFSET"
+    with netCDF4.Dataset(path, "w", format=form) as file:
+        names = [
+            file.createDimension(name, n).name for name, n in zip("tyx", values.shape, strict=True)
+        ]
+        file.createVariable("v", "f4", names, **options)[:] = values
+
+
+def other_selections(shape: tuple[int, ...]) -> list[Any]:
     """Return what refines the profile."""
     rng = np.random.default_rng(11)
-    t, y, x = (int(rng.integers(8, n - 8)) for n in OTHER_SHAPE)
-    points = tuple(rng.integers(0, n, 40) for n in OTHER_SHAPE)
-    return [
-        np.s_[t],
-        np.s_[:, y, x],
-        np.s_[:, :, x],
-        np.s_[5:40, 30:150, 60:190],
-        np.s_[::3, y : y + 7],
-        points,
-    ]
+    t, y, x = (int(rng.integers(8, n - 16)) for n in shape)
+    box = tuple(slice(n // 8, n // 8 + n // 2) for n in shape)
+    points = tuple(rng.integers(0, n, 40) for n in shape)
+    return [np.s_[t], np.s_[:, y, x], np.s_[:, :, x], box, np.s_[::3, y : y + 7], points]
 
 
 def prepare(root: str) -> None:
-    """Calibrate the place, then read there as a user does, which refines the profile."""
+    """Calibrate the place."""
     bf.calibrate(root, seconds=6)
-    values = field(OTHER_SHAPE, seed=17)
-    with tempfile.TemporaryDirectory(dir=root) as directory:
-        for layout, (chunks, shards) in OTHER_LAYOUTS.items():
-            for codec, codecs in CODECS.items():
-                path = Path(directory) / f"{layout}-{codec}.zarr"
-                with bf.create(path) as store:
-                    store.create_array(
-                        "v", data=values, chunks=chunks, shards=shards, codecs=codecs
-                    )
-                os.sync()
-                for threads in (1, 2):
-                    with bf.open(path, threads=threads, cache=0) as store:
-                        array = store["v"]
-                        for selection in other_selections():
-                            is_points = isinstance(selection, tuple) and isinstance(
-                                selection[0], np.ndarray
-                            )
-                            reads = array.vindex if is_points else array
-                            for _ in range(OTHER_ROUNDS):
-                                cold.make_cold(path)
-                                for _ in range(2):
-                                    reads[selection]
-                                    # Reads that follow each other at once are not learnt from.
-                                    time.sleep(0.006)
 
 
-def worker(sources: dict[str, str], rounds: int) -> list[dict[str, Any]]:
-    """Predict and take the time of all reads there."""
-    values, results = field(), []
+def refine(paths: list[str], threads: int, same: SameWork) -> None:
+    """Read as a user does, which refines the profile, and keep what was learnt."""
+    for path in paths:
+        with bf.open(path, threads=threads, cache=0) as store:
+            array = store["v"]
+            for selection in other_selections(array.shape):
+                is_points = isinstance(selection, tuple) and isinstance(selection[0], np.ndarray)
+                reads = array.vindex if is_points else array
+                cold.make_cold(Path(path))
+                for _ in range(1 + OTHER_CACHED):
+                    same.do()
+                    reads[selection]
+    keep_experience()
+
+
+class SameWork:
+    """Work that is always the same, to tell how much the machine's own speed moves."""
+
+    def __init__(self) -> None:
+        self.encoded = zlib.compress(field((12, 192, 384)).tobytes(), 1)
+        self.seconds: list[float] = []
+
+    def do(self) -> None:
+        """Do it, and keep the seconds."""
+        began = time.perf_counter()
+        zlib.decompress(self.encoded)
+        self.seconds.append(time.perf_counter() - began)
+
+
+def seconds_of(read: Callable[[], Any]) -> float:
+    """Return the mean seconds of a read in memory: a short one is repeated, as its time varies.
+
+    Between two reads the core's own caches get other bytes: what is cached lies in memory.
+    """
+    taken: list[float] = []
+    while sum(taken) < SHORT_SECONDS and len(taken) < 20:
+        OTHER_BYTES[...] += 1
+        began = time.perf_counter()
+        read()
+        taken.append(time.perf_counter() - began)
+    return sum(taken) / len(taken)
+
+
+def worker(sources: dict[str, list[str]], rounds: int) -> dict[str, Any]:
+    """Refine, predict and take the time of all reads there."""
+    values, results, same = field(), [], SameWork()
+    for others in {tuple(others) for _, *others in sources.values()}:
+        for _, threads in itertools.product(range(HISTORY), (1, 2)):
+            refine(list(others), threads, same)
     is_slow = bool(os.environ.get("BEDFORM_THROTTLE"))
-    for name, path in sources.items():
-        for threads in (1, 2):
-            with bf.open(path, threads=threads, cache=0) as store:
-                array = store["v"]
-                for what, selection in selections().items():
-                    plan = array.explain(selection).to_dict()
-                    wanted = values[selection]
-                    # To find the points in a mask is not part of the read.
-                    reads = array.vindex if what == "points" else array
-                    where = selection.nonzero() if what == "points" else selection
-                    for is_cold in (True,) if is_slow else (True, False):
-                        seconds = []
-                        for _ in range(rounds if is_cold else 3 * rounds):
-                            if is_cold:
-                                cold.make_cold(Path(path))
+    for (name, (path, *_)), threads in itertools.product(sources.items(), (1, 2)):
+        refine([path, path], threads, same)
+        # The reads that are judged teach nothing.
+        os.environ["BEDFORM_REFINE"] = "0"
+        with bf.open(path, threads=threads, cache=0) as store:
+            array = store["v"]
+            for what, selection in selections().items():
+                plan = array.explain(selection).to_dict()
+                wanted = values[selection]
+                # To find the points in a mask is not part of the read.
+                reads = array.vindex if what == "points" else array
+                where = selection.nonzero() if what == "points" else selection
+                read = functools.partial(reads.__getitem__, where)
+                for is_cold in (True,) if is_slow else (True, False):
+                    seconds = []
+                    for _ in range(rounds if is_cold else 3 * rounds):
+                        same.do()
+                        if is_cold:
+                            cold.make_cold(Path(path))
                             began = time.perf_counter()
-                            read = reads[where]
+                            read()
                             seconds.append(time.perf_counter() - began)
-                        if not np.array_equal(read, wanted):
-                            raise ValueError(f"{name}, {what}: wrong values")
-                        key = "predicted_cold_seconds" if is_cold else "predicted_cached_seconds"
-                        how = f"{'cold' if is_cold else 'cached'}, {threads} threads"
-                        results.append(
-                            {
-                                "name": f"{name}: {what}, {how}",
-                                "predicted": plan[key],
-                                "mostly": plan["mostly" if is_cold else "mostly_cached"],
-                                "seconds": seconds,
-                            }
-                        )
-    return results
+                        else:
+                            seconds.append(seconds_of(read))
+                    if not np.array_equal(read(), wanted):
+                        raise ValueError(f"{name}, {what}: wrong values")
+                    key = "predicted_cold_seconds" if is_cold else "predicted_cached_seconds"
+                    how = f"{'cold' if is_cold else 'cached'}, {threads} threads"
+                    results.append(
+                        {
+                            "name": f"{name}: {what}, {how}",
+                            "predicted": plan[key],
+                            "mostly": plan["mostly" if is_cold else "mostly_cached"],
+                            "seconds": seconds,
+                        }
+                    )
+        del os.environ["BEDFORM_REFINE"]
+    return {"reads": results, "same": same.seconds}
 
 
 def spread(seconds: list[float]) -> float:
@@ -224,8 +277,12 @@ def run(options: Options) -> Report:
             with tempfile.TemporaryDirectory() as profiles:
                 environment = {"BEDFORM_THROTTLE": throttle, "BEDFORM_PROFILES": profiles}
                 process([directory], environment)
-                found = process(arguments, {**environment, "BEDFORM_REFINE": "0"})
-            for read in json.loads(found):
+                found = json.loads(process(arguments, environment))
+            low, middle, high = np.percentile(found["same"], [5, 50, 95])
+            report.settings[f"times of the same work beside ({place}), 5 % to 95 %"] = (
+                f"{low / middle:.2f} to {high / middle:.2f} of their median"
+            )
+            for read in found["reads"]:
                 name, own = f"{place}: {read['name']}", spread(read["seconds"])
                 took = median(read["seconds"])
                 ratio = read["predicted"] / took

@@ -180,11 +180,19 @@ def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+READS = {
+    "cold": "cold reads",
+    "waiting": "cold reads that mostly wait,",
+    "cached": "cached reads",
+    "shared": "cached reads by threads,",
+}
+
+
 def _refinement_rows(refinement: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What reads took over what was predicted."""
     return [
         (
-            f"{state} reads of {codec} took",
+            f"{READS[state]} of {codec} took",
             f"{factor['ratio']:.2f} times the prediction, by the last {factor['reads']}",
         )
         for codec, refined in sorted(refinement.items())

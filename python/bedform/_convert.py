@@ -24,7 +24,7 @@ from ._integers import byte_count, integers
 from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
 from ._new_array import described_codecs
-from ._opening import _profile, open_place
+from ._opening import given_profile, open_place
 from ._remote import is_url, without_query
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def convert(
     options = {
         "layout": None if layout == "auto" else _layout_facts(layout),
         "reads": [[_named(axes), weight] for axes, weight in (reads or {}).items()],
-        "profile": None if profile is None else _profile(profile, where),
+        "profile": given_profile(profile),
         "readers": described_readers(readers),
         "memory_bytes": limit,
         **described_codecs(codecs, codecs_beyond_zarr),

@@ -9,7 +9,6 @@ from bedform import _internal, _json
 from bedform._advise import Profile
 from bedform._array import Array
 from bedform._errors import (
-    BedformError,
     InvalidArgumentError,
     NotFoundError,
     ReadOnlyError,
@@ -24,7 +23,7 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
-from bedform._remote import is_url, storage_options_of, without_query
+from bedform._remote import is_url, storage_options_of
 from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ def open(  # noqa: A001 - the name users expect
             "cache_bytes": byte_count(cache, "cache"),
             "freshness": freshness or "open",
             "threads": threads,
-            "profile": _profile(profile, where, reached),
+            "profile": given_profile(profile),
             **reached,
         }
         return _open_url(where, remote, allow_external=allow_external)
@@ -199,7 +198,7 @@ def open(  # noqa: A001 - the name users expect
         "freshness": freshness or "read",
         "durability": durability,
         "threads": threads,
-        "profile": _profile(profile, where),
+        "profile": given_profile(profile),
         "direct_reads": direct_reads,
     }
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
@@ -239,23 +238,16 @@ def _open_foreign(
     return open_foreign(where, options, allow_external=allow_external, map_time=map_time)
 
 
-def _profile(
-    profile: Any, where: str, reached: Mapping[str, Any] | None = None
-) -> dict[str, Any] | None:
-    """The document of a profile that was given, else of the one kept for ``where``."""
+def given_profile(profile: Any) -> dict[str, Any] | None:
+    """The document of a profile, or of the one kept for a path that was given.
+
+    Without it the engine takes the one that is kept for the place, and refines it.
+    """
+    if profile is None:
+        return None
     if isinstance(profile, Profile):
         return profile.to_dict()
-    try:
-        kept = (
-            Profile.for_path(without_query(where), storage_options=reached)
-            if profile is None
-            else Profile.for_path(os.fspath(profile))
-        )
-    except BedformError:
-        # A kept profile that cannot be read must not keep data from being read.
-        if profile is not None:
-            raise
-        return None
+    kept = Profile.for_path(os.fspath(profile))
     return None if kept is None else kept.to_dict()
 
 

@@ -19,6 +19,12 @@ _STORAGE_OPTIONS: dict[str, tuple[type, ...]] = {
 }
 
 
+def storage_options_among(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Those of the options that say how an object store is reached; nothing if there are none."""
+    found = {name: value for name, value in options.items() if name in _STORAGE_OPTIONS}
+    return found or None
+
+
 def is_url(path: str) -> bool:
     """True for what is no path of this machine."""
     return "://" in path

@@ -12,6 +12,7 @@ from bedform._advise import Profile
 from bedform._array import Array
 from bedform._comm import Messages, declining
 from bedform._errors import (
+    BedformError,
     InvalidArgumentError,
     NotFoundError,
     ReadOnlyError,
@@ -21,6 +22,7 @@ from bedform._errors import (
 )
 from bedform._group import Group
 from bedform._integers import byte_count, integer
+from bedform._remote import storage_options_among, without_query
 from bedform._session import Session
 
 if TYPE_CHECKING:
@@ -175,9 +177,16 @@ class Store(Group):
         return engine_call(function, self._path_of_store)
 
     def _profile(self) -> Profile | None:
-        """The profile that the store was opened with."""
+        """The profile that the store was opened with, else the kept one of its place."""
         facts = self._options.get("profile")
-        return None if facts is None else Profile(facts)
+        if facts is not None:
+            return Profile(facts)
+        try:
+            place = without_query(self._path_of_store)
+            return Profile.for_path(place, storage_options=storage_options_among(self._options))
+        except BedformError:
+            # A kept profile that cannot be read must not keep data from being written.
+            return None
 
     def array(self, path: str) -> Array:
         """The array at ``path``."""

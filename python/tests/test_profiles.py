@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest
 import xarray as xr
 
 import bedform as bf
+from bedform import _internal
 
 if TYPE_CHECKING:
     import subprocess
@@ -201,3 +203,74 @@ def test_a_measurement_is_shown_though_it_cannot_be_kept(
     assert "BEDFORM_PROFILES" in line
     with pytest.warns(UserWarning, match="set BEDFORM_PROFILES to a directory"):
         assert bf.calibrate(tmp_path, seconds=0.5).measured_at
+
+
+def sluggish_profile() -> bf.Profile:
+    """A machine whose memory and codecs are a thousand times slower than any."""
+    document = bf.Profile.default().to_dict()
+    processor = document["profile"]["processor"]
+    slow = {"encoded_byte_seconds": 1e-6, "decoded_byte_seconds": 1e-6}
+    processor["codecs"] = {name: {**of, **slow} for name, of in processor["codecs"].items()}
+    processor["cached_bytes_per_second"] = 1e6
+    document["profile"]["measured_at"] = "2026-01-31T12:00:00Z"
+    return bf.Profile(document)
+
+
+def write_zarr(path: Path, values: Any) -> None:
+    with bf.create(path) as store:
+        store.create_array("t", data=values, dims=DIMS, codecs=["zstd"], chunks=values.shape)
+
+
+def write_netcdf(path: Path, values: Any) -> None:
+    coded = {"t": {"zlib": True, "chunksizes": values.shape}}
+    xr.Dataset({"t": (DIMS, values)}).to_netcdf(path, engine="h5netcdf", encoding=coded)
+
+
+def write_classic(path: Path, values: Any) -> None:
+    xr.Dataset({"t": (DIMS, values)}).to_netcdf(path, engine="netcdf4", format="NETCDF3_64BIT")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "codec"),
+    [
+        ("a.zarr", write_zarr, "zstd"),
+        ("a.nc", write_netcdf, "zlib"),
+        ("classic.nc", write_classic, "none"),
+    ],
+)
+def test_reads_teach_the_kept_profile_what_they_take(
+    tmp_path: Path, name: str, write: Callable[[Path, Any], None], codec: str
+) -> None:
+    values = np.arange(512 * 1024, dtype="f4").reshape(32, 64, 256)
+    write(tmp_path / name, values)
+    sluggish_profile().keep(tmp_path)
+
+    with bf.open(tmp_path / name, cache=0) as opened:
+        before = opened["t"].explain(np.s_[:]).to_dict()["predicted_cached_seconds"]
+        for _ in range(20):
+            assert np.array_equal(opened["t"][:], values)
+            # Reads that follow each other at once are not learnt from.
+            time.sleep(0.006)
+        after = opened["t"].explain(np.s_[:]).to_dict()["predicted_cached_seconds"]
+    assert after < before / 2
+    _internal.keep_experience()
+    kept = bf.Profile.for_path(tmp_path)
+    assert kept is not None
+    assert list(kept.refinement) == [codec]
+    assert min(factor["ratio"] for factor in kept.refinement[codec].values()) == 0.25
+    forgotten = kept.without_refinement()
+    assert forgotten.refinement == {}
+
+
+def test_a_profile_that_was_given_learns_nothing(tmp_path: Path) -> None:
+    values = np.arange(512 * 1024, dtype="f4").reshape(32, 64, 256)
+    write_zarr(tmp_path / "a.zarr", values)
+    sluggish_profile().keep(tmp_path)
+    with bf.open(tmp_path / "a.zarr", cache=0, profile=sluggish_profile()) as opened:
+        for _ in range(5):
+            assert np.array_equal(opened["t"][:], values)
+            time.sleep(0.006)
+    _internal.keep_experience()
+    kept = bf.Profile.for_path(tmp_path)
+    assert kept is not None
+    assert kept.refinement == {}

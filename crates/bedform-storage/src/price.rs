@@ -25,7 +25,7 @@
 
 use serde::Serialize;
 
-use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile, Refined};
+use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile, ReadKind, Refined};
 
 /// What a read asks the storage for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -88,15 +88,6 @@ pub struct ReadSeconds {
     pub cached_dominant: Dominant,
 }
 
-impl ReadSeconds {
-    /// The same, by what earlier reads took.
-    #[must_use]
-    pub fn refined(self, by: Refined) -> Self {
-        let (cold, cached) = (self.cold * by.cold.counts(), self.cached * by.cached.counts());
-        Self { cold, cached, ..self }
-    }
-}
-
 impl Profile {
     /// Predicted seconds of a read, of storage and processor together.
     ///
@@ -129,6 +120,17 @@ impl Profile {
         ]);
         let cached = opening + machine.shared(parts.sum(), read.threads);
         ReadSeconds { cold, cached, dominant, cached_dominant }
+    }
+
+    /// The same, by what earlier reads took.
+    pub fn refined_seconds(&self, read: &ReadWork, by: Refined) -> ReadSeconds {
+        let seconds = self.read_seconds(read);
+        let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
+        let cached = match self.is_remote {
+            true => cold,
+            false => seconds.cached * by.of(ReadKind::cached(read.threads)).counts(),
+        };
+        ReadSeconds { cold, cached, ..seconds }
     }
 
     /// Seconds until the objects are open, as far as the place is waited for.

@@ -22,7 +22,7 @@ use crate::StorageError;
 
 pub use cold::ColdRequest;
 pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork};
-pub use refined::{Factor, Refined};
+pub use refined::{Factor, ReadKind, Refined};
 
 const FORMAT: &str = "bedform-profile";
 const VERSION: u64 = 3;

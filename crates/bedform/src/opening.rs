@@ -81,6 +81,13 @@ pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
     }
 }
 
+/// The options with the profile that is kept for the storage of `path`, unless they have one.
+pub(crate) fn with_kept_profile(options: &OpenOptions, path: &Path) -> OpenOptions {
+    let mut own = options.clone();
+    add_kept_profile(&mut own, path);
+    own
+}
+
 /// The URL that `path` is, if it is one.
 pub(crate) fn url_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains("://"))

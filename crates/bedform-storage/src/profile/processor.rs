@@ -4,7 +4,7 @@
 //! seconds = read_seconds + (work / gain + threads_started * thread_seconds)
 //! work    = objects * object_seconds + requests * request_seconds + bytes / cached_bytes_per_second
 //!         + chunks * chunk_seconds + decoding
-//!         + runs * run_seconds + copied bytes / (copy or fresh)_bytes_per_second
+//!         + runs * (run or far_run)_seconds + copied bytes / (copy or fresh)_bytes_per_second
 //! decoding, for each codec of the chain
 //!         = chunks * chunk_seconds + encoded bytes * encoded_byte_seconds + decoded bytes * decoded_byte_seconds
 //! ```
@@ -23,6 +23,8 @@ const SECONDS_RANGE: (f64, f64) = (0.0, 3600.0);
 const CORES_MAX: u32 = 1 << 16;
 /// Up to here the C library gives freed memory to the next read, whose pages are there already.
 const KEPT_BYTES_MAX: f64 = 32e6;
+/// Up to here a result stays in the core's own cache while it is filled.
+const NEAR_BYTES_MAX: f64 = 1e6;
 
 /// What a codec takes of one core.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -81,6 +83,9 @@ pub struct Processor {
     pub chunk_seconds: f64,
     /// Seconds of each stretch that lies together both in a chunk and in the result.
     pub run_seconds: f64,
+    /// The same where the result is larger than a core's own cache: each stretch waits for memory.
+    #[serde(default = "far_run_seconds")]
+    pub far_run_seconds: f64,
     /// Bytes per second that are copied to memory which the process has.
     pub copy_bytes_per_second: f64,
     /// Bytes per second that are copied to memory which the system gives.
@@ -150,11 +155,15 @@ impl Processor {
             true => self.fresh_bytes_per_second,
             false => self.copy_bytes_per_second,
         };
+        let run = match work.copied_bytes > NEAR_BYTES_MAX {
+            true => self.far_run_seconds,
+            false => self.run_seconds,
+        };
         ProcessorSeconds {
             requests: work.objects * self.object_seconds + work.requests * self.request_seconds,
             bytes: work.bytes / self.cached_bytes_per_second,
             decoding: work.chunks * self.chunk_seconds + work.decoding_seconds,
-            copying: work.runs * self.run_seconds + work.copied_bytes / copy,
+            copying: work.runs * run + work.copied_bytes / copy,
         }
     }
 
@@ -176,6 +185,7 @@ impl Processor {
             ("request_seconds", self.request_seconds),
             ("chunk_seconds", self.chunk_seconds),
             ("run_seconds", self.run_seconds),
+            ("far_run_seconds", self.far_run_seconds),
         ];
         let rates = [
             ("cached_bytes_per_second", self.cached_bytes_per_second),
@@ -212,6 +222,11 @@ impl Processor {
         }
         Ok(())
     }
+}
+
+/// What is assumed.
+const fn far_run_seconds() -> f64 {
+    20e-9
 }
 
 /// A codec of which nothing is known.
@@ -253,6 +268,7 @@ impl Default for Processor {
             cached_bytes_per_second: 8e9,
             chunk_seconds: 1.5e-6,
             run_seconds: 3e-9,
+            far_run_seconds: far_run_seconds(),
             copy_bytes_per_second: 8e9,
             fresh_bytes_per_second: 2.5e9,
             codecs: codecs.map(|(name, times)| (name.to_owned(), times)).into(),

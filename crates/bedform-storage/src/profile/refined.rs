@@ -1,17 +1,19 @@
 //! What reads really took, over what was predicted of them.
 //!
-//! A profile keeps a factor for each codec, one for cold reads and one for cached ones: the mean of the ratios
-//! of the last reads, as a geometric one. Few reads count little, no read counts for much, and no factor goes
+//! A profile keeps factors for each codec: of cold reads, apart for those that mostly wait, and of cached ones by
+//! one thread and by several. Each is the mean of the ratios of the last reads, as a geometric one. Few reads count little, no read counts for much, and no factor goes
 //! far: a machine that is busy for a while does not spoil the profile.
 
 use serde::{Deserialize, Serialize};
+
+use crate::Dominant;
 
 use super::{ENTRIES_MAX, Profile, ProfileError, TEXT_BYTES_MAX, malformed, within};
 
 /// Reads that a factor remembers.
 const REMEMBERED: u32 = 32;
 /// Reads after which a factor counts for half.
-const HALF: f64 = 4.0;
+const HALF: f64 = 2.0;
 /// What one read may say at most, and a factor.
 const RATIO_MAX: f64 = 8.0;
 const FACTOR_MAX: f64 = 4.0;
@@ -52,7 +54,7 @@ impl Factor {
     /// let mut factor = Factor::default();
     /// assert_eq!(factor.counts(), 1.0);
     /// (0..100).for_each(|_| factor.add(2.0));
-    /// assert!((1.8..2.0).contains(&factor.counts()));
+    /// assert!((1.9..2.0).contains(&factor.counts()));
     /// ```
     pub fn counts(&self) -> f64 {
         let reads = f64::from(self.reads);
@@ -64,12 +66,66 @@ impl Factor {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refined {
-    /// Of reads that found nothing in memory.
+    /// Of reads that found nothing in memory, and mostly move or decode bytes.
     #[serde(default)]
     pub cold: Factor,
-    /// Of reads whose objects were in the page cache.
+    /// Of reads that found nothing in memory, and mostly wait for answers.
+    #[serde(default)]
+    pub waiting: Factor,
+    /// Of reads whose objects were in the page cache, by one thread.
     #[serde(default)]
     pub cached: Factor,
+    /// Of such reads by several threads: what they gain is another thing than what the work takes.
+    #[serde(default)]
+    pub shared: Factor,
+}
+
+/// Which factor a read is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadKind {
+    /// It found nothing in memory, and mostly moves or decodes bytes.
+    Cold,
+    /// It found nothing in memory, and mostly waits for answers.
+    Waiting,
+    /// Its objects were in the page cache, and one thread read them.
+    Cached,
+    /// The same with several threads.
+    Shared,
+}
+
+impl ReadKind {
+    /// That of a read that found nothing in memory.
+    pub fn cold(dominant: Dominant) -> Self {
+        if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
+    }
+
+    /// That of a read of the page cache.
+    pub fn cached(threads: u32) -> Self {
+        if threads > 1 { Self::Shared } else { Self::Cached }
+    }
+}
+
+impl Refined {
+    /// The factor of a kind of reads.
+    pub fn of(&self, kind: ReadKind) -> Factor {
+        match kind {
+            ReadKind::Cold => self.cold,
+            ReadKind::Waiting => self.waiting,
+            ReadKind::Cached => self.cached,
+            ReadKind::Shared => self.shared,
+        }
+    }
+
+    /// A read of that kind took so many times what was predicted, before any factor.
+    pub fn learn(&mut self, kind: ReadKind, ratio: f64) {
+        let factor = match kind {
+            ReadKind::Cold => &mut self.cold,
+            ReadKind::Waiting => &mut self.waiting,
+            ReadKind::Cached => &mut self.cached,
+            ReadKind::Shared => &mut self.shared,
+        };
+        factor.add(ratio);
+    }
 }
 
 impl Profile {
@@ -81,7 +137,8 @@ impl Profile {
         {
             return Err(malformed("the profile", "its refinement has too many codecs".into()));
         }
-        let factors = self.refinement.values().flat_map(|refined| [refined.cold, refined.cached]);
+        let of = |by: &Refined| [by.cold, by.waiting, by.cached, by.shared];
+        let factors = self.refinement.values().flat_map(of);
         for factor in factors {
             within("refinement", factor.ratio, (1.0 / FACTOR_MAX, FACTOR_MAX))?;
         }

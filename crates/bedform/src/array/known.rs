@@ -105,18 +105,16 @@ impl Known<'_> {
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
         let is_whole = matches!(deliver, Deliver::Buffer(_));
-        let done = self.with_plan(selection, |plan| {
-            let began = Instant::now();
-            match execute(plan, deliver) {
-                Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
-                    Ok(Err(error))
+        let began = Instant::now();
+        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
+            Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
+                Ok(Err(error))
+            }
+            outcome => {
+                if let (true, Ok(done)) = (is_whole, &outcome) {
+                    plan.learn(done, began.elapsed().as_secs_f64());
                 }
-                outcome => {
-                    if let (true, Ok(done)) = (is_whole, &outcome) {
-                        plan.learn(done, began.elapsed().as_secs_f64());
-                    }
-                    outcome.map(Ok)
-                }
+                outcome.map(Ok)
             }
         })??;
         // What is not there was never written, or is gone with its array.

@@ -21,7 +21,7 @@ use std::time::Instant;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::calibrate::{Random, check_goes_on};
-use bedform_storage::{CalibrateOptions, ColdRequest, Profile, StorageError};
+use bedform_storage::{CalibrateOptions, ColdRequest, Processor, Profile, StorageError};
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, json};
@@ -47,6 +47,8 @@ const SIZES_MIN: usize = 2;
 /// The part of the whole time that writing them may take.
 const WRITE_SHARE: f64 = 0.1;
 const ROUNDS: usize = 5;
+/// What a program has between two reads: more than a core's own caches hold.
+pub(super) const OTHER_BYTES: usize = 8 << 20;
 const DIRECTORY_START: &str = ".bedform-calibrate-";
 const LOCK: &str = "lock";
 
@@ -84,7 +86,7 @@ pub(super) fn measure(
     let mut figures = Figures::default();
     for (number, sample) in samples.iter().enumerate() {
         progress("reading cold chunks", 0.4 + 0.6 * number as f64 / samples.len() as f64);
-        figures.add(profile, sample)?;
+        figures.add(&mut profile.processor, sample)?;
     }
     profile.open_seconds = figures.open;
     profile.cold_requests = figures.requests;
@@ -146,13 +148,15 @@ impl Sample {
         Ok(Taken { seconds, processor: processor_seconds() - processor })
     }
 
-    /// The median of several reads, each of other chunks if there is one of them; cold ones if `is_cold`.
+    /// The median of several reads between other work, each of other chunks if there is one of them; cold ones if
+    /// `is_cold`.
     fn time(&self, count: u64, is_cold: bool) -> Result<Taken> {
-        let mut all = Vec::with_capacity(ROUNDS);
+        let (mut all, mut other) = (Vec::with_capacity(ROUNDS), vec![0_u8; OTHER_BYTES]);
         for round in 0..=ROUNDS as u64 {
             if is_cold {
                 self.forget()?;
             }
+            compute(&mut other);
             let first = if count == 1 { (3 * round + 1) % self.count } else { 0 };
             all.push(self.read(first, count)?);
         }
@@ -170,6 +174,11 @@ impl Sample {
     }
 }
 
+/// What a program does between two reads: the core's own caches hold nothing of the engine then.
+pub(super) fn compute(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+}
+
 /// What was found so far.
 #[derive(Default)]
 struct Figures {
@@ -179,22 +188,26 @@ struct Figures {
 }
 
 impl Figures {
-    fn add(&mut self, profile: &Profile, sample: &Sample) -> Result<()> {
-        let machine = &profile.processor;
-        let known = machine.read_seconds + machine.object_seconds;
+    fn add(&mut self, machine: &mut Processor, sample: &Sample) -> Result<()> {
         let cached = sample.time(1, false)?;
         let one = sample.time(1, true)?;
         let many = sample.time(sample.count, true)?;
         let (bytes, count) = (sample.chunk as f64, sample.count as f64);
         let checked = machine.chunk_seconds + machine.codec("crc32c").decoding(1.0, bytes, bytes);
-        let processor = (many.processor - known) / count - checked;
-        let processor_seconds = processor.max(machine.request_seconds);
+        let mut known = machine.read_seconds + machine.object_seconds;
         if self.requests.is_empty() {
             let more = cached.seconds - known - checked - bytes / machine.cached_bytes_per_second;
-            // What only a measurement can see is no wait.
-            self.open = if more > 10.0 * known { more } else { 0.0 };
+            // What only a measurement can see is no wait, but what a read of a file takes more than one of memory.
+            let is_wait = more > 10.0 * known;
+            self.open = if is_wait { more } else { 0.0 };
+            if !is_wait {
+                machine.read_seconds += more.max(0.0);
+                known += more.max(0.0);
+            }
             self.index_wait = least((one.seconds - known - self.open) / 2.0);
         }
+        let processor = (many.processor - known) / count - checked;
+        let processor_seconds = processor.max(machine.request_seconds);
         let waited = known + self.open + self.index_wait;
         let seconds_many = least((many.seconds - waited) / count);
         let seconds_one = least(one.seconds - waited - processor_seconds).max(seconds_many);

@@ -4,6 +4,9 @@ use bedform_format::CodecChain;
 use bedform_format::codec::{BloscShuffle, BytesCodec, Serializer};
 use bedform_storage::Processor;
 
+/// What the times of checksums go by.
+const CHECKSUM: &str = "crc32c";
+
 /// The chunks of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Decoding {
@@ -42,12 +45,18 @@ pub(crate) fn decoding_seconds(chain: &CodecChain, processor: &Processor, of: De
     seconds
 }
 
-/// The name that what is learnt of reads through `chain` goes by: that of the codec that takes longest.
+/// The name that what is learnt of reads through `chain` goes by: its codecs, of which checksums count where there
+/// is nothing else.
 pub(crate) fn chain_name(chain: &CodecChain) -> String {
-    if matches!(chain.serializer, Serializer::Pcodec(_)) {
-        return "pcodec".to_owned();
+    let is_pcodec = matches!(chain.serializer, Serializer::Pcodec(_));
+    let names = chain.bytes.iter().map(time_name);
+    let (sums, codecs): (Vec<_>, Vec<_>) = names.partition(|name| name == CHECKSUM);
+    let codecs =
+        is_pcodec.then(|| "pcodec".to_owned()).into_iter().chain(codecs).collect::<Vec<_>>();
+    match codecs.is_empty() {
+        true => sums.into_iter().next().unwrap_or_else(|| "none".to_owned()),
+        false => codecs.join("+"),
     }
-    chain.bytes.iter().find(|codec| compresses(codec)).map_or_else(|| "none".to_owned(), time_name)
 }
 
 /// The name that a codec's times go by.
@@ -55,7 +64,7 @@ pub(crate) fn time_name(codec: &BytesCodec) -> String {
     let name = match codec {
         BytesCodec::Zstd { .. } => "zstd",
         BytesCodec::Gzip { .. } | BytesCodec::Zlib { .. } => "zlib",
-        BytesCodec::Crc32c | BytesCodec::Fletcher32 | BytesCodec::Checksum { .. } => "crc32c",
+        BytesCodec::Crc32c | BytesCodec::Fletcher32 | BytesCodec::Checksum { .. } => CHECKSUM,
         BytesCodec::Shuffle { .. } => "shuffle",
         BytesCodec::Lz4 => "blosc-lz4-byte",
         BytesCodec::Blosc(blosc) => {

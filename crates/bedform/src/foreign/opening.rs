@@ -15,7 +15,7 @@ use super::ForeignFile;
 use super::hdf5::{self, Parsed};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file, url_of};
+use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file, url_of, with_kept_profile};
 use crate::options::OpenOptions;
 use crate::sidecar::{Helper, Sidecar, source_version};
 
@@ -46,7 +46,8 @@ impl ForeignFile {
     /// kept of it, or by what it says itself. Nothing for a file that only the library of HDF5 understands: then
     /// whoever has that makes a chunk map, for [`ForeignFile::open_with_map`]. `allow_external` says whether the
     /// map may be one that was made with other files that the file names: by the library. A URL is opened as
-    /// [`ForeignFile::open_url`] does.
+    /// [`ForeignFile::open_url`] does. It comes with the profile that is kept for the storage, unless the options
+    /// have one.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a file of another kind, with what it looks like; `Corrupt` by a header;
@@ -55,6 +56,7 @@ impl ForeignFile {
         if let Some(url) = url_of(path) {
             return Self::open_url(url, options).map(Some);
         }
+        let options = &with_kept_profile(options, path);
         let (storage, name) = file_of(path, options)?;
         let other = |looks: &str| {
             let shown = path.display();
@@ -115,6 +117,7 @@ impl ForeignFile {
         allow_external: bool,
         options: &OpenOptions,
     ) -> Result<Self> {
+        let options = &with_kept_profile(options, path);
         let (storage, name) = file_of(path, options)?;
         let file = Self::new(storage, name, map, options)?;
         if let Some(sidecar) = Sidecar::of_path(path)? {

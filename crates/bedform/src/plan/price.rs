@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::AddAssign;
 
-use bedform_storage::{Demand, Dominant, ProcessorWork, ReadWork, Refined};
+use bedform_storage::{Demand, Dominant, ProcessorWork, ReadSeconds, ReadWork, Refined};
 use serde::Serialize;
 
 use super::tuning::{Tuning, is_shared};
@@ -92,14 +92,24 @@ impl Cost {
     /// `scratch_bytes` for each core; and what the processor has to do meanwhile.
     ///
     /// `refined` is what reads of the codec have taught.
-    pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64, refined: Refined) -> Price {
+    pub(crate) fn seconds(
+        &self,
+        tuning: &Tuning,
+        scratch_bytes: u64,
+        refined: Refined,
+    ) -> ReadSeconds {
         let read = ReadWork {
             demand: self.demand(tuning, scratch_bytes),
             work: self.work(),
             threads: self.threads(tuning),
             threads_waiting: self.at_most(tuning.threads_waiting),
         };
-        let seconds = tuning.profile.read_seconds(&read).refined(refined);
+        tuning.profile.refined_seconds(&read, refined)
+    }
+
+    /// The same, as it is shown.
+    pub(crate) fn price(&self, tuning: &Tuning, scratch_bytes: u64, refined: Refined) -> Price {
+        let seconds = self.seconds(tuning, scratch_bytes, refined);
         let is_some = self.objects > 0 || self.result_bytes > 0;
         Price {
             seconds: seconds.cold,
@@ -150,7 +160,7 @@ impl Cost {
     }
 
     /// Threads that share the work, as the read will have them.
-    fn threads(&self, tuning: &Tuning) -> u32 {
+    pub(crate) fn threads(&self, tuning: &Tuning) -> u32 {
         match is_shared(self.decoded_bytes.max(self.result_bytes), tuning.profile.is_remote) {
             true => self.at_most(tuning.threads),
             false => 1,

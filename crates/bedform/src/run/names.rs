@@ -7,7 +7,7 @@
 /// To find a directory: a block of the one above, and its own attributes.
 const DIRECTORY_WAITS: u64 = 2;
 /// The array's directory, and the attributes of its document.
-const DOCUMENT_WAITS: u64 = DIRECTORY_WAITS + 1;
+pub(super) const DOCUMENT_WAITS: u64 = DIRECTORY_WAITS + 1;
 
 /// Counts the waits of objects that are found one after the other, as a read opens them.
 #[derive(Debug, Default)]

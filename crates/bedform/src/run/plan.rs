@@ -5,13 +5,13 @@
 //! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
 //! result, no element of it twice.
 
-use bedform_storage::Refined;
+use bedform_storage::{ReadKind, Refined};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
+use super::names::{DOCUMENT_WAITS, Names};
 use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
-use crate::plan::experience::Found;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
@@ -53,6 +53,9 @@ impl Piece<'_> {
         self.layout.codec.is_raw() && !self.source.makes_chunks()
     }
 }
+
+/// Objects whose names are counted where a read is learnt from: of more they are a small part.
+const NAMED_MAX: u64 = 1 << 10;
 
 /// A read, planned.
 #[derive(Clone, Copy)]
@@ -196,27 +199,39 @@ impl<'a> ReadPlan<'a> {
     /// Learns from a read of this plan that did `done` in so many seconds.
     pub(crate) fn learn(&self, done: &ReadStatistics, seconds: f64) {
         let Some(experience) = &self.tuning.experience else { return };
-        let Some(found) = self.found(done).filter(|_| experience.is_due(seconds)) else { return };
+        let Some(is_cold) = self.was_cold(done).filter(|_| experience.is_due(seconds)) else {
+            return;
+        };
         let index_requests = done.objects.min(done.requests.saturating_sub(1));
         let cost = Cost {
             objects: done.objects,
             index_requests,
             requests: done.requests - index_requests,
             bytes: done.bytes,
+            names: if is_cold { self.names() } else { 0 },
             ..self.processing(done.bytes)
         };
         let scratch_bytes = self.most(ChunkCodec::scratch_bytes);
-        let predicted = cost.price(self.tuning, scratch_bytes, Refined::default());
-        let predicted = match found {
-            Found::Cold => predicted.seconds,
-            Found::Cached => predicted.cached_seconds,
+        let predicted = cost.seconds(self.tuning, scratch_bytes, Refined::default());
+        let (kind, predicted) = match is_cold {
+            true => (ReadKind::cold(predicted.dominant), predicted.cold),
+            false => (ReadKind::cached(cost.threads(self.tuning)), predicted.cached),
         };
-        experience.learn(&self.experience_name(), found, seconds / predicted);
+        experience.learn(&self.experience_name(), kind, seconds / predicted);
     }
 
-    /// Where a read found its objects; nothing if some were here and some there, or the read was another than
-    /// the one that is priced.
-    fn found(&self, done: &ReadStatistics) -> Option<Found> {
+    /// Waits for the names of its objects, where nothing is in memory but the array's document, which was looked
+    /// at before.
+    fn names(&self) -> u64 {
+        let mut names = Names::default();
+        let cells = (0..self.cell_count().min(NAMED_MAX)).filter_map(|number| self.cell(number));
+        let waits: u64 = cells.map(|cell| names.waits_for(&cell.coordinates())).sum();
+        waits.saturating_sub(DOCUMENT_WAITS)
+    }
+
+    /// True if a read found nothing in memory, false if all; nothing if some were here and some there, or the read
+    /// was another than the one that is priced.
+    fn was_cold(&self, done: &ReadStatistics) -> Option<bool> {
         let [piece] = self.pieces else { return None };
         let is_whole = piece.moment.is_settled()
             && !piece.source.makes_chunks()
@@ -227,10 +242,10 @@ impl<'a> ReadPlan<'a> {
             return None;
         }
         match done.waits {
-            _ if self.is_remote() => Some(Found::Cold),
-            0 => Some(Found::Cached),
+            _ if self.is_remote() => Some(true),
+            0 => Some(false),
             // What is fetched ahead is waited for by nobody.
-            waits => (waits >= done.objects).then_some(Found::Cold),
+            waits => (waits >= done.objects).then_some(true),
         }
     }
 }

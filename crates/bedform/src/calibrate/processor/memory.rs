@@ -19,6 +19,8 @@ const REQUEST: usize = 1 << 20;
 const REQUESTS: u64 = 40;
 /// Runs of one element that are gathered at a time.
 const RUNS: usize = 16 << 10;
+/// Planes, rows and runs of a row of a box of 4 MB.
+const BOX: [usize; 3] = [64, 72, 14];
 
 pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
     let chunk = vec![1_u8; CHUNK];
@@ -47,7 +49,29 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
         let _ = black_box(done);
     });
     machine.run_seconds = (gather + scatter) / 2.0 / RUNS as f64;
+    machine.far_run_seconds = far_run_seconds(&chunk, &mut result, watch);
     let _ = measure_requests(machine, watch);
+}
+
+/// As a box is put together out of chunks that are short along its rows: what memory holds in one place of the
+/// result comes from many chunks, and each writes all over it.
+fn far_run_seconds(chunk: &[u8], result: &mut [u8], watch: &mut Stopwatch) -> f64 {
+    let [planes, rows, across] = BOX;
+    let [chunk_rows, run] = [8, 64];
+    let row = across * run;
+    let source = [(chunk_rows * run) as i64, run as i64, 1];
+    let target = [(rows * row) as i64, row as i64, 1];
+    let shape = [planes as u64, chunk_rows as u64, run as u64];
+    let seconds = watch.seconds(|| {
+        for first in (0..rows).step_by(chunk_rows) {
+            for at in 0..across {
+                let place = result.get_mut(first * row + at * run..).unwrap_or_default();
+                let done = copy_box(&shape, (chunk, &source), (place, &target), (1, 1));
+                let _ = black_box(done);
+            }
+        }
+    });
+    seconds / (planes * rows * across) as f64
 }
 
 /// By a file that is in memory alone, and larger than the processor's own caches.

@@ -22,13 +22,22 @@ impl Stopwatch {
     }
 
     /// The median of the seconds that `work` takes; of a second series where the first is disturbed.
-    pub(super) fn seconds(&mut self, mut work: impl FnMut()) -> f64 {
+    pub(super) fn seconds(&mut self, work: impl FnMut()) -> f64 {
+        self.seconds_after(|| (), work)
+    }
+
+    /// The same of work that finds what `before` leaves it, which does not count.
+    pub(super) fn seconds_after(
+        &mut self,
+        mut before: impl FnMut(),
+        mut work: impl FnMut(),
+    ) -> f64 {
         work();
-        let (first, spread) = self.series(&mut work);
+        let (first, spread) = self.series(&mut before, &mut work);
         if spread <= SPREAD_MAX {
             return first;
         }
-        let (again, spread) = self.series(&mut work);
+        let (again, spread) = self.series(&mut before, &mut work);
         self.disturbed += u32::from(spread > SPREAD_MAX);
         // What else runs makes work slower, not faster.
         first.min(again)
@@ -39,11 +48,12 @@ impl Stopwatch {
         self.disturbed * 4 > self.taken
     }
 
-    fn series(&mut self, work: &mut impl FnMut()) -> (f64, f64) {
+    fn series(&mut self, before: &mut impl FnMut(), work: &mut impl FnMut()) -> (f64, f64) {
         self.taken += 1;
         let began = Instant::now();
         let mut times = Vec::with_capacity(MOST);
         while times.len() < LEAST || (times.len() < MOST && began.elapsed() < self.budget) {
+            before();
             let started = Instant::now();
             work();
             times.push(started.elapsed().as_secs_f64());
