@@ -85,7 +85,7 @@ test-python: $(STAMPS)/build ## Run the Python tests and the examples of the gui
 	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
 	@$(STEP) "build of the static C library" -- $(BUILD_CAPI_STATIC)
 	@cd python && $(BIN)/python ../tools/step.py "pytest" -- \
-		$(BIN)/python -m pytest -q -m "not reliability and not xarray_suite" $(ARGS)
+		$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not reliability and not xarray_suite" $(ARGS)
 
 .PHONY: xarray-suite
 xarray-suite: $(STAMPS)/build ## Run all of xarray's own tests of its engines against the engine bedform

@@ -3,7 +3,8 @@
 Each mix has random shares of maps, series, planes, boxes and points of one of four arrays. The
 layouts that `advise` compared and found no more than three times as dear as its first choice are
 written; each is read in turn, round by round, with the files in the page cache, every answer
-checked. What counts is the mean of the medians, weighted by the shares of the mix.
+checked. What counts is the mean of the medians, weighted by the shares of the mix. The fastest of
+several is so by luck, too: it and the first choice are written and read again, and that counts.
 """
 
 from __future__ import annotations
@@ -200,15 +201,18 @@ def run(options: Options) -> Report:
             with tempfile.TemporaryDirectory(dir=directory) as place:
                 seconds = measure(fields[name], kinds, layouts, Path(place), rounds, threads)
             best = int(np.argmin(seconds))
-            ratios.append(seconds[0] / seconds[best])
+            pair = [layouts[0], layouts[best]]
+            with tempfile.TemporaryDirectory(dir=directory) as place:
+                again = measure(fields[name], kinds, pair, Path(place), rounds, threads)
+            ratios.append(max(1.0, again[0] / again[1]) if best else 1.0)
             shares = ", ".join(f"{kind.name} {kind.share:.2f}" for kind in kinds)
             table.rows.append(
                 [
                     f"{name}, {threads} threads: {shares}",
                     shown(layouts[0][1].chunks),
                     milliseconds(layouts[0][2]),
-                    milliseconds(seconds[0]),
-                    milliseconds(seconds[best]),
+                    milliseconds(again[0]),
+                    milliseconds(again[1]),
                     shown(layouts[best][1].chunks),
                     f"{ratios[-1]:.2f}",
                 ]

@@ -88,6 +88,18 @@ pub struct ReadSeconds {
     pub cached_dominant: Dominant,
 }
 
+impl ReadKind {
+    /// That of a read that found nothing in memory.
+    pub fn cold(dominant: Dominant) -> Self {
+        if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
+    }
+
+    /// That of a read of the page cache.
+    pub fn cached(threads: u32) -> Self {
+        if threads > 1 { Self::Shared } else { Self::Cached }
+    }
+}
+
 impl Profile {
     /// Predicted seconds of a read, of storage and processor together.
     ///

@@ -6,14 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Dominant;
-
 use super::{ENTRIES_MAX, Profile, ProfileError, TEXT_BYTES_MAX, malformed, within};
 
 /// Reads that a factor remembers.
 const REMEMBERED: u32 = 32;
 /// Reads after which a factor counts for half.
-const HALF: f64 = 2.0;
+const HALF: f64 = 3.0;
 /// What one read may say at most, and a factor.
 const RATIO_MAX: f64 = 8.0;
 const FACTOR_MAX: f64 = 4.0;
@@ -54,7 +52,7 @@ impl Factor {
     /// let mut factor = Factor::default();
     /// assert_eq!(factor.counts(), 1.0);
     /// (0..100).for_each(|_| factor.add(2.0));
-    /// assert!((1.9..2.0).contains(&factor.counts()));
+    /// assert!((1.8..2.0).contains(&factor.counts()));
     /// ```
     pub fn counts(&self) -> f64 {
         let reads = f64::from(self.reads);
@@ -91,18 +89,6 @@ pub enum ReadKind {
     Cached,
     /// The same with several threads.
     Shared,
-}
-
-impl ReadKind {
-    /// That of a read that found nothing in memory.
-    pub fn cold(dominant: Dominant) -> Self {
-        if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
-    }
-
-    /// That of a read of the page cache.
-    pub fn cached(threads: u32) -> Self {
-        if threads > 1 { Self::Shared } else { Self::Cached }
-    }
 }
 
 impl Refined {

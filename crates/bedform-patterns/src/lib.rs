@@ -1,0 +1,36 @@
+//! Regularities in sequences of accesses, found while they happen.
+//!
+//! An [`Access`](Place) is a place: a box of an array, or a run of bytes of a file. What follows each other is
+//! described by the [`Step`] from one place to the next, which has the move of every boundary; so boxes that grow
+//! are as regular as boxes that wander.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`Place`], [`Step`] | where an access lies, and how the next one lies to it |
+//! | [`Walk`], [`Grower`] | contiguous, simple-strided and kd-strided patterns, grown access by access |
+//! | [`Repeats`] | what repeats as a sequence: composition-based patterns |
+//! | [`Correlated`] | places that follow others often: correlation-based patterns |
+//! | [`Analyzer`] | all of them for one array or file |
+//!
+//! Pure: no I/O, no clock, no `unsafe`. Places come from traces that nobody checked: nothing here panics, wraps or
+//! takes more memory than its limits because of them.
+//!
+//! The patterns are those of Tang, *Dynamic data prefetching and layout optimizations*, chapter 2, carried over from
+//! offsets to boxes.
+#![forbid(unsafe_code)]
+
+mod analyzer;
+mod composed;
+mod correlated;
+mod grower;
+mod interner;
+mod place;
+mod repeats;
+mod walk;
+
+pub use analyzer::{Analyzer, Kind, Seen};
+pub use correlated::{Correlated, OFTEN};
+pub use grower::{Grower, Grown, LEVELS_MAX, RowUnderWay};
+pub use place::{Place, Step};
+pub use repeats::{PERIOD_MAX, Repeats};
+pub use walk::{Level, Walk};

@@ -1,0 +1,56 @@
+//! Structured patterns: places at equal steps, and such rows at equal steps, to any depth.
+
+use crate::{Place, Step};
+
+/// One depth of a walk.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// From one element to the next.
+    pub step: Step,
+    /// Elements, at least 2.
+    pub count: u64,
+}
+
+/// A kd-strided pattern (section 2.2.1): a place, and for each depth, innermost first, a step and a count.
+///
+/// ```
+/// use bedform_patterns::{Level, Place, Walk};
+///
+/// let at = |offset| Place::bytes(offset, 1).unwrap();
+/// let step = |by| at(0).step_to(&at(by)).unwrap();
+/// let rows = Walk {
+///     start: at(1),
+///     levels: vec![Level { step: step(2), count: 3 }, Level { step: step(10), count: 3 }],
+/// };
+/// let offsets: Vec<i64> = rows.places().map(|place| place.bounds().next().unwrap().0).collect();
+/// assert_eq!(offsets, [1, 3, 5, 11, 13, 15, 21, 23, 25]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Walk {
+    /// The first place.
+    pub start: Place,
+    /// Innermost first.
+    pub levels: Vec<Level>,
+}
+
+impl Walk {
+    /// Accesses that it stands for.
+    pub fn count(&self) -> u64 {
+        self.levels.iter().fold(1, |count: u64, level| count.saturating_mul(level.count))
+    }
+
+    /// The place of an access, by its number; nothing behind the last.
+    pub fn place(&self, number: u64) -> Option<Place> {
+        let (mut place, mut left) = (self.start.clone(), number);
+        for level in &self.levels {
+            place = place.after(&level.step.times(left % level.count.max(1))?)?;
+            left /= level.count.max(1);
+        }
+        (left == 0).then_some(place)
+    }
+
+    /// All places, in order.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        (0..self.count()).map_while(|number| self.place(number))
+    }
+}
