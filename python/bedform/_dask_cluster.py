@@ -51,6 +51,8 @@ def connected(dask: Any) -> Iterator[Any]:
             f"dask must be a distributed.Client or an address, not {type(dask).__name__}"
         )
     try:
+        # Looked at first: a client of an address that cannot be one hangs for a minute at its end.
+        module.comm.get_address_host(dask)
         client = module.Client(dask, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0]

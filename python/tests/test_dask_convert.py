@@ -314,6 +314,19 @@ def test_what_is_no_cluster_is_said_in_one_line(
         convert(source, tmp_path / "a.zarr", dask="tcp://127.0.0.1:9")
 
 
+def test_an_address_that_cannot_be_one_starts_no_client(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_arguments: Any, **_options: Any) -> None:
+        raise AssertionError("a client that never connected hangs at its end")
+
+    monkeypatch.setattr(distributed.Client, "__init__", started)
+    monkeypatch.setattr(distributed.Client, "__del__", lambda _client: None)
+    for address in ("scheduler", "", "nonsense://x:1"):
+        with pytest.raises(bf.InvalidArgumentError, match=f"no Dask scheduler at '{address}'"):
+            convert(source, tmp_path / "a.zarr", dask=address)
+
+
 def test_distributed_is_not_imported_unless_it_is_asked_for(source: Path, tmp_path: Path) -> None:
     program = f"""
 import sys, bedform
