@@ -24,6 +24,7 @@ from bedform._errors import (
 )
 from bedform._layout import Order, Readers, Regular, described_readers
 from bedform._remote import is_url, storage_options_of
+from bedform._text import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -159,7 +160,7 @@ def _cold_rows(requests: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]
     rows = []
     for request in requests:
         alone, many = (request[key] * 1e6 for key in ("seconds_one", "seconds_many"))
-        label = f"a cold request of {request['bytes'] / 1024:.0f} KiB"
+        label = f"a cold request of {format_bytes(request['bytes'])}"
         rows.append((label, f"{alone:.0f} us alone, {many:.0f} us of many"))
     return rows
 
@@ -176,8 +177,15 @@ def _processor_rows(processor: Mapping[str, Any]) -> list[tuple[str, str]]:
         # Of data that are half as large when they are encoded.
         byte = times["encoded_byte_seconds"] / 2 + times["decoded_byte_seconds"]
         rate = f"{1e-9 / byte:.1f} GB/s" if byte > 0 else "no time"
-        rows.append((f"decoding {name}, one core", rate))
+        rows.append((f"decoding {_codec(name)}, one core", rate))
     return rows
+
+
+def _codec(name: str) -> str:
+    """What ``info`` and the pages call a codec of a profile: blosc-lz4-shuffle for -byte."""
+    if not name.startswith("blosc-"):
+        return name
+    return name.replace("-byte", "-shuffle").replace("-bit", "-bitshuffle")
 
 
 READS = {
@@ -192,7 +200,7 @@ def _refinement_rows(refinement: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What reads took over what was predicted."""
     return [
         (
-            f"{READS[state]} of {codec} took",
+            f"{READS[state]} of {_codec(codec)} took",
             f"{factor['ratio']:.2f} times the prediction, by the last {factor['reads']}",
         )
         for codec, refined in sorted(refinement.items())
@@ -380,7 +388,7 @@ def advise(
         Cores that decode; without it those of this machine.
     readers
         The programs that read the array. The layout costs least for Bedform; ``"any"`` also keeps
-        it within twice what zarr-python takes for a store of its own defaults, for the reads, the
+        it within 1.6 times what zarr-python takes for a store of its own defaults, for reads, the
         whole array, and, without reads, an index and a line along each axis and a box.
         ``"bedform"`` looks at nothing else; a list names them: ``["bedform", "zarr-python"]``.
         With ``"zarr-python"`` alone the layout costs least for that.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bedform._shown import printable
-from bedform._text import format_bytes
+from bedform._text import format_bytes, format_seconds
 
 
 class Explanation:
@@ -31,7 +31,7 @@ class Explanation:
             if key.endswith("bytes") and isinstance(value, int):
                 shown = format_bytes(value)
             elif key.endswith("seconds") and isinstance(value, float):
-                shown = f"{value * 1e3:.3f} ms"
+                shown = format_seconds(value)
                 label = label.removesuffix(" seconds")
             else:
                 shown = printable(value)

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bedform
-from bedform import _errors, _internal
+from bedform import _errors, _explanation, _internal
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -765,6 +765,13 @@ def test_explain_says_what_a_read_then_does(store: bedform.Store) -> None:
     assert plan["chunks_never_written"] == 0
     assert plan["result_bytes"] == 9 * 8
     assert plan["bytes"] >= plan["index_bytes"] > 0
+
+
+def test_an_explanation_has_times_in_the_unit_that_fits() -> None:
+    facts = {"predicted_cold_seconds": 2.883, "planning_seconds": 1.2e-4, "bytes": 2048}
+    shown = str(_explanation.Explanation(facts)).split("\n")
+    assert shown[0].split("  ")[-1] == "2.88 s"
+    assert shown[1].split("  ")[-1] == "120 us"
 
 
 def test_a_measurement_that_includes_indexes_says_so(store: bedform.Store) -> None:

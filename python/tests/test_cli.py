@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import h5py
@@ -19,6 +21,7 @@ import zarr
 from support import ENVIRONMENT, command_line
 
 import bedform as bf
+from bedform.cli import _output
 from bedform.cli._output import describe_error
 
 if TYPE_CHECKING:
@@ -180,6 +183,48 @@ def test_every_command_speaks_json(source: Path, tmp_path: Path, bedform_command
         assert done.returncode == 0, done.stderr
         assert isinstance(json.loads(done.stdout), dict), arguments
         assert done.stderr == ""
+
+
+def test_info_tables_the_codecs_that_were_compared_for_an_array(
+    tmp_path: Path, bedform_command: Bedform
+) -> None:
+    path = str(tmp_path / "compared.zarr")
+    data = np.random.default_rng(3).normal(size=(8, 100, 100)).astype("float32")
+    array = bf.create(path).create_array("t", data=data, dims=("time", "lat", "lon"))
+    choice = array.info()["codec_choice"]
+    shown = words(bedform_command("info", path, "t").stdout)
+    taken, *others = choice["compared"]
+    assert f"codec_choice {taken['name']}: fastest from storage of" in shown
+    assert f" {taken['name']} {taken['size']:.1%}" in shown
+    assert all(f"{one['name']} {one['size']:.1%}" in shown for one in others)
+    most = 1.02 * next(one["size"] for one in choice["compared"] if one["name"] == "zstd")
+    assert shown.count("too large") == sum(one["size"] > most for one in others)
+
+
+def test_the_plan_of_a_conversion_names_types_and_bytes_as_info_does(
+    source: Path, tmp_path: Path, bedform_command: Bedform
+) -> None:
+    plan = bedform_command("convert", str(source), str(tmp_path / "no.zarr"), "--dry-run").stdout
+    shown = bedform_command("info", str(source)).stdout
+    for table in (plan, shown):
+        head, row = (
+            next(line for line in table.splitlines() if line.startswith(first)).split()
+            for first in ("array ", "count ")
+        )
+        assert {"dtype", "bytes"} <= set(head)
+        assert row[2] == "int32" and row[-2:] == ["80", "B"]
+
+
+def test_a_second_pass_has_its_own_title(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(_output, "time", SimpleNamespace(monotonic=itertools.count(0, 2).__next__))
+    with _output.progress("converting", then="comparing") as report:
+        for done in (1, 2, 1, 2):
+            report(done, 2)
+    shown = capsys.readouterr().err
+    assert "converting" in shown and shown.rindex("comparing") > shown.rindex("converting")
 
 
 def test_verify_counts_the_shards_that_are_not_there(

@@ -62,6 +62,13 @@ def test_parameters_are_attributes_and_the_profile_reads_as_a_table() -> None:
         _ = profile.no_such
 
 
+def test_a_profile_calls_codecs_as_info_does() -> None:
+    shown = str(bf.Profile.default())
+    assert "decoding blosc-lz4-shuffle, one core" in shown
+    assert "decoding blosc-zstd-bitshuffle, one core" in shown
+    assert "-byte" not in shown
+
+
 def test_a_profile_is_made_of_a_mapping() -> None:
     with pytest.raises(bf.WrongTypeError, match=r"a mapping, as to_dict gives it, not of 'text'"):
         bf.Profile("text")  # type: ignore[arg-type]

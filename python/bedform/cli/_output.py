@@ -131,17 +131,29 @@ def _key(key: Any) -> str:
 
 
 @contextmanager
-def progress(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield ``report(done, total)``, shown on a terminal once a second has passed."""
+def progress(
+    title: str, *, then: str | None = None, is_bytes: bool = True
+) -> Iterator[Callable[[int, int], None]]:
+    """Yield ``report(done, total)``, shown on a terminal once a second has passed.
+
+    ``then`` is the title of a second pass, which counts from the beginning again.
+    """
     console = Console(file=sys.stderr)
     unit = DownloadColumn(binary_units=True) if is_bytes else TaskProgressColumn()
-    columns = (TextColumn(title), BarColumn(), unit, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), unit, TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     started = time.monotonic()
     task: TaskID | None = None
+    last = 0
 
     def report(done: int, total: int) -> None:
-        nonlocal task
+        nonlocal task, title, last
+        if done < last and then is not None:
+            title = then
+            if task is not None:
+                # Its clock begins again, too: the time that remains is that of this pass.
+                bar.reset(task, description=title)
+        last = done
         if task is None and console.is_terminal and time.monotonic() - started > 1:
             bar.start()
             task = bar.add_task(title, total=total)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 from rich.console import Group
 from rich.table import Table
@@ -91,7 +92,7 @@ def convert(
         pass
     started = time.monotonic()
     try:
-        with progress("converting") as report:
+        with progress("converting", then="comparing") as report:
             done = _convert.convert(
                 source,
                 target,
@@ -117,17 +118,26 @@ def convert(
     emit({**done.to_dict(), "seconds": seconds}, _render(done, seconds), as_json)
 
 
+def _named(dtype: str) -> str:
+    """A type of numbers by its name, as ``bedform info`` shows it: float32 for <f4."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        return dtype
+    return found.name if found.kind in "biufc" else dtype
+
+
 def _render(done: Conversion, seconds: float) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("array", "shape", "type", "source chunks", "chunks", "shards", "order"):
+    for column in ("array", "shape", "dtype", "source chunks", "chunks", "shards", "order"):
         table.add_column(column)
-    table.add_column("size", justify="right")
+    table.add_column("bytes", justify="right")
     for array in done.arrays:
         lengths = (array.source_chunks, array.chunks, array.shards)
         table.add_row(
             cell(array.name),
             format_shape(array.shape),
-            cell(array.dtype),
+            cell(_named(array.dtype)),
             *("-" if part is None else format_shape(part) for part in lengths),
             cell(array.order),
             format_bytes(array.byte_count),
