@@ -140,7 +140,8 @@ impl Profile {
         let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
         let cached = match self.is_remote {
             true => cold,
-            false => seconds.cached * by.of(ReadKind::cached(read.threads)).counts(),
+            // Whatever was learnt: what is in memory comes no later than what is not.
+            false => cold.min(seconds.cached * by.of(ReadKind::cached(read.threads)).counts()),
         };
         ReadSeconds { cold, cached, ..seconds }
     }

@@ -445,6 +445,21 @@ impl Search {
         ));
     }
 
+    /// Why a layout was chosen of those that were compared.
+    fn reason(&self, chosen: &Priced, others: &[Priced]) -> String {
+        let is_least = others.iter().all(|other| chosen.score.cost <= other.score.cost);
+        let is_bound = self.is_bound() && self.readers.contains(&Reader::Bedform);
+        match is_bound && !is_least {
+            true => "chosen: the least that zarr-python reads well".into(),
+            false => "chosen: the least weighted cost".into(),
+        }
+    }
+
+    /// True if what another reader takes bounds the choice.
+    pub(super) fn is_bound(&self) -> bool {
+        self.zarr_python.is_some()
+    }
+
     pub(super) fn table(
         &self,
         chosen: Priced,
@@ -462,7 +477,7 @@ impl Search {
         for other in std::iter::once(&chosen).chain(&others) {
             let same = other.layout.chunk_shape == chosen.layout.chunk_shape;
             let (name, verdict) = match rows.is_empty() {
-                true => ("advised".into(), "chosen: the least weighted cost".into()),
+                true => ("advised".into(), self.reason(&chosen, &others)),
                 false => {
                     let name = match same {
                         true => format!("advised, {}", other.layout.order),

@@ -35,6 +35,9 @@ pub struct Kinds {
     pub nearest_chunk_shape: Vec<u64>,
     /// How many times the best they take for that read.
     pub nearest_ratio: f64,
+    /// True if only layouts that another reader reads well were looked at.
+    #[serde(skip)]
+    pub(super) is_bound: bool,
 }
 
 impl Kinds {
@@ -71,7 +74,8 @@ impl Kinds {
         }
         let seconds: Vec<f64> = alone.iter().map(|kind| kind.alone_seconds).collect();
         let (nearest_chunk_shape, nearest_ratio) = search.nearest_to(&seconds);
-        Some(Self { alone, nearest_chunk_shape, nearest_ratio })
+        let is_bound = search.is_bound();
+        Some(Self { alone, nearest_chunk_shape, nearest_ratio, is_bound })
     }
 
     /// What a user should know if a kind of read is far from what it could be.
@@ -96,8 +100,9 @@ impl Kinds {
         let nearest = report::shape_text(&self.nearest_chunk_shape);
         notes.push(match self.nearest_ratio > GOOD_MAX {
             true => format!(
-                "no layout found is within twice the best for every read: chunks of {nearest} come \
-                 nearest, {:.1} times it for the worst",
+                "no layout found{} is within twice the best for every read: chunks of {nearest} \
+                 come nearest, {:.1} times it for the worst",
+                if self.is_bound { " that zarr-python reads well" } else { "" },
                 self.nearest_ratio,
             ),
             false => format!(

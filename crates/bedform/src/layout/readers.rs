@@ -121,7 +121,10 @@ pub fn readers_named(value: Option<&Value>) -> Result<Vec<Reader>> {
         let found =
             value.as_str().and_then(|name| Reader::ALL.into_iter().find(|one| one.name() == name));
         found.ok_or_else(|| {
-            Error::invalid(format!("there is no reader {value}: \"any\", or of {}", known()))
+            Error::invalid(format!(
+                "there is no reader {value}: give \"any\", or a list of {}",
+                known()
+            ))
         })
     };
     let mut readers = match value {

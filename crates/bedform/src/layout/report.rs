@@ -24,13 +24,6 @@ impl fmt::Display for Advice {
             shape_text(&self.shape),
             bytes_text(bytes_of(&self.shape, self.item_size)),
         )?;
-        writeln!(
-            formatter,
-            "Smart-IO: optimized chunk {}, window {} to {}",
-            bytes_text(self.ocs),
-            bytes_text(self.window.least),
-            bytes_text(self.window.most),
-        )?;
         let header = ["read", "weight", "chunks", "requests", "moved", "seconds"];
         let mut rows = vec![header.map(String::from).to_vec()];
         for (read, cost) in self.reads.iter().zip(self.costs()) {
@@ -50,6 +43,13 @@ impl fmt::Display for Advice {
             "\nup to {} requests in flight, gaps of up to {} read over",
             self.requests_in_flight,
             bytes_text(self.merge_gap_bytes as f64),
+        )?;
+        writeln!(
+            formatter,
+            "Smart-IO: optimized chunk {}, window {} to {}",
+            bytes_text(self.ocs),
+            bytes_text(self.window.least),
+            bytes_text(self.window.most),
         )?;
         self.notes.iter().try_for_each(|note| writeln!(formatter, "note: {note}"))
     }
@@ -150,7 +150,7 @@ pub(super) fn axes_text(spanned: &[usize], names: &[String]) -> String {
         None => format!("axis {axis}"),
     };
     let names: Vec<_> = spanned.iter().map(name).collect();
-    if names.is_empty() { "one element".into() } else { names.join(" x ") }
+    if names.is_empty() { "one element".into() } else { names.join(",") }
 }
 
 /// Why a layout with `costs` lost to one with `best`: by the read that made most of the difference.

@@ -9,10 +9,15 @@ use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::StoredLayout;
 use crate::write::elements::{ChunkElements, Input};
 
-/// Blocks of a sample.
+/// Blocks of a sample, and of one of small chunks.
 pub(crate) const BLOCKS_MAX: usize = 8;
+const BLOCKS_SMALL_MAX: usize = 64;
 /// Bytes of a sample.
 pub(crate) const SAMPLE_BYTES_MAX: usize = 5 << 17;
+/// Bytes of a sample at least, if there are as many: small chunks make more blocks.
+const SAMPLE_BYTES_LEAST: usize = 1 << 18;
+/// Chunks that are looked at for a block: some are the fill value all over.
+const TASKS_FOR_BLOCK: usize = 2;
 /// Bytes of a block.
 const BLOCK_BYTES_MAX: usize = 1 << 17;
 /// Bytes of chunks that are built for a sample, unless one alone has more.
@@ -31,7 +36,14 @@ pub(crate) fn sample(
     if layout.is_text() || plan.result_bytes() == 0 {
         return Ok(Vec::new());
     }
-    for (cell, task) in spread_tasks(plan, blocks.count_max()) {
+    let tasks = spread_tasks(plan, TASKS_FOR_BLOCK * blocks.count_max());
+    // Every second one first: what is left over is spread as well.
+    let turns =
+        (0..TASKS_FOR_BLOCK).flat_map(|turn| tasks.iter().skip(turn).step_by(TASKS_FOR_BLOCK));
+    for &(cell, task) in turns {
+        if blocks.are_enough() {
+            break;
+        }
         let mut chunk = ChunkElements::default();
         if plan.covers_chunk(cell, task) {
             chunk.make_room(layout);
@@ -92,7 +104,8 @@ impl<'a> Blocks<'a> {
     /// So many chunks are worth building.
     pub(crate) fn count_max(&self) -> usize {
         let chunk = self.layout.codec.decoded_bytes().max(1);
-        (BUILT_BYTES_MAX / chunk).clamp(1, BLOCKS_MAX)
+        (BUILT_BYTES_MAX / chunk)
+            .clamp(1, BLOCKS_MAX.max(SAMPLE_BYTES_LEAST / chunk).min(BLOCKS_SMALL_MAX))
     }
 
     /// True once the sample has all that it may.
