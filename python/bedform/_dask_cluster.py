@@ -51,16 +51,31 @@ def connected(dask: Any) -> Iterator[Any]:
             f"dask must be a distributed.Client or an address, not {type(dask).__name__}"
         )
     try:
-        # Looked at first: a client of an address that cannot be one hangs for a minute at its end.
-        module.comm.get_address_host(dask)
+        _check_address(module, dask)
         client = module.Client(dask, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         # An address that cannot be one, or a scheduler that does not answer.
         kind = IoError if isinstance(error, OSError) else InvalidArgumentError
         raise kind(f"no Dask scheduler at {dask!r}: {reason}") from None
     with client:
         yield client
+
+
+def _check_address(module: Any, address: str) -> None:
+    """Fail for what cannot be the address of a scheduler.
+
+    A client that is given one is never finished, and waits for itself when it is collected: the
+    program would not end.
+    """
+    scheme, where = module.comm.parse_address(address)
+    backend = module.comm.registry.get_backend(scheme)
+    if scheme in ("tcp", "tls", "inproc"):
+        backend.get_address_host(where)
+    if scheme in ("tcp", "tls"):
+        port = int(where.rpartition(":")[2])
+        if not 0 < port < 65536:
+            raise ValueError(f"there is no port {port}")
 
 
 @contextlib.contextmanager
