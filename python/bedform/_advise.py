@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import warnings
@@ -22,6 +23,7 @@ from bedform._errors import (
     check_text,
     engine_call,
 )
+from bedform._integers import integers
 from bedform._layout import Order, Readers, Regular, described_readers
 from bedform._remote import is_url, storage_options_of
 from bedform._text import format_bytes
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 Reads = Mapping[tuple[str, ...], float]
+# Of one kind of reads.
+WEIGHT_MIN, WEIGHT_MAX = 1e-6, 1e18
 
 _COLDNESS = {
     "emptied": "emptied: the device was measured",
@@ -407,7 +411,7 @@ def advise(
     >>> bf.advise((512, 512, 512), "float64", reads={("dim_1", "dim_2"): 1.0}).chunks[0]
     1
     """
-    lengths = [int(length) for length in shape]
+    lengths = list(integers(shape, "shape"))
     kind = type_of(dtype)
     size = 16 if kind.hasobject else kind.itemsize
     question = _question(lengths, size, dims, reads, append_length, readers)
@@ -450,6 +454,18 @@ def _named(axes: tuple[str, ...] | str) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else tuple(axes)
 
 
+def _weight(weight: Any, wanted: tuple[str, ...]) -> float:
+    """The weight of a kind of reads; fails for what is none."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if WEIGHT_MIN <= float(weight) <= WEIGHT_MAX:
+            return float(weight)
+    shown = repr(weight) if isinstance(weight, (int, float)) else type(weight).__name__
+    raise InvalidArgumentError(
+        f"the weight of the reads {wanted} is {shown[:40]}: it must be a positive number, "
+        f"from {WEIGHT_MIN:g} to {WEIGHT_MAX:g}"
+    )
+
+
 def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], float]:
     """The mix of reads with a tuple of names for each kind; fails for names that are not there."""
     checked = {}
@@ -458,11 +474,7 @@ def checked_reads(reads: Reads, names: Sequence[str]) -> dict[tuple[str, ...], f
         for name in wanted:
             if name not in names:
                 raise InvalidArgumentError(f"no axis {name!r}: the axes are {', '.join(names)}")
-        if not 0 < weight < float("inf"):
-            raise InvalidArgumentError(
-                f"the weight of the reads {wanted} is {weight}: it must be a positive number"
-            )
-        checked[wanted] = float(weight)
+        checked[wanted] = _weight(weight, wanted)
     return checked
 
 

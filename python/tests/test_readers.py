@@ -163,3 +163,17 @@ def test_the_command_line_takes_readers(tmp_path: Path, bedform_command: Bedform
         for name in ("any", "bedform")
     }
     assert np.prod(chunks["bedform"]) < np.prod(chunks["any"])
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), 1e300, 5e-324, 10**400, "a", None])
+def test_a_weight_that_is_none_is_said_in_one_short_line(weight: Any) -> None:
+    with pytest.raises(
+        bf.InvalidArgumentError, match=r"the weight of the reads .*positive"
+    ) as info:
+        bf.advise(SHAPE, "f4", dims=DIMS, reads={("time",): weight})
+    assert len(str(info.value)) < 200
+
+
+def test_the_lengths_of_an_array_are_whole_numbers() -> None:
+    with pytest.raises(bf.InvalidArgumentError, match="shape must be a whole number"):
+        bf.advise((3.5, 10), "f4")  # type: ignore[arg-type]
