@@ -72,6 +72,19 @@ def test_no_line_that_can_be_typed_gets_a_traceback(
     print(f"\nCOUNT command_lines {count}")  # noqa: T201 - the stage reads it
 
 
+@pytest.mark.parametrize("selections", [b"5,:,:\n\xff\xfe\n", b"0" * (1 << 21)])
+def test_a_file_of_selections_that_is_none_is_named_with_its_line(
+    tmp_path: Path, selections: bytes
+) -> None:
+    path = tmp_path / "selections.txt"
+    path.write_bytes(selections)
+    arguments = ["advise", "--shape", "10,20,30", "--selections", str(path)]
+    code, _, err = run_quietly(arguments)
+    line = 1 + selections.count(b"\n", 0, -1)
+    assert code == 2 and err.startswith(f"bedform: {str(path)!r} line {line}: ")
+    assert len(err.splitlines()) == 1 and len(err) < 2200
+
+
 def test_no_file_gets_a_traceback(tmp_path: Path) -> None:
     chooser = random.Random(20260102)
     good = tmp_path / "good.h5"

@@ -13,6 +13,8 @@ from .._text import parse_reads, parse_selection, parse_shape
 from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph, readers_of
 
 _SELECTIONS_MAX = 100_000
+# Characters of a line: one list of positions for each axis.
+_LINE_MAX = 1 << 20
 
 
 def register(app: typer.Typer) -> None:
@@ -112,8 +114,12 @@ def _largest(store: Any, path: str) -> str:
 
 def _read_selections(path: Path, shape: tuple[int, ...]) -> list[Any]:
     selections: list[Any] = []
-    with path.open() as lines:
+    # What is no text is shown as such, in the error of its line; and a device has no end.
+    with path.open(errors="replace") as file:
+        lines = iter(lambda: file.readline(_LINE_MAX), "")
         for number, line in enumerate(lines, 1):
+            if len(line) == _LINE_MAX:
+                raise ValueError(f"{str(path)!r} line {number}: longer than any selection")
             text = line.split("#")[0].strip()
             if not text:
                 continue
