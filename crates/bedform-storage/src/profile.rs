@@ -16,6 +16,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::StorageError;
@@ -383,7 +384,7 @@ impl Profile {
     /// As [`Profile::from_json`], or the system's.
     pub fn load(path: &Path) -> Result<Self, ProfileError> {
         let mut text = String::new();
-        File::open(path)
+        open_regular(path)
             .and_then(|file| file.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text))
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::InvalidData => {
@@ -479,6 +480,16 @@ impl Profile {
         self.save(&place)?;
         Ok(place)
     }
+}
+
+/// A file, opened without waiting: a FIFO would block whoever opens a store.
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(std::io::Error::other("it is no regular file"))
 }
 
 /// The file of the profile of a system that has a name.
@@ -667,6 +678,17 @@ mod tests {
         fs::write(&saved, vec![b' '; 2 << 20]).unwrap();
         let error = Profile::for_path_in(&place, &place).unwrap_err();
         assert!(error.to_string().contains("over"), "{error}");
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_profile_is_an_error_and_no_wait() {
+        let place = scratch("fifo");
+        let fifo = place.join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let error = Profile::load(&fifo).unwrap_err();
+        assert!(error.to_string().contains("regular file"), "{error}");
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -38,7 +38,7 @@ impl Factor {
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
         }
-        self.reads = (self.reads + 1).min(REMEMBERED);
+        self.reads = self.reads.saturating_add(1).min(REMEMBERED);
         let said = ratio.clamp(1.0 / RATIO_MAX, RATIO_MAX).ln();
         let mean = self.ratio.ln() + (said - self.ratio.ln()) / f64::from(self.reads);
         self.ratio = mean.exp().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
@@ -127,6 +127,8 @@ impl Profile {
         let factors = self.refinement.values().flat_map(of);
         for factor in factors {
             within("refinement", factor.ratio, (1.0 / FACTOR_MAX, FACTOR_MAX))?;
+            let reads = f64::from(factor.reads);
+            within("reads of the refinement", reads, (0.0, f64::from(REMEMBERED)))?;
         }
         Ok(())
     }
@@ -149,5 +151,16 @@ mod tests {
         // What was learnt is forgotten as it was learnt.
         (0..200).for_each(|_| factor.add(0.5));
         assert!((0.5..0.6).contains(&factor.counts()), "{factor:?}");
+    }
+
+    #[test]
+    fn counts_of_reads_that_nobody_remembers_are_refused_and_never_wrap() {
+        let mut factor = Factor { ratio: 1.0, reads: u32::MAX };
+        let mut profile = Profile::default_local();
+        profile.refinement.insert("zstd".into(), Refined { cold: factor, ..Refined::default() });
+        let error = profile.check().unwrap_err();
+        assert!(matches!(error, ProfileError::Implausible { .. }), "{error}");
+        factor.add(2.0);
+        assert_eq!(factor.reads, REMEMBERED);
     }
 }
