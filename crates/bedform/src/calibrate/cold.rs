@@ -22,7 +22,7 @@ use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::calibrate::{Random, check_goes_on};
 use bedform_storage::{CalibrateOptions, ColdRequest, Processor, Profile, StorageError};
-use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use rustix::fs::{Advice, FlockOperation, Mode, OFlags, fadvise, flock, open};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, json};
 
@@ -257,7 +257,9 @@ fn remove_left_over(place: &Path) {
     for entry in entries.flatten() {
         let is_one = entry.file_name().to_string_lossy().starts_with(DIRECTORY_START)
             && entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let lock = is_one.then(|| File::open(entry.path().join(LOCK)));
+        // Opened without waiting: others may put a FIFO there.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let lock = is_one.then(|| open(entry.path().join(LOCK), flags, Mode::empty()));
         if let Some(Ok(lock)) = lock
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
