@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
 use crate::source::Payloads;
+use crate::threads::workers::check_goes_on;
 
 /// What a read would do: which objects, how many requests and bytes, what is decoded, and its price.
 ///
@@ -195,6 +196,8 @@ pub(crate) fn for_each_fetch(
 ) -> Result<()> {
     let mut payloads = Payloads::default();
     for number in 0..plan.cell_count() {
+        // There may be more of them than anybody waits for.
+        check_goes_on("the plan was stopped")?;
         let Some(cell) = plan.cell(number) else { break };
         let tasks = cell.tasks();
         let need = cell.need(tasks.len());
