@@ -222,6 +222,15 @@ def test_small_arrays_of_one_type_and_dimensions_share_a_choice(tmp_path: Path):
     assert choices[2] != choices[0] != choices[3]
 
 
+def test_a_small_array_of_noise_does_not_choose_for_the_next_ones(tmp_path: Path):
+    store = bf.create(tmp_path / "s.zarr")
+    noise = np.random.default_rng(0).integers(0, 2**32, (500, 500), "uint32").view("float32")
+    a = store.create_array("a", data=noise, dims=("y", "x"))
+    b = store.create_array("b", data=np.ones((500, 500), "float32"), dims=("y", "x"))
+    sizes = [array.info()["codec_choice"]["compared"][0]["size"] for array in (a, b)]
+    assert sizes[0] > 0.9 and sizes[1] < 0.1
+
+
 def test_data_sets_choose_for_each_variable_in_memory_and_by_dask(tmp_path: Path):
     field = smooth((40, 60, 80))
     noise = np.random.default_rng(0).integers(0, 256, field.shape, "uint8")
