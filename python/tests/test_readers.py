@@ -127,10 +127,10 @@ def test_mixed_reads_that_no_layout_serves_are_said_kind_by_kind() -> None:
     advice = bf.advise((8760, 721, 1440), "f4", dims=DIMS, reads=reads, readers="bedform")
     notes = [line for line in str(advice).splitlines() if "twice the best" in line]
     assert len(notes) == 2
-    assert "lat x lon takes" in notes[1]
+    assert "lat,lon takes" in notes[1]
     assert "time takes" in notes[1]
     kinds = advice.to_dict()["kinds"]
-    assert [kind["name"] for kind in kinds["alone"]] == ["lat x lon", "time"]
+    assert [kind["name"] for kind in kinds["alone"]] == ["lat,lon", "time"]
     assert kinds["nearest_ratio"] > 2
     assert all(kind["alone_seconds"] < kind["seconds"] for kind in kinds["alone"])
     one = bf.advise((8760, 721, 1440), "f4", dims=DIMS, reads={("time",): 1.0})

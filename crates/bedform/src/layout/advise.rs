@@ -243,7 +243,7 @@ pub struct Candidate {
 /// A read of the question, named.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NamedRead {
-    /// What is read, as "lat x lon".
+    /// What is read, as "lat,lon".
     pub name: String,
     /// Its share of all reads.
     pub weight: f64,

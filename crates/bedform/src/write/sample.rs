@@ -2,7 +2,9 @@
 //!
 //! Blocks are whole chunks where these are small: how well a codec does depends on what it sees at once. Of
 //! larger chunks a block is a piece, each of another place in its chunk: chunks may be alike. Chunks that the
-//! write covers come first, and what is the fill value all over is left out: it is not stored.
+//! write covers come first, and what is the fill value all over is left out: it is not stored. Of a chunk that is
+//! written in part, as steps are that come one by one, the part from its first element to its last is taken:
+//! fill values beside it are none of the data.
 
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -45,15 +47,16 @@ pub(crate) fn sample(
             break;
         }
         let mut chunk = ChunkElements::default();
-        if plan.covers_chunk(cell, task) {
-            chunk.make_room(layout);
-        } else {
+        let is_partial = !plan.covers_chunk(cell, task);
+        if is_partial {
             chunk.clear(layout);
+        } else {
+            chunk.make_room(layout);
         }
         plan.for_each_copy(cell, task, layout.codec.strides(), |copy| {
             chunk.put(layout, copy, input)
         })?;
-        blocks.add(&mut chunk);
+        blocks.add(&mut chunk, is_partial);
     }
     Ok(blocks.found)
 }
@@ -113,12 +116,14 @@ impl<'a> Blocks<'a> {
         self.found.len() >= self.count_max() || self.bytes >= SAMPLE_BYTES_MAX
     }
 
-    /// Takes a block of a chunk, unless the sample is full, or nothing of the chunk would be stored.
-    pub(crate) fn add(&mut self, chunk: &mut ChunkElements) {
+    /// Takes a block of a chunk, unless the sample is full, or nothing of the chunk would be stored. One that is
+    /// `is_partial` has fill values where nothing was written.
+    pub(crate) fn add(&mut self, chunk: &mut ChunkElements, is_partial: bool) {
         if self.are_enough() || chunk.is_fill(self.layout) {
             return;
         }
-        let bytes = chunk.bytes_mut();
+        let all: &[u8] = chunk.bytes_mut();
+        let bytes = if is_partial { written(all, &self.layout.stored_fill()) } else { all };
         let item_size = self.layout.item_size.max(1);
         let whole = bytes.len().min(BLOCK_BYTES_MAX).min(SAMPLE_BYTES_MAX - self.bytes);
         let length = whole / item_size * item_size;
@@ -138,9 +143,33 @@ impl<'a> Blocks<'a> {
     }
 }
 
+/// The elements from the first to the last that is not the fill value.
+fn written<'b>(bytes: &'b [u8], fill: &[u8]) -> &'b [u8] {
+    if fill.is_empty() {
+        return bytes;
+    }
+    let mut elements = bytes.chunks_exact(fill.len());
+    let Some(first) = elements.clone().position(|element| element != fill) else { return bytes };
+    let last = elements.rposition(|element| element != fill).unwrap_or(first);
+    bytes.get(first * fill.len()..(last + 1) * fill.len()).unwrap_or(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_chunk_that_is_written_in_part_the_part_counts() {
+        let elements = |values: &[u16]| -> Vec<u8> {
+            values.iter().flat_map(|value| value.to_le_bytes()).collect()
+        };
+        let fill = 7_u16.to_le_bytes();
+        let of = |values: &[u16]| written(&elements(values), &fill).to_vec();
+        assert_eq!(of(&[7, 7, 1, 7, 2, 7]), elements(&[1, 7, 2]));
+        assert_eq!(of(&[1, 7]), elements(&[1]));
+        assert_eq!(of(&[7, 7]), elements(&[7, 7]));
+        assert_eq!(written(&[7, 0, 7, 0], &[]), [7, 0, 7, 0]);
+    }
 
     #[test]
     fn numbers_are_spread_over_all_of_the_range() {

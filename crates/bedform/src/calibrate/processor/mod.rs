@@ -18,6 +18,8 @@ use stopwatch::Stopwatch;
 
 /// The seconds that the measurement takes at most on a machine that is not busy.
 const SECONDS: f64 = 1.5;
+/// All cores do more than this of the work of one, unless others use them.
+const GAIN_LEAST: f64 = 1.2;
 
 /// Measures the machine for `profile`, which a storage was measured for: about a second and a half, on all cores at the end. `progress` is called with the stage and
 /// the part done, 0 to 1.
@@ -43,7 +45,9 @@ pub(super) fn measure_processor(
     stage("decoding on all cores", 0.9)?;
     machine.gain = codecs::gain(machine.cores);
     stage("done", 1.0)?;
-    if watch.was_disturbed() {
+    // Cores that share their units gain a fifth by each other at least.
+    let is_alone = machine.cores > 1 && machine.gain < GAIN_LEAST;
+    if watch.was_disturbed() || is_alone {
         profile.notes.push("the processor was busy while it was measured: calibrate again".into());
     }
     profile.processor = machine;

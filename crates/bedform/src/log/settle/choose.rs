@@ -80,7 +80,7 @@ fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec
                 let mut elements = ChunkElements::default();
                 elements.clear(layout);
                 elements.lay(&chunk, &*cover)?;
-                blocks.add(&mut elements);
+                blocks.add(&mut elements, true);
             }
         }
     }
