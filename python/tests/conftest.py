@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the markers of the tests that are borrowed from xarray."""
     for marker in ("flaky", "network", "asyncio", "skip_if_param", "skip_with_dask_array"):
         config.addinivalue_line("markers", f"{marker}: of xarray's tests")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts_are_heard() -> None:
+    """A process that runs tests beside others ignores Ctrl-C, and so would those that it starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

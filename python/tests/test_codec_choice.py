@@ -231,6 +231,23 @@ def test_a_small_array_of_noise_does_not_choose_for_the_next_ones(tmp_path: Path
     assert sizes[0] > 0.9 and sizes[1] < 0.1
 
 
+def test_steps_that_come_one_by_one_choose_as_all_of_them_at_once(tmp_path: Path):
+    bits = np.random.default_rng(5).integers(0, 1 << 32, 24 * 90 * 120, dtype="u4")
+    noise = bits.view("f4").reshape(24, 90, 120)
+    with bf.create(tmp_path / "a.zarr") as store:
+        whole, steps = (
+            store.create_array(name, noise.shape, "f4", chunks=(12, 90, 120), shards=noise.shape)
+            for name in ("whole", "steps")
+        )
+        whole[...] = noise
+        for number, step in enumerate(noise):
+            steps[number] = step
+        assert compared(steps)[0] == compared(whole)[0] == "none"
+        sizes = [array.info()["codec_choice"]["compared"][0]["size"] for array in (whole, steps)]
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
+    assert np.array_equal(bf.open(tmp_path / "a.zarr")["steps"][:].view("u4"), noise.view("u4"))
+
+
 def test_data_sets_choose_for_each_variable_in_memory_and_by_dask(tmp_path: Path):
     field = smooth((40, 60, 80))
     noise = np.random.default_rng(0).integers(0, 256, field.shape, "uint8")

@@ -1,5 +1,6 @@
 //! Tests of sidecars, with a kind of helper file that holds a text.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -217,13 +218,15 @@ fn numbers_that_cannot_be_followed_are_an_end_and_no_panic() {
 #[test]
 fn writers_at_the_same_time_get_numbers_of_their_own() {
     let (_, sidecar) = in_memory();
-    let mut numbers: Vec<_> = std::thread::scope(|scope| {
+    let numbers: Vec<_> = std::thread::scope(|scope| {
         let write = || scope.spawn(|| sidecar.save_next("notes", &note("text")).unwrap());
         let writers: Vec<_> = (0..8).map(|_| write()).collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    numbers.sort_unstable();
-    assert_eq!(numbers, Vec::from_iter(1..=8));
+    // One that a late writer gave back is left out.
+    let apart: BTreeSet<_> = numbers.iter().copied().collect();
+    assert_eq!(apart.len(), 8, "{numbers:?}");
+    assert_eq!(newest(&sidecar).map(|(number, _)| number), apart.last().copied());
 }
 
 #[test]

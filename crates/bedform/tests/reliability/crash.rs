@@ -21,6 +21,8 @@ struct Budget {
     torn: u64,
     /// Changes under way up to which all images are tried.
     pending_max: u32,
+    /// Of so many calls one is followed by a cut.
+    every: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -76,7 +78,7 @@ fn explore(workload: &Workload, budget: Budget) -> Counts {
     let started = std::time::Instant::now();
     let (base, model) = workload.prepared();
     let mut counts = Counts::default();
-    for cut in (0..).step_by(effort(1, 11)) {
+    for cut in (0..).step_by(effort(1, 11) * budget.every) {
         let (system, progress) = cut_after(workload, &base, &model, cut);
         counts.cuts += 1;
         let story = |kind: &str, number: u64| {
@@ -130,9 +132,10 @@ fn explore_all(budget: Budget) -> Counts {
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let name = "crash::a_power_cut_after_any_call";
     let (any, torn, pending_max) = effort_at_night((8, 130, 12), (3, 30, 10), (1, 2, 0));
-    let fixed = Budget { seed: 1, any, torn, pending_max };
+    let fixed = Budget { seed: 1, any, torn, pending_max, every: 1 };
     let mut counts = explore_all(fixed);
-    counts += explore_all(Budget { seed: random_seed(name), any: 1, torn: 2, pending_max: 0 });
+    let (seed, every) = (random_seed(name), effort_at_night(1, 3, 1));
+    counts += explore_all(Budget { seed, any: 1, torn: 2, pending_max: 0, every });
     count("cuts", counts.cuts);
     count("crash-images", counts.images);
     count("torn-images", counts.torn);
