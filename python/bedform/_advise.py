@@ -392,7 +392,7 @@ def advise(
         Cores that decode; without it those of this machine.
     readers
         The programs that read the array. The layout costs least for Bedform; ``"any"`` also keeps
-        it within 1.8 times what zarr-python takes for a store of its own defaults, for reads, the
+        it within 1.6 times what zarr-python takes for a store of its own defaults, for reads, the
         whole array, and, without reads, an index and a line along each axis and a box.
         ``"bedform"`` looks at nothing else; a list names them: ``["bedform", "zarr-python"]``.
         With ``"zarr-python"`` alone the layout costs least for that.

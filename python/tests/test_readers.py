@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHAPE = (1460, 181, 360)
 DIMS = ("time", "lat", "lon")
 #: What zarr-python may take, over what it takes for a store of its own defaults, by the formula.
-RATIO_MAX = 1.8
+RATIO_MAX = 1.6
 
 
 @pytest.fixture(autouse=True)

@@ -140,6 +140,8 @@ impl Profile {
         let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
         let cached = match self.is_remote {
             true => cold,
+            // What a small read costs beside its data is measured, and says nothing of a codec.
+            false if seconds.cached_dominant == Dominant::Requests => cold.min(seconds.cached),
             // Whatever was learnt: what is in memory comes no later than what is not.
             false => cold.min(seconds.cached * by.of(ReadKind::cached(read.threads)).counts()),
         };

@@ -42,7 +42,7 @@ fn bytes(shape: &[u64], item_size: u64) -> u64 {
 }
 
 /// What zarr-python may take of what it takes for a store of its own defaults.
-const RATIO_MAX: f64 = 1.8;
+const RATIO_MAX: f64 = 1.6;
 
 fn worst_ratio(candidate: &Candidate) -> f64 {
     candidate.readers.iter().filter_map(|cost| cost.worst_ratio).fold(0.0, f64::max)

@@ -47,7 +47,7 @@ use super::report;
 use crate::error::{Error, Result};
 
 /// What a layout may take for zarr-python, over what a store of zarr-python's own defaults takes.
-pub(super) const RATIO_MAX: f64 = 1.8;
+pub(super) const RATIO_MAX: f64 = 1.6;
 
 /// Seconds of a call.
 const CALL: f64 = 0.438e-3;
