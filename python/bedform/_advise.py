@@ -484,14 +484,21 @@ def numbered_reads(reads: Reads | None, names: Sequence[str]) -> list[tuple[list
     return [([names.index(name) for name in axes], weight) for axes, weight in spanned.items()]
 
 
+def kept_profile(
+    where: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> Profile | None:
+    """The kept profile of the storage that holds ``where``; nothing for one that cannot be read.
+
+    That must not keep data from being written.
+    """
+    with contextlib.suppress(BedformError):
+        return Profile.for_path(where, storage_options=storage_options)
+    return None
+
+
 def profile_at(where: str | os.PathLike[str]) -> Profile:
     """The kept profile of the storage that holds ``where``, else that of a local disk."""
-    try:
-        kept = Profile.for_path(where)
-    except BedformError:
-        # A kept profile that cannot be read must not keep data from being written.
-        kept = None
-    return kept or Profile.default(os.fspath(where))
+    return kept_profile(where) or Profile.default(os.fspath(where))
 
 
 def chosen_profile(profile: Any) -> Profile:

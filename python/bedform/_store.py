@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from bedform import _fork, _internal, _json, _settle
-from bedform._advise import Profile
+from bedform._advise import Profile, kept_profile
 from bedform._array import Array
 from bedform._comm import Messages, declining
 from bedform._errors import (
-    BedformError,
     InvalidArgumentError,
     NotFoundError,
     ReadOnlyError,
@@ -181,12 +180,8 @@ class Store(Group):
         facts = self._options.get("profile")
         if facts is not None:
             return Profile(facts)
-        try:
-            place = without_query(self._path_of_store)
-            return Profile.for_path(place, storage_options=storage_options_among(self._options))
-        except BedformError:
-            # A kept profile that cannot be read must not keep data from being written.
-            return None
+        place = without_query(self._path_of_store)
+        return kept_profile(place, storage_options_among(self._options))
 
     def array(self, path: str) -> Array:
         """The array at ``path``."""

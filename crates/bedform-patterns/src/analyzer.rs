@@ -16,6 +16,9 @@ pub enum Kind {
     Correlated,
 }
 
+/// Places that a pattern says will come.
+type Places<'a> = Box<dyn Iterator<Item = Place> + 'a>;
+
 /// What an access was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
@@ -61,9 +64,13 @@ impl Analyzer {
 
     /// The next access.
     pub fn push(&mut self, place: Place) -> Seen {
-        let predicted = self.next().filter(|(_, next)| *next == place).map(|(kind, _)| kind);
-        let follows = predicted.is_none() && self.follows(&place);
-        let predicted = predicted.or(follows.then_some(Kind::Correlated));
+        let predicted = self.active().and_then(|(kind, mut places)| {
+            let is_next = match kind {
+                Kind::Correlated => places.any(|next| next == place),
+                _ => places.next().as_ref() == Some(&place),
+            };
+            is_next.then_some(kind)
+        });
         match self.at.as_ref().and_then(|at| at.step_to(&place)) {
             Some(step) => self.steps.push(step),
             None => self.steps.clear(),
@@ -78,23 +85,26 @@ impl Analyzer {
     }
 
     /// The places that come next, as far as a pattern says: without end, where it has none.
-    pub fn ahead(&self) -> Box<dyn Iterator<Item = Place> + '_> {
-        let mut rows = self.grower.ahead().peekable();
-        if rows.peek().is_some() {
-            return Box::new(rows.chain(self.rows_ahead()));
-        }
-        let mut more = self.rows_ahead().peekable();
-        if more.peek().is_some() {
-            return Box::new(more);
-        }
-        let mut steps = self.steps_ahead().peekable();
-        if steps.peek().is_some() {
-            return Box::new(steps);
-        }
-        match &self.at {
-            Some(at) => Box::new(self.correlated.followers(at).cloned()),
-            None => Box::new(std::iter::empty()),
-        }
+    pub fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
+        self.active().into_iter().flat_map(|(_, places)| places)
+    }
+
+    /// The pattern that says what comes next, and what that is: of several the most structured one.
+    fn active(&self) -> Option<(Kind, Places<'_>)> {
+        let followers = self.at.iter().flat_map(|at| self.correlated.followers(at).cloned());
+        let strided = self.grower.ahead();
+        [
+            (Kind::Strided, Box::new(strided) as Places<'_>),
+            (Kind::ComposedRows, Box::new(self.rows_ahead())),
+            (Kind::Composed, Box::new(self.steps_ahead())),
+            (Kind::Correlated, Box::new(followers)),
+        ]
+        .into_iter()
+        .find_map(|(kind, mut places)| {
+            let first = places.next()?;
+            let more = (kind == Kind::Strided).then(|| self.rows_ahead()).into_iter().flatten();
+            Some((kind, Box::new(std::iter::once(first).chain(places).chain(more)) as Places<'_>))
+        })
     }
 
     /// The structured patterns that ended and the one that goes on, oldest first.
@@ -105,17 +115,6 @@ impl Analyzer {
     /// The sequence of steps that repeats, if one does.
     pub fn sequence(&self) -> Vec<Step> {
         self.steps.sequence().cloned().collect()
-    }
-
-    fn next(&self) -> Option<(Kind, Place)> {
-        let strided = self.grower.ahead().next().map(|place| (Kind::Strided, place));
-        let rows = || self.rows_ahead().next().map(|place| (Kind::ComposedRows, place));
-        let steps = || self.steps_ahead().next().map(|place| (Kind::Composed, place));
-        strided.or_else(rows).or_else(steps)
-    }
-
-    fn follows(&self, place: &Place) -> bool {
-        self.at.as_ref().is_some_and(|at| self.correlated.followers(at).any(|next| next == place))
     }
 
     /// Looks whether another row has begun.

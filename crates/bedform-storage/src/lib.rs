@@ -64,7 +64,7 @@ pub use memory_limit::{memory_left, open_files_max, threads_that_fit};
 pub use object::{
     Condition, GrowingObject, Object, ObjectWriter, PendingObject, SYNC_ALIGNMENT, Version,
 };
-pub use os_file_system::OsFileSystem;
+pub use os_file_system::{OsFileSystem, open_without_waiting};
 pub use price::{Demand, Dominant, ReadSeconds, ReadWork};
 pub use profile::{
     CodecTimes, ColdRequest, Coldness, Factor, GapCheck, Processor, ProcessorSeconds,

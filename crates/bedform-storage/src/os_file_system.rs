@@ -36,6 +36,15 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DI
 const PAGE_BYTES: u64 = 4096;
 const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
 
+/// Opens a file to be read without waiting for anybody: a FIFO in its place would block. What it is is for the caller
+/// to see.
+///
+/// # Errors
+/// Of the system.
+pub fn open_without_waiting(path: &Path) -> io::Result<std::fs::File> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY.union(COMMON), Mode::empty())?.into())
+}
+
 /// Looks at the clock, half a millisecond apart: more than a tick takes.
 const LOOKS_MAX: u32 = 100;
 

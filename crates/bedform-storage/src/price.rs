@@ -94,9 +94,11 @@ impl ReadKind {
         if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
     }
 
-    /// That of a read of the page cache.
-    pub fn cached(threads: u32) -> Self {
-        if threads > 1 { Self::Shared } else { Self::Cached }
+    /// That of a read of the page cache by so many threads. None for a small one: what it costs beside its data is
+    /// measured, and says nothing of a codec.
+    pub fn cached(dominant: Dominant, threads: u32) -> Option<Self> {
+        let kind = if threads > 1 { Self::Shared } else { Self::Cached };
+        (dominant != Dominant::Requests).then_some(kind)
     }
 }
 
@@ -138,12 +140,12 @@ impl Profile {
     pub fn refined_seconds(&self, read: &ReadWork, by: Refined) -> ReadSeconds {
         let seconds = self.read_seconds(read);
         let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
+        let of_cached = ReadKind::cached(seconds.cached_dominant, read.threads);
+        let factor = of_cached.map_or(1.0, |kind| by.of(kind).counts());
         let cached = match self.is_remote {
             true => cold,
-            // What a small read costs beside its data is measured, and says nothing of a codec.
-            false if seconds.cached_dominant == Dominant::Requests => cold.min(seconds.cached),
             // Whatever was learnt: what is in memory comes no later than what is not.
-            false => cold.min(seconds.cached * by.of(ReadKind::cached(read.threads)).counts()),
+            false => cold.min(seconds.cached * factor),
         };
         ReadSeconds { cold, cached, ..seconds }
     }

@@ -16,10 +16,9 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::StorageError;
+use crate::{StorageError, open_without_waiting};
 
 pub use cold::ColdRequest;
 pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork};
@@ -482,10 +481,9 @@ impl Profile {
     }
 }
 
-/// A file, opened without waiting: a FIFO would block whoever opens a store.
+/// A regular file, opened to be read.
 fn open_regular(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = open_without_waiting(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }

@@ -3,14 +3,12 @@
 //! The file lies beside the store, or where `BEDFORM_CONFIG` says. Variables count more than it does.
 //! A key that is not known is an error: it may be misspelt.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use bedform_storage::{Pace, Throttle};
-use rustix::fs::{Mode, OFlags};
+use bedform_storage::{Pace, Throttle, open_without_waiting};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -197,8 +195,7 @@ impl Configuration {
 /// The text of a regular file of at most [`BYTES_MAX`]; else what is wrong with it. It is opened without waiting:
 /// a FIFO would block, and a device has no end.
 fn read_regular(path: &Path) -> std::io::Result<Result<String>> {
-    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = open_without_waiting(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Ok(Err(Error::invalid("it is no regular file")));
@@ -279,7 +276,7 @@ mod tests {
             rustix::fs::CWD,
             &fifo,
             rustix::fs::FileType::Fifo,
-            Mode::RUSR | Mode::WUSR,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
             no_device,
         )
         .unwrap();
@@ -289,7 +286,7 @@ mod tests {
         std::fs::create_dir(make("directory")).unwrap();
         let bytes = usize::try_from(BYTES_MAX).unwrap();
         std::fs::write(make("large"), " ".repeat(bytes + 1)).unwrap();
-        File::create(make("sparse")).unwrap().set_len(1 << 40).unwrap();
+        std::fs::File::create(make("sparse")).unwrap().set_len(1 << 40).unwrap();
         std::fs::write(make("binary"), b"\xff").unwrap();
         std::fs::write(make("full"), " ".repeat(bytes)).unwrap();
         for name in ["fifo", "zero", "link", "directory", "binary"] {

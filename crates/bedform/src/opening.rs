@@ -74,7 +74,8 @@ fn shared<F: FileSystem>(
 
 /// Gives the options the profile that is kept for the storage of `path`, unless they have one.
 pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
-    if options.profile.is_none() {
+    // Looked for once, also where there is none.
+    if options.profile.is_none() && options.refines.is_none() {
         // A kept profile that cannot be read must not keep data from being read.
         options.profile = Profile::for_path(path).ok().flatten();
         options.refines = Profile::place_for_path(path).ok();

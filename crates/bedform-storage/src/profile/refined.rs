@@ -1,8 +1,9 @@
 //! What reads really took, over what was predicted of them.
 //!
 //! A profile keeps factors for each codec: of cold reads, apart for those that mostly wait, and of cached ones by
-//! one thread and by several. Each is the mean of the ratios of the last reads, as a geometric one. Few reads count little, no read counts for much, and no factor goes
-//! far: a machine that is busy for a while does not spoil the profile.
+//! one thread and by several. Each is the mean of the ratios of the last reads, as a geometric one. Few reads
+//! count little, no read counts for much, and no factor goes far: a machine that is busy for a while does not
+//! spoil the profile.
 
 use serde::{Deserialize, Serialize};
 
@@ -93,24 +94,22 @@ pub enum ReadKind {
 
 impl Refined {
     /// The factor of a kind of reads.
-    pub fn of(&self, kind: ReadKind) -> Factor {
-        match kind {
-            ReadKind::Cold => self.cold,
-            ReadKind::Waiting => self.waiting,
-            ReadKind::Cached => self.cached,
-            ReadKind::Shared => self.shared,
-        }
+    pub fn of(mut self, kind: ReadKind) -> Factor {
+        *self.factor(kind)
     }
 
     /// A read of that kind took so many times what was predicted, before any factor.
     pub fn learn(&mut self, kind: ReadKind, ratio: f64) {
-        let factor = match kind {
+        self.factor(kind).add(ratio);
+    }
+
+    fn factor(&mut self, kind: ReadKind) -> &mut Factor {
+        match kind {
             ReadKind::Cold => &mut self.cold,
             ReadKind::Waiting => &mut self.waiting,
             ReadKind::Cached => &mut self.cached,
             ReadKind::Shared => &mut self.shared,
-        };
-        factor.add(ratio);
+        }
     }
 }
 

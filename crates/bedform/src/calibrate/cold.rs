@@ -21,11 +21,14 @@ use std::time::Instant;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_storage::calibrate::{Random, check_goes_on};
-use bedform_storage::{CalibrateOptions, ColdRequest, Processor, Profile, StorageError};
-use rustix::fs::{Advice, FlockOperation, Mode, OFlags, fadvise, flock, open};
+use bedform_storage::{
+    CalibrateOptions, ColdRequest, Processor, Profile, StorageError, open_without_waiting,
+};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, json};
 
+use super::OtherWork;
 use crate::array::{Array, Elements};
 use crate::error::Result;
 use crate::options::OpenOptions;
@@ -47,8 +50,6 @@ const SIZES_MIN: usize = 2;
 /// The part of the whole time that writing them may take.
 const WRITE_SHARE: f64 = 0.1;
 const ROUNDS: usize = 5;
-/// What a program has between two reads: more than a core's own caches hold.
-pub(super) const OTHER_BYTES: usize = 8 << 20;
 const DIRECTORY_START: &str = ".bedform-calibrate-";
 const LOCK: &str = "lock";
 
@@ -151,12 +152,12 @@ impl Sample {
     /// The median of several reads between other work, each of other chunks if there is one of them; cold ones if
     /// `is_cold`.
     fn time(&self, count: u64, is_cold: bool) -> Result<Taken> {
-        let (mut all, mut other) = (Vec::with_capacity(ROUNDS), vec![0_u8; OTHER_BYTES]);
+        let (mut all, mut other) = (Vec::with_capacity(ROUNDS), OtherWork::default());
         for round in 0..=ROUNDS as u64 {
             if is_cold {
                 self.forget()?;
             }
-            compute(&mut other);
+            other.compute();
             let first = if count == 1 { (3 * round + 1) % self.count } else { 0 };
             all.push(self.read(first, count)?);
         }
@@ -172,11 +173,6 @@ impl Sample {
             processor: middle(|taken| taken.processor),
         })
     }
-}
-
-/// What a program does between two reads: the core's own caches hold nothing of the engine then.
-pub(super) fn compute(bytes: &mut [u8]) {
-    bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
 }
 
 /// What was found so far.
@@ -257,9 +253,7 @@ fn remove_left_over(place: &Path) {
     for entry in entries.flatten() {
         let is_one = entry.file_name().to_string_lossy().starts_with(DIRECTORY_START)
             && entry.file_type().is_ok_and(|kind| kind.is_dir());
-        // Opened without waiting: others may put a FIFO there.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let lock = is_one.then(|| open(entry.path().join(LOCK), flags, Mode::empty()));
+        let lock = is_one.then(|| open_without_waiting(&entry.path().join(LOCK)));
         if let Some(Ok(lock)) = lock
             && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
         {

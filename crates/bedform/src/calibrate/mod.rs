@@ -75,6 +75,21 @@ pub fn calibrate_url(
     Ok(profile)
 }
 
+/// What a program does between two reads: the core's own caches hold nothing of the engine then.
+struct OtherWork(Vec<u8>);
+
+impl Default for OtherWork {
+    fn default() -> Self {
+        Self(vec![0; 8 << 20])
+    }
+}
+
+impl OtherWork {
+    fn compute(&mut self) {
+        self.0.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+    }
+}
+
 fn profile_error(error: ProfileError) -> Error {
     match error {
         ProfileError::Storage(error) => error.into(),

@@ -5,7 +5,7 @@
 //! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
 //! result, no element of it twice.
 
-use bedform_storage::{Dominant, ReadKind, Refined};
+use bedform_storage::{ReadKind, Refined};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
@@ -213,14 +213,16 @@ impl<'a> ReadPlan<'a> {
         };
         let scratch_bytes = self.most(ChunkCodec::scratch_bytes);
         let predicted = cost.seconds(self.tuning, scratch_bytes, Refined::default());
-        if !is_cold && predicted.cached_dominant == Dominant::Requests {
-            return;
-        }
         let (kind, predicted) = match is_cold {
-            true => (ReadKind::cold(predicted.dominant), predicted.cold),
-            false => (ReadKind::cached(cost.threads(self.tuning)), predicted.cached),
+            true => (Some(ReadKind::cold(predicted.dominant)), predicted.cold),
+            false => {
+                let threads = cost.threads(self.tuning);
+                (ReadKind::cached(predicted.cached_dominant, threads), predicted.cached)
+            }
         };
-        experience.learn(&self.experience_name(), kind, seconds / predicted);
+        if let Some(kind) = kind {
+            experience.learn(&self.experience_name(), kind, seconds / predicted);
+        }
     }
 
     /// Waits for the names of its objects, where nothing is in memory but the array's document, which was looked

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 
 use super::stopwatch::Stopwatch;
 use crate::array::{Array, Elements};
-use crate::calibrate::cold::{OTHER_BYTES, compute};
+use crate::calibrate::OtherWork;
 use crate::error::Result;
 use crate::options::OpenOptions;
 use crate::store::Store;
@@ -39,9 +39,9 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) -> Result<
 
 /// Of a small read between other work, as programs read: the core's own caches hold nothing of the engine.
 fn seconds_apart(array: &Array, watch: &mut Stopwatch) -> f64 {
-    let (mut other, mut element) = (vec![0_u8; OTHER_BYTES], [0; 4]);
+    let (mut other, mut element) = (OtherWork::default(), [0; 4]);
     let selection = Selection::all(&[1]);
-    watch.seconds_after(|| compute(&mut other), || drop(array.read(&selection, &mut element)))
+    watch.seconds_after(|| other.compute(), || drop(array.read(&selection, &mut element)))
 }
 
 fn least(seconds: f64) -> f64 {
