@@ -97,6 +97,30 @@ def test_shards_that_another_program_wrote_first_keep_zstd(tmp_path: Path):
     np.testing.assert_array_equal(read_by_zarr(tmp_path / "s.zarr", "t"), field)
 
 
+def test_fill_values_replace_what_another_program_wrote_to_an_open_array(tmp_path: Path):
+    store = bf.create(tmp_path / "s.zarr")
+    t = store.create_array(
+        "t", (4, 100, 200), "float32", chunks=(1, 100, 200), shards=(1, 100, 200)
+    )
+    zarr.open_group(tmp_path / "s.zarr", mode="r+")["t"][0] = smooth((100, 200))
+    t[0] = 0
+    assert not np.any(read_by_zarr(tmp_path / "s.zarr", "t"))
+    assert not np.any(t[...])
+
+
+def test_land_before_the_sea_does_not_choose(tmp_path: Path):
+    sea = smooth((4, 100, 200))
+    store = bf.create(tmp_path / "s.zarr")
+    t = store.create_array("t", (8, 100, 200), "float32", chunks=(1, 100, 200), fill_value=np.nan)
+    t[:4] = np.nan
+    assert t.info()["codec_choice"] == {"open": True, "beyond_zarr": False}
+    t[4:] = sea
+    assert names(t) == ["blosc"]
+    whole = np.concatenate([np.full_like(sea, np.nan), sea])
+    np.testing.assert_array_equal(t[...], whole)
+    np.testing.assert_array_equal(read_by_zarr(tmp_path / "s.zarr", "t"), whole)
+
+
 def test_a_program_that_puts_back_an_open_document_opens_nothing(tmp_path: Path):
     store = bf.create(tmp_path / "s.zarr")
     t = store.create_array("t", (4, 100, 200), "float32", chunks=(1, 100, 200))

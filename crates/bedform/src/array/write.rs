@@ -18,7 +18,7 @@ use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
 use crate::threads::check::{Check, concurrent_check};
-use crate::write::elements::{Elements, Input};
+use crate::write::elements::{Elements, Input, consists_of};
 use crate::write::sample::sample;
 use crate::zarr::WriteStatistics;
 use crate::zarr::object::{ObjectWrite, whole_machine};
@@ -65,7 +65,9 @@ impl ArrayHandle {
         memory::check()?;
         let write = |check: Option<&Check>| {
             self.store.in_one_snapshot(|| {
-                let (state, snapshot) = self.state_to_write(selection, elements)?;
+                let Some((state, snapshot)) = self.state_to_write(selection, elements)? else {
+                    return Ok(WriteStatistics::default());
+                };
                 let pinned = self.pinned_to(&state, snapshot);
                 let way = Way { moment: &pinned.moment, valid: None, check };
                 let written = self.write_to(&pinned, selection, elements, way)?;
@@ -110,28 +112,36 @@ impl ArrayHandle {
         Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
-    /// The array with codecs, and a snapshot, for a write of `elements`.
+    /// The array with codecs, and a snapshot, for a write of `elements`; nothing if the write changes nothing.
     fn state_to_write(
         &self,
         selection: &Selection,
         elements: Elements<'_>,
-    ) -> Result<(Arc<ArrayState>, Snapshot)> {
-        let found = self.state_in_newest_snapshot()?;
-        if !found.0.is_open {
-            return Ok(found);
+    ) -> Result<Option<(Arc<ArrayState>, Snapshot)>> {
+        let (state, snapshot) = self.state_in_newest_snapshot()?;
+        if !state.is_open {
+            return Ok(Some((state, snapshot)));
         }
-        self.close_by(&found.0, selection, elements)?;
-        self.state_in_newest_snapshot()
+        let given = self.given(&state, selection, elements)?;
+        if self.is_nothing(&self.pinned_to(&state, snapshot), &given) {
+            return Ok(None);
+        }
+        self.close_by(&state, &given)?;
+        Ok(Some(self.state_in_newest_snapshot()?))
+    }
+
+    /// True for fill values that go to an open array of which nothing is there yet. They say nothing of what
+    /// comes, so that it stays open, as a field of which the first region is land.
+    fn is_nothing(&self, pinned: &PinnedArray<'_>, given: &Given<'_>) -> bool {
+        let fill = pinned.source.state.layout.fill.bytes();
+        pinned.moment.is_settled()
+            && matches!(given.elements, Elements::Bytes(elements) if consists_of(elements, fill))
+            // Where nobody may list, nobody knows.
+            && pinned.source.existing().is_ok_and(|existing| existing.is_empty())
     }
 
     /// Gives the array, which is open as `state` has it, codecs by the elements that are about to be written.
-    fn close_by(
-        &self,
-        state: &ArrayState,
-        selection: &Selection,
-        elements: Elements<'_>,
-    ) -> Result<()> {
-        let given = self.given(state, selection, elements)?;
+    fn close_by(&self, state: &ArrayState, given: &Given<'_>) -> Result<()> {
         self.close(state, Some(&|| sample(&state.layout, &given.plan, &given.input())))
     }
 
@@ -413,6 +423,8 @@ struct Grown {
     selection: Selection,
     start: u64,
     state: ArrayState,
+    /// Nothing is to be written: see [`ArrayHandle::is_nothing`].
+    is_nothing: bool,
 }
 
 /// Writes the elements of an append behind the arrays' ends, where no reader looks yet.
@@ -431,12 +443,13 @@ fn write_appended(
     });
     let given: Vec<Given<'_>> = given.collect::<Result<_>>()?;
     let planned = pinned.iter().zip(&given).zip(&grown);
-    let planned = planned.map(|((pinned, given), grown)| Planned {
-        source: &pinned.source,
-        plan: &given.plan,
-        input: given.input(),
-        way: Way { moment: &pinned.moment, valid: Some(&grown.old), check: None },
-    });
+    let planned =
+        planned.filter(|(_, grown)| !grown.is_nothing).map(|((pinned, given), grown)| Planned {
+            source: &pinned.source,
+            plan: &given.plan,
+            input: given.input(),
+            way: Way { moment: &pinned.moment, valid: Some(&grown.old), check: None },
+        });
     write_plans(store, &planned.collect::<Vec<_>>())?;
     Ok(grown)
 }
@@ -468,12 +481,17 @@ fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
         .collect::<std::result::Result<_, _>>()?;
     let selection = Selection::Orthogonal(ranges);
     let mut state = array.with_shape(&state, &larger)?;
+    let mut is_nothing = false;
     if state.is_open {
-        array.close_by(&state, &selection, part.elements)?;
-        let now = array.reload()?;
-        state = array.with_shape(&now, &larger)?;
+        let given = array.given(&state, &selection, part.elements)?;
+        is_nothing = array.is_nothing(&array.pinned(&state)?, &given);
+        if !is_nothing {
+            array.close_by(&state, &given)?;
+            let now = array.reload()?;
+            state = array.with_shape(&now, &larger)?;
+        }
     }
-    Ok(Grown { old, selection, start, state })
+    Ok(Grown { old, selection, start, state, is_nothing })
 }
 
 /// Elements that are written, and where they go.

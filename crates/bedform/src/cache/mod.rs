@@ -17,7 +17,8 @@
 //! - **A floor for indexes.** Data evict no shard index and no directory of a log while these have no more
 //!   than an eighth of the budget.
 //! - **A scan evicts nothing that is used.** See `policy`.
-//! - **Forks.** A child makes a cache of its own and waits for no lock of its parent's. See `per_process`.
+//! - **Forks.** A child makes a cache of its own and waits for no lock of its parent's. See
+//!   `threads::per_process`.
 //!
 //! How it works: the table of values is cut into shards, each with its lock; a lookup takes that alone and
 //! allocates nothing. The order of eviction and all accounts are under one more lock, which is taken only
@@ -28,11 +29,9 @@
 //! | `key` | keys |
 //! | `table` | values by key, in shards |
 //! | `policy`, `list` | the order of eviction, floors, caps, accounts |
-//! | `per_process` | values that a forked child makes anew |
 
 mod key;
 mod list;
-mod per_process;
 mod policy;
 mod table;
 #[cfg(test)]
@@ -48,7 +47,7 @@ pub(crate) use key::{Key, Kind, ObjectKey, PlaceId, Scope};
 pub(crate) use table::Cached;
 
 use crate::error::{Error, Result};
-use per_process::PerProcess;
+use crate::threads::per_process::PerProcess;
 use policy::{Policy, Request};
 use table::{Table, Value};
 

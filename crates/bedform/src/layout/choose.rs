@@ -114,8 +114,8 @@ impl Search {
     pub(super) fn run(&mut self) -> (Priced, Vec<Priced>) {
         let simple = self.simple_shapes();
         let starts: Vec<_> = simple.iter().map(|(_, point)| point.clone()).collect();
-        let shapes = self.space.descend(&starts, |chunk| {
-            let least = self.least_score(chunk, |layout, costs| self.score(layout, costs));
+        let shapes = self.space.descend(&starts, |chunk, excess| {
+            let least = self.least_score(chunk, excess, |_, score| score);
             Score { cost: least.cost * self.unevenness(chunk), ..least }
         });
         let mut compared: Vec<Priced> = Vec::new();
@@ -127,7 +127,7 @@ impl Search {
         }
         // Chunks that are good alone are far from those that are good together: a search of their own.
         let alone = match self.model.profile.is_remote {
-            true => self.space.descend(&starts, |chunk| self.score_alone(chunk)),
+            true => self.space.descend(&starts, |chunk, _| self.score_alone(chunk)),
             false => Vec::new(),
         };
         let finalists = shapes.iter().take(FINALISTS).chain(alone.iter().take(FINALISTS));
@@ -172,11 +172,11 @@ impl Search {
     /// that they serve worst; and how many times its seconds they take.
     pub(super) fn nearest_to(&self, alone: &[f64]) -> (Vec<u64>, f64) {
         let starts: Vec<_> = self.simple_shapes().into_iter().map(|(_, point)| point).collect();
-        let shapes = self.space.descend(&starts, |chunk| {
-            self.least_score(chunk, |layout, costs| {
+        let shapes = self.space.descend(&starts, |chunk, excess| {
+            self.least_score(chunk, excess, |costs, score| {
                 let ratios =
                     costs.iter().zip(alone).map(|(cost, best)| cost.seconds / best.max(1e-12));
-                Score { cost: ratios.fold(1.0, f64::max), ..self.score(layout, costs) }
+                Score { cost: ratios.fold(1.0, f64::max), ..score }
             })
         });
         shapes.into_iter().next().map_or((Vec::new(), 1.0), |(chunk, score)| (chunk, score.cost))
@@ -236,11 +236,13 @@ impl Search {
         self.reads.iter().map(|(read, _)| self.model.price(layout, read)).collect()
     }
 
-    /// The least score of a chunk in the usual shards and straight orders.
-    pub(super) fn least_score(
+    /// The least score of a chunk in the usual shards and straight orders, as `adapt` makes it of the costs
+    /// and their score; without a cost where readers bear it by more than `excess` steps too little.
+    fn least_score(
         &self,
         chunk: &[u64],
-        score: impl Fn(&Layout, &[ReadCost]) -> Score,
+        excess: f64,
+        adapt: impl Fn(&[ReadCost], Score) -> Score,
     ) -> Score {
         let mut least = Score::WORST;
         let mut seen: Vec<Vec<u64>> = Vec::new();
@@ -255,7 +257,9 @@ impl Search {
             // What readers do not bear is not worth an exact price.
             let known =
                 self.zarr_python.as_ref().and_then(|reader| reader.excess_of_boxes(&layout));
-            if known.is_some_and(|excess| excess > least.excess) {
+            if let Some(known) = known.filter(|known| *known > least.excess.min(excess)) {
+                let without = Score { excess: known, cost: f64::INFINITY };
+                least = if without.is_less(&least) { without } else { least };
                 continue;
             }
             let orders = [Order::RowMajor, Order::ColumnMajor];
@@ -265,7 +269,11 @@ impl Search {
                 costs.map(|[row, column]| (row, column)).unzip();
             for (order, costs) in std::iter::zip(orders, [rows, columns]) {
                 layout.order = order;
-                let found = score(&layout, &costs);
+                let score = match known {
+                    Some(excess) => Score { excess, cost: self.seconds(&layout, &costs) },
+                    None => self.score(&layout, &costs),
+                };
+                let found = adapt(&costs, score);
                 least = if found.is_less(&least) { found } else { least };
             }
         }
@@ -276,13 +284,16 @@ impl Search {
     /// readers the cost for zarr-python.
     fn score(&self, layout: &Layout, costs: &[ReadCost]) -> Score {
         let excess = self.zarr_python.as_ref().map_or(0.0, |reader| reader.excess(layout, costs));
-        let cost = match &self.zarr_python {
+        Score { excess, cost: self.seconds(layout, costs) }
+    }
+
+    fn seconds(&self, layout: &Layout, costs: &[ReadCost]) -> f64 {
+        match &self.zarr_python {
             Some(reader) if !self.readers.contains(&Reader::Bedform) => {
                 reader.weighted_seconds(layout, costs)
             }
             _ => self.cost(costs),
-        };
-        Score { excess, cost }
+        }
     }
 
     /// The weighted sum of the seconds, in which alike reads all count as the slowest of them.

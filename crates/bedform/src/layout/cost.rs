@@ -18,6 +18,7 @@ use std::rc::Rc;
 use bedform_geometry::{Order, Region, Selection};
 use bedform_storage::{CodecTimes, Demand, ProcessorWork, Profile, ReadWork};
 use serde::{Serialize, Serializer};
+use smallvec::smallvec;
 
 use crate::plan::opening::{
     Need, SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
@@ -25,8 +26,8 @@ use crate::plan::opening::{
 };
 
 use super::count::{
-    Pattern, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination, patterns_of,
-    places_of, runs_in_rows, runs_on_curve, stretches_of,
+    Pattern, PerAxis, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination,
+    patterns_of, places_of, runs_in_rows, runs_on_curve, stretches_of,
 };
 
 /// The most chunks of a shard for which a curve is walked; beyond, curves are not considered.
@@ -201,7 +202,7 @@ impl CostModel {
             Read::Everything => self.price_placed(layout, orders, &self.shape),
             Read::Box { shape } => {
                 let cut = |axis: usize| shape.get(axis).copied().unwrap_or(1);
-                let widths: Vec<_> =
+                let widths: PerAxis<_> =
                     (0..self.shape.len()).map(|axis| cut(axis).min(self.shape[axis])).collect();
                 self.price_placed(layout, orders, &widths)
             }
@@ -209,7 +210,7 @@ impl CostModel {
                 let width = |(axis, &size): (usize, &u64)| {
                     if spanned.contains(&axis) { size } else { size.min(1) }
                 };
-                let widths: Vec<_> = self.shape.iter().enumerate().map(width).collect();
+                let widths: PerAxis<_> = self.shape.iter().enumerate().map(width).collect();
                 self.price_placed(layout, orders, &widths)
             }
             Read::Selection(selection) => orders.map(|order| {
@@ -261,8 +262,8 @@ impl CostModel {
             let start = |(axis, (&size, &width)): (usize, (&u64, &u64))| {
                 spread(size - width, axis, position, positions)
             };
-            let starts: Vec<_> = self.shape.iter().zip(widths).enumerate().map(start).collect();
-            let ends: Vec<_> =
+            let starts: PerAxis<_> = self.shape.iter().zip(widths).enumerate().map(start).collect();
+            let ends: PerAxis<_> =
                 starts.iter().zip(widths).map(|(start, width)| start + width).collect();
             let costs = self.price_box(layout, orders, &starts, &ends);
             for (mean, cost) in mean.iter_mut().zip(&costs) {
@@ -279,8 +280,8 @@ impl CostModel {
         starts: &[u64],
         ends: &[u64],
     ) -> [ReadCost; N] {
-        let spans: Vec<Stretches> =
-            starts.iter().zip(ends).map(|(&start, &end)| vec![(start, end)]).collect();
+        let spans: PerAxis<Stretches> =
+            starts.iter().zip(ends).map(|(&start, &end)| smallvec![(start, end)]).collect();
         self.price_elements(layout, orders, &spans)
     }
 
@@ -291,7 +292,7 @@ impl CostModel {
         orders: [Order; N],
         spans: &[Stretches],
     ) -> [ReadCost; N] {
-        let mut touched = Vec::with_capacity(spans.len());
+        let mut touched = PerAxis::with_capacity(spans.len());
         for (stretches, &size) in spans.iter().zip(&layout.chunk_shape) {
             touched.push(coarsen(stretches, size));
         }
@@ -332,7 +333,7 @@ impl CostModel {
         orders: [Order; N],
         touched: &[Stretches],
     ) -> ([ReadCost; N], f64) {
-        let mut patterns = Vec::with_capacity(touched.len());
+        let mut patterns = PerAxis::with_capacity(touched.len());
         let mut chunks = 1.0;
         for (axis, stretches) in touched.iter().enumerate() {
             let chunk = layout.chunk_shape[axis];
@@ -391,7 +392,7 @@ impl CostModel {
 
     /// The cost of the parts of chunks that hold something of the read, each chunk on its own.
     fn price_parts(&self, layout: &Layout, spans: &[Stretches], whole: &ReadCost) -> ReadCost {
-        let patterns: Vec<_> = spans
+        let patterns: PerAxis<_> = spans
             .iter()
             .zip(&layout.chunk_shape)
             // Chunks at the edge of the array are stored in full.
@@ -439,7 +440,8 @@ impl CostModel {
                 let mut sum = ReadCost::default();
                 let mut present = 0.0;
                 for chunk in &chunks {
-                    let touched: Vec<_> = chunk.iter().map(|&at| vec![(at, at + 1)]).collect();
+                    let touched: PerAxis<_> =
+                        chunk.iter().map(|&at| smallvec![(at, at + 1)]).collect();
                     let ([cost], all) = self.count_chunks(layout, [layout.order], &touched);
                     sum.add(&cost, step as f64);
                     present += step as f64 * all;
@@ -585,7 +587,7 @@ fn chunk_of_point(coords: &[Vec<u64>], chunk_shape: &[u64], point: u64) -> Vec<u
     coords.iter().zip(chunk_shape).map(|(axis, chunk)| at(axis) / chunk).collect()
 }
 
-fn inner_grid(layout: &Layout) -> Vec<u64> {
+fn inner_grid(layout: &Layout) -> PerAxis<u64> {
     let sizes = layout.shard_shape.iter().zip(&layout.chunk_shape);
     sizes.map(|(shard, chunk)| (shard / chunk).max(1)).collect()
 }

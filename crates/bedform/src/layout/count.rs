@@ -4,6 +4,7 @@
 //! [`Pattern`]s, and the shards of an array are the combinations of one pattern per axis.
 
 use bedform_geometry::AxisSelection;
+use smallvec::{SmallVec, smallvec};
 
 /// Combinations of per-axis patterns that are counted one by one.
 const COMBINATIONS_MAX: usize = 1 << 8;
@@ -11,7 +12,12 @@ const COMBINATIONS_MAX: usize = 1 << 8;
 pub(super) const STRETCHES_MAX: usize = 1 << 12;
 
 /// The chunks touched along one axis: sorted stretches, half-open, neither empty nor adjacent.
-pub(super) type Stretches = Vec<(u64, u64)>;
+pub(super) type Stretches = SmallVec<[(u64, u64); 2]>;
+/// The patterns of one axis: the first shard, those between, and the last, where a read is one stretch.
+pub(super) type Patterns = SmallVec<[Pattern; 3]>;
+/// One value for each axis, without memory of its own where they are few: a search counts some ten thousand
+/// reads.
+pub(super) type PerAxis<T> = SmallVec<[T; 4]>;
 
 /// The chunks touched along one axis inside one shard, and the shards in which they are the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +38,7 @@ pub(super) struct Runs {
 
 /// The chunks that hold stretches of elements.
 pub(super) fn coarsen(stretches: &[(u64, u64)], chunk: u64) -> Stretches {
-    let mut touched: Stretches = Vec::with_capacity(stretches.len());
+    let mut touched = Stretches::with_capacity(stretches.len());
     for &(start, end) in stretches {
         let (first, last) = (start / chunk, end.div_ceil(chunk));
         match touched.last_mut() {
@@ -49,8 +55,8 @@ pub(super) fn cells_in(stretches: &[(u64, u64)]) -> f64 {
 
 /// The elements selected along an axis, as stretches. Too many are taken for all between them.
 pub(super) fn stretches_of(axis: &AxisSelection) -> Stretches {
-    let Some((lowest, highest)) = axis.bounds() else { return Vec::new() };
-    let bounds = vec![(lowest, highest + 1)];
+    let Some((lowest, highest)) = axis.bounds() else { return Stretches::new() };
+    let bounds = smallvec![(lowest, highest + 1)];
     if axis.len() > STRETCHES_MAX as u64 || axis.len() == highest - lowest + 1 {
         return bounds;
     }
@@ -62,8 +68,8 @@ pub(super) fn stretches_of(axis: &AxisSelection) -> Stretches {
 }
 
 /// Cuts stretches of chunks into shards of `inner` chunks, of `total` along the axis.
-pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> Vec<Pattern> {
-    let mut patterns: Vec<Pattern> = Vec::new();
+pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> Patterns {
+    let mut patterns = Patterns::new();
     // The shard that the last stretch ended in, and what is touched there so far.
     let mut open: Option<(u64, Stretches)> = None;
     let mut close = |shard: u64, touched: Stretches, shards: f64| {
@@ -87,14 +93,14 @@ pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> V
                     }
                 }
                 _ => {
-                    if let Some((at, touched)) = open.replace((shard, vec![inside])) {
+                    if let Some((at, touched)) = open.replace((shard, smallvec![inside])) {
                         close(at, touched, 1.0);
                     }
                 }
             }
         }
         if last - first > 1 {
-            close(first + 1, vec![(0, inner)], (last - first - 1) as f64);
+            close(first + 1, smallvec![(0, inner)], (last - first - 1) as f64);
         }
     }
     if let Some((at, touched)) = open {
@@ -105,16 +111,13 @@ pub(super) fn patterns_of(stretches: &[(u64, u64)], inner: u64, total: u64) -> V
 
 /// Calls `visit` for each combination of one pattern per axis, with the number of shards it stands
 /// for. Where there are too many, axes are thinned to their most frequent pattern.
-pub(super) fn for_each_combination(
-    patterns: &[Vec<Pattern>],
-    mut visit: impl FnMut(&[&Pattern], f64),
-) {
-    let mut axes: Vec<Vec<(&Pattern, f64)>> = patterns
+pub(super) fn for_each_combination(patterns: &[Patterns], mut visit: impl FnMut(&[&Pattern], f64)) {
+    let mut axes: PerAxis<SmallVec<[(&Pattern, f64); 3]>> = patterns
         .iter()
         .map(|axis| axis.iter().map(|pattern| (pattern, pattern.shards)).collect())
         .collect();
-    let count = |axes: &[Vec<_>]| {
-        axes.iter().fold(1_usize, |count, axis: &Vec<_>| count.saturating_mul(axis.len()))
+    let count = |axes: &[SmallVec<_>]| {
+        axes.iter().fold(1_usize, |count, axis| count.saturating_mul(axis.len()))
     };
     while count(&axes) > COMBINATIONS_MAX {
         let Some(longest) = axes.iter_mut().max_by_key(|axis| axis.len()) else { break };
@@ -123,7 +126,7 @@ pub(super) fn for_each_combination(
         *longest = most.map(|pattern| (pattern, all)).into_iter().collect();
     }
     let combinations = count(&axes);
-    let mut chosen = Vec::with_capacity(axes.len());
+    let mut chosen = PerAxis::with_capacity(axes.len());
     for number in 0..combinations {
         let (mut rest, mut shards) = (number, 1.0);
         chosen.clear();

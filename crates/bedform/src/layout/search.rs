@@ -47,6 +47,29 @@ impl Score {
     }
 }
 
+/// The scores of shapes, some of them without a cost.
+#[derive(Debug, Default)]
+struct Known {
+    scores: HashMap<Vec<usize>, Score>,
+    /// Those with a cost.
+    priced: usize,
+}
+
+impl Known {
+    /// The score of a shape; without a cost, if that is not known, where its excess is more than `excess`.
+    fn score(&mut self, point: &[usize], excess: f64, price: impl FnOnce(f64) -> Score) -> Score {
+        if let Some(known) = self.scores.get(point)
+            && (known.cost.is_finite() || known.excess > excess)
+        {
+            return *known;
+        }
+        let score = price(excess);
+        self.priced += usize::from(score.cost.is_finite());
+        self.scores.insert(point.to_vec(), score);
+        score
+    }
+}
+
 /// How a shard grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardGrowth {
@@ -167,32 +190,33 @@ impl Space {
 
     /// Goes downhill from each of `starts`, to the neighbour that costs least: one axis longer or
     /// shorter, or one longer and another shorter. Returns all shapes priced, the cheapest first, of
-    /// equal ones those of fewer and then of earlier-growing chunks first.
+    /// equal ones those of fewer and then of earlier-growing chunks first. `price` may leave out the cost
+    /// of a shape whose excess is more than it is told.
     pub(crate) fn descend(
         &self,
         starts: &[Vec<usize>],
-        mut price: impl FnMut(&[u64]) -> Score,
+        mut price: impl FnMut(&[u64], f64) -> Score,
     ) -> Vec<(Vec<u64>, Score)> {
-        let mut known: HashMap<Vec<usize>, Score> = HashMap::new();
+        let mut known = Known::default();
         let priced_max = priced_max(self.extents.len());
         // The best starts first: they are to have their way before there are too many shapes.
         let mut ranked: Vec<(Vec<usize>, Score)> = Vec::with_capacity(starts.len());
         for start in starts {
-            let score = *known.entry(start.clone()).or_insert_with(|| price(&self.shape(start)));
-            ranked.push((start.clone(), score));
+            let price = |excess| price(&self.shape(start), excess);
+            ranked.push((start.clone(), known.score(start, f64::INFINITY, price)));
         }
         ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
         for (mut here, mut cost) in ranked {
             loop {
                 let mut best: Option<(Vec<usize>, Score)> = None;
                 for near in self.neighbours(&here) {
-                    if known.len() >= priced_max && !known.contains_key(&near) {
+                    if known.priced >= priced_max && !known.scores.contains_key(&near) {
                         continue;
                     }
-                    let cost =
-                        *known.entry(near.clone()).or_insert_with(|| price(&self.shape(&near)));
-                    if best.as_ref().is_none_or(|best| cost.is_less(&best.1)) {
-                        best = Some((near, cost));
+                    let score =
+                        known.score(&near, cost.excess, |excess| price(&self.shape(&near), excess));
+                    if best.as_ref().is_none_or(|best| score.is_less(&best.1)) {
+                        best = Some((near, score));
                     }
                 }
                 match best {
@@ -202,7 +226,7 @@ impl Space {
             }
         }
         let mut priced: Vec<_> =
-            known.into_iter().map(|(point, cost)| (self.shape(&point), cost)).collect();
+            known.scores.into_iter().map(|(point, cost)| (self.shape(&point), cost)).collect();
         priced.sort_by(|a, b| {
             let larger = bytes_of(&b.0, 1).total_cmp(&bytes_of(&a.0, 1));
             a.1.total_cmp(&b.1).then(larger).then_with(|| a.0.cmp(&b.0))

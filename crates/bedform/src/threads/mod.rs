@@ -11,10 +11,12 @@
 //! | `budget` | memory that stages of one piece of work share |
 //! | `check` | a precondition that is checked concurrently with the write it guards |
 //! | `extra` | the limit of reading threads per process |
+//! | `per_process` | values that a forked child makes anew |
 
 pub(crate) mod budget;
 pub(crate) mod check;
 pub(crate) mod extra;
 pub(crate) mod ordered;
+pub(crate) mod per_process;
 pub(crate) mod permits;
 pub(crate) mod workers;

@@ -152,16 +152,7 @@ impl ChunkElements {
 
     /// True if every element is the fill value, so that the chunk need not be stored.
     pub(crate) fn is_fill(&self, layout: &StoredLayout) -> bool {
-        let fill = layout.stored_fill();
-        match (fill.as_slice(), self.elements.first()) {
-            ([], _) => false,
-            (_, None) => true,
-            (fill, Some(_)) => {
-                let (head, tail) = self.elements.split_at(fill.len().min(self.elements.len()));
-                // Equal to itself one element on: every element is the first.
-                head == fill && tail == &self.elements[..tail.len()]
-            }
-        }
+        consists_of(&self.elements, &layout.stored_fill())
     }
 
     /// Encodes the chunk, whose elements are then gone.
@@ -211,6 +202,16 @@ impl ChunkElements {
         });
         text::join(named, &mut self.joined).map_err(|error| Error::invalid(error.to_string()))
     }
+}
+
+/// True if `elements` are `fill` again and again.
+pub(crate) fn consists_of(elements: &[u8], fill: &[u8]) -> bool {
+    if fill.is_empty() || elements.is_empty() {
+        return !fill.is_empty();
+    }
+    let (head, tail) = elements.split_at(fill.len().min(elements.len()));
+    // Equal to itself one element on: every element is the first.
+    head == fill && tail == &elements[..tail.len()]
 }
 
 /// True if no element of the chunk at `coordinates` lies inside `valid`.

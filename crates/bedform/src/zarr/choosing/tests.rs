@@ -118,6 +118,26 @@ fn the_first_write_chooses_and_later_ones_follow_whatever_they_have() {
 }
 
 #[test]
+fn fill_values_before_anything_else_leave_the_choice_open() {
+    let (storage, store) = in_memory(ROWS);
+    let array = t(&store);
+    let zeros = vec![0; row(0).len()];
+    let written = array.write(&row_of(0), Elements::Bytes(&zeros)).unwrap();
+    assert_eq!((written.objects, codecs(&storage).1), (0, true));
+    let start = array.append(0, &[1, COLUMNS], Elements::Bytes(&zeros)).unwrap();
+    assert_eq!((start, array.shape().unwrap()[0]), (ROWS, ROWS + 1));
+    assert!(codecs(&storage).1);
+    write(&array, 1, 0).unwrap();
+    let (chosen, is_open) = codecs(&storage);
+    assert!(is_blosc(&chosen) && !is_open, "{chosen:?}");
+    // What is there now is replaced by fill values as by any others.
+    array.write(&row_of(1), Elements::Bytes(&zeros)).unwrap();
+    for at in 0..=ROWS {
+        assert_eq!(read(&t(&open(&storage)), at), zeros, "row {at}");
+    }
+}
+
+#[test]
 fn a_closed_document_says_what_was_compared_and_has_the_old_version() {
     let (_, store) = in_memory(ROWS);
     let version = |array: &Array| own_value(&array.document().unwrap()).unwrap()["version"].clone();

@@ -22,7 +22,7 @@ extern "C" fn count_fork() {
 
 /// A number that a process shares with none of its ancestors.
 #[allow(unsafe_code)]
-fn generation() -> u64 {
+pub(crate) fn generation() -> u64 {
     if !IS_COUNTING.load(Ordering::Acquire) {
         // Not under a `Once`: a child could inherit one in the middle. Several threads may register the
         // handler; a child then counts by more than one, which does no harm.
@@ -36,7 +36,7 @@ fn generation() -> u64 {
 }
 
 /// A value that a forked child does not share with its parent.
-pub(super) struct PerProcess<T>(AtomicPtr<Owned<T>>);
+pub(crate) struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
     generation: u64,
@@ -44,12 +44,12 @@ struct Owned<T> {
 }
 
 impl<T: Send + Sync + 'static> PerProcess<T> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// The value of this process, if there is one.
-    pub(super) fn existing(&self) -> Option<&T> {
+    pub(crate) fn existing(&self) -> Option<&T> {
         let owned = self.load()?;
         (owned.generation == generation()).then_some(&owned.value)
     }
@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
     /// The value of this process. If there is none, `make` gets what a parent left, of which it may use
     /// no lock, and makes one.
     #[allow(unsafe_code)]
-    pub(super) fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
+    pub(crate) fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
         let generation = generation();
         let found = self.load();
         if let Some(owned) = found
