@@ -223,6 +223,9 @@ class Array(BasicReads, StoredNode):
         self._enter_process()
         self._fill_by(self._read, selected, buffer)
 
+    def _foresee_chosen(self, selections: list[Any]) -> None:
+        self._store._call(self._inner.foresee)(selections)
+
     def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
         return self._store._call(self._inner.prefetch)(selected.engine)
 

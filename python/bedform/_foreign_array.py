@@ -213,6 +213,10 @@ class ForeignArray(BasicReads, HasAttributes):
         if self._native is not None and not is_url(self._store._path):
             self._store._warn_native(self.path, self._native)
 
+    def _foresee_chosen(self, selections: list[Any]) -> None:
+        if self._inner is not None:
+            engine_call(self._inner.foresee)(selections)
+
     def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
         if self._inner is None:
             raise UnsupportedError(

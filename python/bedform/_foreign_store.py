@@ -15,6 +15,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bedform import _foreign_encoding, _fork, _internal, _json, _shown
+from bedform._ahead import ReadsAhead
 from bedform._attributes import HasAttributes
 from bedform._errors import (
     BY_KIND,
@@ -74,7 +75,7 @@ def _open_file(
     )
 
 
-class ForeignStore(Members, HasAttributes):
+class ForeignStore(ReadsAhead, Members, HasAttributes):
     """A foreign file as a store, read-only: the calls of :class:`bedform.Store` that read.
 
     A context manager; pickles as path and options.
@@ -129,6 +130,8 @@ class ForeignStore(Members, HasAttributes):
     def close(self) -> None:
         """Let further calls, of its variables and groups, too, be errors. May be called twice."""
         self._is_closed = True
+        if self._process is _fork.current:
+            self._opened.drop_prefetched()
 
     def _check_open(self) -> None:
         if self._is_closed:

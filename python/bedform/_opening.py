@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
 from bedform._advise import Profile
+from bedform._ahead import prefetch_option
 from bedform._array import Array
 from bedform._errors import (
     InvalidArgumentError,
@@ -104,6 +105,7 @@ def open(  # noqa: A001 - the name users expect
     mode: Literal["r", "r+"] = "r",
     *,
     cache: int | str = CACHE,
+    prefetch: Any = "auto",
     freshness: Freshness | None = None,
     durability: Durability = "disk",
     threads: int | None = None,
@@ -126,6 +128,10 @@ def open(  # noqa: A001 - the name users expect
         ``"r"``, or ``"r+"`` to write as well.
     cache
         Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
+    prefetch
+        What may be read ahead where reads follow a pattern: bytes, or a text such as ``"64 MiB"``;
+        ``False`` for nothing. ``"auto"``, which `BEDFORM_PREFETCH` may say otherwise, is half of
+        ``cache``, ahead of reads of the main thread alone.
     freshness
         When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
         ``"never"``. Without it before every read, and at opening where the store has a URL. A
@@ -178,6 +184,7 @@ def open(  # noqa: A001 - the name users expect
         remote = {
             "writable": mode == "r+",
             "cache_bytes": byte_count(cache, "cache"),
+            "prefetch": prefetch_option(prefetch),
             "freshness": freshness or "open",
             "threads": threads,
             "profile": given_profile(profile),
@@ -195,6 +202,7 @@ def open(  # noqa: A001 - the name users expect
     options = {
         "writable": mode == "r+",
         "cache_bytes": byte_count(cache, "cache"),
+        "prefetch": prefetch_option(prefetch),
         "freshness": freshness or "read",
         "durability": durability,
         "threads": threads,

@@ -281,6 +281,15 @@ class BasicReads(Stored):
         done = dict(zip(names, counts, strict=False))
         return done | {"present": present, "left_out": left_out}
 
+    def _foresee(self, selections: Sequence[Any]) -> None:
+        """Have the selections read ahead, in this order; by arrays that cannot, nothing."""
+        chosen = [self._brackets(selection) for selection in selections]
+        self._foresee_chosen([selected.engine for selected in chosen])
+
+    def _foresee_chosen(self, selections: list[Any]) -> None:
+        raise NotImplementedError
+        raise NotImplementedError
+
     def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
         raise NotImplementedError
         raise NotImplementedError

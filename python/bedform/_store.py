@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, kept_profile
+from bedform._ahead import ReadsAhead
 from bedform._array import Array
 from bedform._comm import Messages, declining
 from bedform._errors import (
@@ -55,7 +56,7 @@ def _tier(burst: Any) -> Any:
         ) from None
 
 
-class Store(Group):
+class Store(ReadsAhead, Group):
     """A store, opened; also its root group.
 
     A context manager; pickles as path and options, a snapshot with its moment.
@@ -101,6 +102,8 @@ class Store(Group):
         on, and has an end of its own.
         """
         self._is_closed = True
+        if self._process is _fork.current:
+            self._opened.drop_prefetched()
 
     def flush(self) -> None:
         """Nothing waits to be written: every write is durable when it returns."""

@@ -255,6 +255,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "group",
         "use_zarr_fill_value_as_mask",
         "chunk_cache",
+        "prefetch",
         "freshness",
         "snapshot",
         "threads",
@@ -288,13 +289,19 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         chunk_cache: int | str = CACHE,
+        prefetch: Any = "auto",
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
         storage_options: Any = None,
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
-        how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
+        how = {
+            "freshness": freshness,
+            "threads": threads,
+            "prefetch": prefetch,
+            "storage_options": storage_options,
+        }
         opened = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
         return _decoded(
             BedformDataStore(
@@ -318,6 +325,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
         chunk_cache: int | str = CACHE,
+        prefetch: Any = "auto",
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
@@ -325,7 +333,12 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
-        how = {"freshness": freshness, "threads": threads, "storage_options": storage_options}
+        how = {
+            "freshness": freshness,
+            "threads": threads,
+            "prefetch": prefetch,
+            "storage_options": storage_options,
+        }
         parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
         inner = {} if isinstance(parent, Array) else parent.groups()
         groups = {"/": parent, **{f"/{path}": below for path, below in inner.items()}}

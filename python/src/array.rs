@@ -1,6 +1,6 @@
 //! Arrays.
 
-use bedform::{Elements, ReadStatistics, WriteStatistics};
+use bedform::{Elements, PrefetchStatistics, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -66,6 +66,11 @@ pub(crate) type ReadCounts = (u64, u64, u64, u64, u64);
 pub(crate) fn counts(statistics: ReadStatistics) -> ReadCounts {
     let ReadStatistics { objects, requests, bytes, chunks, waits, absent: _ } = statistics;
     (objects, requests, bytes, chunks, waits)
+}
+
+/// What was read ahead, as JSON.
+pub(crate) fn prefetch_json(statistics: PrefetchStatistics) -> PyResult<String> {
+    serde_json::to_string(&statistics).map_err(|error| PyTypeError::new_err(error.to_string()))
 }
 
 fn written(statistics: WriteStatistics) -> (u64, u64) {
@@ -138,6 +143,12 @@ impl Array {
         detached(py, || self.inner.prefetch(&selection))
             .map(|done| (counts(done.read), done.present, done.left_out))
             .map_err(raise)
+    }
+
+    /// Reads the selections ahead, one after the other, as they are used.
+    fn foresee(&self, py: Python<'_>, selections: Vec<Bound<'_, PyTuple>>) -> PyResult<()> {
+        let selections = selections.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
+        detached(py, || self.inner.foresee(selections)).map_err(raise)
     }
 
     /// The bytes of the element at `key`, with what `read` gives; `None` if `key` is not one plain

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arguments::options;
-use crate::array::Array;
+use crate::array::{Array, prefetch_json};
 use crate::callback::elements_by;
 use crate::error::raise;
 use crate::selection::parse;
@@ -75,6 +75,16 @@ impl ForeignFile {
         detached(py, || bedform::ForeignFile::open_with_map(&path, map, allow_external, &options))
             .map(|inner| Self { inner })
             .map_err(raise)
+    }
+
+    /// What was read ahead, as JSON.
+    fn prefetch_statistics(&self) -> PyResult<String> {
+        prefetch_json(self.inner.prefetch_statistics())
+    }
+
+    /// Drops what was read ahead.
+    fn drop_prefetched(&self, py: Python<'_>) {
+        py.detach(|| self.inner.drop_prefetched());
     }
 
     /// The description of everything in the file, as JSON.

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, new_arrays, options, path_of};
-use crate::array::{Array, Bytes, Data};
+use crate::array::{Array, Bytes, Data, prefetch_json};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise, warn};
 use crate::foreign::ForeignFile;
@@ -71,6 +71,16 @@ impl Store {
     /// 2 or 3.
     fn zarr_format(&self, py: Python<'_>) -> PyResult<u8> {
         detached(py, || self.inner.zarr_format()).map_err(raise)
+    }
+
+    /// What was read ahead, as JSON.
+    fn prefetch_statistics(&self) -> PyResult<String> {
+        prefetch_json(self.inner.prefetch_statistics())
+    }
+
+    /// Drops what was read ahead.
+    fn drop_prefetched(&self, py: Python<'_>) {
+        py.detach(|| self.inner.drop_prefetched());
     }
 
     /// Whether the place holds a single array and no group.

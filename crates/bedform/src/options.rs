@@ -27,6 +27,53 @@ pub enum Freshness {
     Never,
 }
 
+/// How much may be read before it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefetch {
+    /// Half of what the handle may keep in the cache, ahead of reads of the main thread of the process.
+    #[default]
+    Auto,
+    /// Nothing.
+    Off,
+    /// So many bytes, ahead of reads of any thread.
+    Bytes(u64),
+}
+
+impl Prefetch {
+    /// `auto`, `off` (or `false`, `0`), or a size.
+    ///
+    /// ```
+    /// use bedform::Prefetch;
+    ///
+    /// assert_eq!(Prefetch::parse("64 MiB")?, Prefetch::Bytes(64 << 20));
+    /// assert_eq!(Prefetch::parse("off")?, Prefetch::Off);
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for anything else.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.trim() {
+            "auto" | "true" => Ok(Self::Auto),
+            "off" | "false" => Ok(Self::Off),
+            other => match size::from_text(other) {
+                Ok(0) => Ok(Self::Off),
+                Ok(bytes) => Ok(Self::Bytes(bytes)),
+                Err(_) => Err(Error::invalid(format!(
+                    "not a value of prefetch: {text:?}; it is \"auto\", \"off\" or a size"
+                ))),
+            },
+        }
+    }
+
+    fn from_json(value: &Value) -> Result<Self> {
+        match value {
+            Value::String(text) => Self::parse(text),
+            other => Self::parse(&other.to_string()),
+        }
+    }
+}
+
 /// How a store is opened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -38,6 +85,8 @@ pub struct OpenOptions {
     /// Bytes of decoded chunks, shard indexes and parts of logs that the reads of this handle may keep in
     /// the cache of the process, which all handles share; 0 neither reads nor writes it.
     pub cache_bytes: u64,
+    /// How much may be read before it is asked for, where reads follow a pattern.
+    pub prefetch: Prefetch,
     /// When to look for changes of others.
     pub freshness: Freshness,
     /// What an acknowledged write survives.
@@ -67,6 +116,7 @@ impl Default for OpenOptions {
             writable: false,
             limits: Limits::default(),
             cache_bytes: 256 << 20,
+            prefetch: Prefetch::Auto,
             freshness: Freshness::Read,
             durability: Durability::Disk,
             threads: None,
@@ -81,7 +131,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Reads options: `writable`, `cache_bytes`, `freshness` (`"read"`, `"open"`, `"never"`),
+    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
     /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region`,
     /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
@@ -116,6 +166,7 @@ impl OpenOptions {
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
+                ("prefetch", _) => options.prefetch = Prefetch::from_json(value)?,
                 ("cache_bytes", _) => options.cache_bytes = size::from_json(key, value)?,
                 ("gap_bytes", _) => options.gap_bytes = Some(size::from_json(key, value)?),
                 ("threads", _) => {

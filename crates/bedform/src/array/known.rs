@@ -24,7 +24,7 @@ pub(super) enum Known<'a> {
     /// The snapshot is the one that the array was looked up in, if it took one: the first attempt of a read
     /// goes by it.
     Stored(&'a ArrayHandle, Arc<ArrayState>, Option<Snapshot>),
-    Foreign(&'a dyn ForeignVariable),
+    Foreign(&'a Arc<dyn ForeignVariable>),
 }
 
 impl Array {
@@ -38,7 +38,7 @@ impl Array {
                 let (state, snapshot) = handle.state_as_of()?;
                 Known::Stored(handle, state, snapshot)
             }
-            Backing::Foreign(variable) => Known::Foreign(&**variable),
+            Backing::Foreign(variable) => Known::Foreign(variable),
         })
     }
 
@@ -46,7 +46,7 @@ impl Array {
     pub(super) fn last_known(&self) -> Known<'_> {
         match &self.backing {
             Backing::Stored(handle) => Known::Stored(handle, handle.last_state(), None),
-            Backing::Foreign(variable) => Known::Foreign(&**variable),
+            Backing::Foreign(variable) => Known::Foreign(variable),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Known<'_> {
     }
 
     /// The array's path in its store or file.
-    fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         match self {
             Self::Stored(handle, ..) => handle.path.as_str(),
             Self::Foreign(variable) => &variable.facts().path,
@@ -104,9 +104,38 @@ impl Known<'_> {
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
+        let reader = || self.reader();
+        let mut followed = self.followed(selection, deliver, &reader);
+        let done = match self.read_before(selection, deliver, followed.as_mut())? {
+            Some(done) => done,
+            None => {
+                let began = Instant::now();
+                let done = self.read_now(selection, deliver, once_begun)?;
+                if let Some(followed) = followed {
+                    followed.was_made(began.elapsed(), done.waits > 0);
+                }
+                done
+            }
+        };
+        // What is not there was never written, or is gone with its array.
+        if let Self::Stored(handle, state, _) = self
+            && done.absent > 0
+        {
+            handle.check_is_there(state)?;
+        }
+        Ok(done)
+    }
+
+    /// As [`Known::read`], of what nobody has read ahead.
+    fn read_now(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+        once_begun: Option<&AtomicBool>,
+    ) -> Result<ReadStatistics> {
         let is_whole = matches!(deliver, Deliver::Buffer(_));
         let began = Instant::now();
-        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
+        self.with_plan(selection, |plan| match execute(plan, deliver) {
             Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
                 Ok(Err(error))
             }
@@ -116,14 +145,7 @@ impl Known<'_> {
                 }
                 outcome.map(Ok)
             }
-        })??;
-        // What is not there was never written, or is gone with its array.
-        if let Self::Stored(handle, state, _) = self
-            && done.absent > 0
-        {
-            handle.check_is_there(state)?;
-        }
-        Ok(done)
+        })?
     }
 
     /// Calls `act` with the plan that reads `selection`; again, with the newest moment, as long as the data
@@ -149,6 +171,7 @@ impl Known<'_> {
                         source: &pinned.source,
                         moment: &pinned.moment,
                         layout: &state.layout,
+                        meaning: state.meaning,
                         geometry,
                         cache: ChunkCache::new(&handle.store.cache, &state.scope),
                     };
@@ -159,9 +182,10 @@ impl Known<'_> {
             Self::Foreign(variable) => {
                 let facts = variable.facts();
                 let piece = Piece {
-                    source: *variable,
+                    source: &***variable,
                     moment: &Settled,
                     layout: &facts.layout,
+                    meaning: 0,
                     geometry,
                     cache: ChunkCache::new(&facts.cache, &facts.scope),
                 };

@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `known` | what a read goes by: how the array is stored, its source and its moment |
 //! | `read` | reads of a selection into a buffer, what a read would do, its requests for a simulated machine |
+//! | `ahead` | reads before they are asked for |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | what an array is |
 //! | `write` | writes to a selection, appends, changes of shape |
 //! | `verify`, `verified` | what is damaged in its objects; arrays that are checked together |
 
+mod ahead;
 mod describe;
 mod known;
 mod read;

@@ -172,15 +172,9 @@ impl Key {
         self.kind
     }
 
-    /// True if another version of the object could look the same, because this one is as young as the
-    /// steps in which its file system counts time.
+    /// As the function of this name, of the object's version.
     pub(super) fn is_too_young(&self) -> bool {
-        if self.version.changed_ns == 0 {
-            return false;
-        }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-        self.version.changed_ns > now.saturating_sub(CLOCK_STEP_NS)
+        is_too_young(&self.version)
     }
 
     /// The handle that alone may see the entry; 0 if all may.
@@ -193,6 +187,17 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
+}
+
+/// True if another version of the object could look the same, because this one is as young as the steps in which
+/// its file system counts time.
+pub(crate) fn is_too_young(version: &Version) -> bool {
+    if version.changed_ns == 0 {
+        return false;
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+    version.changed_ns > now.saturating_sub(CLOCK_STEP_NS)
 }
 
 /// True if two objects with this version under one name, at whatever time, are the same bytes. A time

@@ -282,7 +282,9 @@ impl CalledVariable {
             chunk_shape,
             item_size,
         };
-        let facts = VariableFacts { name, path, data_type, layout, scope, cache, tuning };
+        // Nobody but the program may call into it.
+        let follows = None;
+        let facts = VariableFacts { name, path, data_type, layout, scope, cache, tuning, follows };
         Ok(Self { facts, called: Arc::new(called), described: None })
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::cache::{CacheHandle, Scope};
 use crate::plan::tuning::Tuning;
+use crate::prefetch::Follows;
 use crate::source::{Source, StoredLayout};
 
 /// What reads of a variable go by.
@@ -24,6 +25,8 @@ pub(crate) struct VariableFacts {
     /// Where its decoded chunks are kept.
     pub(crate) cache: Arc<CacheHandle>,
     pub(crate) tuning: Tuning,
+    /// Who follows the reads; nothing where none is made ahead.
+    pub(crate) follows: Option<Arc<Follows>>,
 }
 
 /// A variable of a foreign file: a source, and what is known of it.

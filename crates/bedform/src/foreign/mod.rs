@@ -50,6 +50,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::opening::ReadBytes;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
+use crate::prefetch::{Follows, PrefetchStatistics};
 
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
@@ -68,6 +69,8 @@ pub struct ForeignFile {
     lookup: Arc<Lookup>,
     tables: Arc<Tables>,
     pub(crate) tuning: Tuning,
+    /// Who follows the reads, where something may be read ahead.
+    pub(crate) follows: Option<Arc<Follows>>,
     pub(crate) cache: Arc<CacheHandle>,
     /// Whether every read looks if the file has changed.
     pub(super) checks: bool,
@@ -76,6 +79,16 @@ pub struct ForeignFile {
 }
 
 impl ForeignFile {
+    /// What was read ahead of the reads of this handle, and what was used of it.
+    pub fn prefetch_statistics(&self) -> PrefetchStatistics {
+        self.follows.as_deref().map(Follows::statistics).unwrap_or_default()
+    }
+
+    /// Drops what was read ahead, for a program that reads nothing more.
+    pub fn drop_prefetched(&self) {
+        self.follows.as_deref().into_iter().for_each(Follows::forget);
+    }
+
     /// The file at `path` of `storage`, whose chunk map is `map`.
     ///
     /// # Errors
@@ -110,7 +123,8 @@ impl ForeignFile {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
         let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
-        Ok(Self { storage, path, map, lookup, tables, tuning, cache, checks, kept: None })
+        let follows = Follows::new(options.prefetch, options.cache_bytes);
+        Ok(Self { storage, path, map, lookup, tables, tuning, follows, cache, checks, kept: None })
     }
 
     /// Opens a file whose [header](bedform_format::header) is its chunk map.

@@ -76,6 +76,7 @@ impl Variable {
             scope,
             cache: file.cache.clone(),
             tuning: file.tuning.clone(),
+            follows: file.follows.clone(),
         };
         Ok(Self { facts, position, file })
     }

@@ -35,6 +35,17 @@ impl<'a> Target<'a> {
         Self { pointer: buffer.as_mut_ptr(), length: buffer.len(), marker: PhantomData }
     }
 
+    /// Fills all of it with `elements`; false, and nothing done, if they are not as many bytes.
+    pub(crate) fn fill(self, elements: &[u8]) -> bool {
+        if elements.len() != self.length {
+            return false;
+        }
+        // SAFETY: the buffer is borrowed for writing as long as this lives, and has as many bytes; its caller
+        // shares it with nobody else meanwhile, which is the contract of `Copy::run` as well.
+        unsafe { self.pointer.copy_from_nonoverlapping(elements.as_ptr(), self.length) };
+        true
+    }
+
     /// Bytes of the buffer.
     pub(crate) fn len(&self) -> usize {
         self.length

@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
-use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, stopped_by};
+use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, Version, stopped_by};
 
 use super::buffers::{Buffers, Kept};
 use super::chunks::ChunkCache;
 use super::deliver::Deliver;
-use super::plan::{Piece, PlannedCell, ReadPlan};
+use super::plan::{Opened, Piece, PlannedCell, ReadPlan};
 use super::queue::{AskLimits, Queue, QueuedUnit, Work};
-use super::resolve::{Opening, Resolving, Wanted, payload_units, resolve};
+use super::resolve::{Opening, ResolvedCell, Resolving, Wanted, payload_units, resolve};
 use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,6 +74,18 @@ const STOPPED: &str = "the read was stopped";
 /// # Errors
 /// The first error of any thread, visitors included; what a buffer holds is then unspecified.
 pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadStatistics> {
+    execute_noting(plan, deliver, None)
+}
+
+/// As [`execute`]; notes the objects that it opens.
+///
+/// # Errors
+/// As [`execute`].
+pub(crate) fn execute_noting(
+    plan: ReadPlan<'_>,
+    deliver: Deliver<'_>,
+    opened: Option<&Mutex<Opened>>,
+) -> Result<ReadStatistics> {
     if let Deliver::Cache(admission) = deliver {
         admission.begin();
     }
@@ -93,7 +105,7 @@ pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadSt
     let decoded = decoded_bytes(&plan);
     let needed =
         if plan.is_raw() { decoded.min(plan.result_bytes().saturating_mul(8)) } else { decoded };
-    let run = Run::new(plan, deliver);
+    let run = Run { opened, ..Run::new(plan, deliver) };
     if run.tuning.threads_waiting <= 1 {
         run.work(None, true);
     } else {
@@ -139,6 +151,8 @@ pub(crate) struct Run<'a> {
     pub(crate) spare: Mutex<Vec<Kept>>,
     cells: u64,
     queue: Mutex<Queue>,
+    /// What is opened, where that is noted.
+    opened: Option<&'a Mutex<Opened>>,
     /// What covers of the cells resolved so far have.
     covered: Mutex<Covered>,
     /// Rung when units were added, a planner finished, an answer came, or the read failed.
@@ -201,6 +215,7 @@ impl<'a> Run<'a> {
             deliver,
             cells: plan.cell_count(),
             queue: Mutex::default(),
+            opened: None,
             covered: Mutex::default(),
             bell: Arc::default(),
             stopped: AtomicBool::new(false),
@@ -427,6 +442,7 @@ impl<'a> Run<'a> {
         let opening = Opening { need: cell.need(tasks.len()), asked };
         let mut payloads = Payloads::default();
         let resolved = resolve(self.plan, cell, &tasks, opening, &mut payloads, &resolving)?;
+        self.note_opened(number, resolved.as_ref());
         self.add_payloads(payloads, 1)?;
         let Some(resolved) = resolved else {
             for task in tasks {
@@ -446,6 +462,14 @@ impl<'a> Run<'a> {
             helpers();
         }
         Ok(())
+    }
+
+    fn note_opened(&self, number: u64, cell: Option<&ResolvedCell>) {
+        let Some(opened) = self.opened else { return };
+        let version = cell.map(|cell| cell.opened.object.version());
+        // What stands for an object that is not there, under a cover, has no version.
+        let version = version.filter(|version| **version != Version::default()).cloned();
+        opened.lock().unwrap_or_else(PoisonError::into_inner).insert(number, version);
     }
 
     fn add_units(&self, units: Vec<QueuedUnit>) {

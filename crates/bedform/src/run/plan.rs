@@ -5,24 +5,42 @@
 //! are of one source each, with a geometry, a decoding and a moment of its own; together they fill the
 //! result, no element of it twice.
 
-use bedform_storage::{ReadKind, Refined};
+use std::collections::BTreeMap;
+
+use bedform_storage::{ReadKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
 use super::names::{DOCUMENT_WAITS, Names};
+use crate::cache::is_too_young;
 use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
+use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
 use crate::plan::tuning::{Merging, Tuning};
 use crate::source::{Moment, Source, StoredLayout};
 
+/// What a read gave the elements of. Two reads of one selection by one handle with the same value give the same
+/// elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AsOf {
+    /// For each piece its meaning, the last commit, and whether that is in the objects.
+    moments: Vec<(u64, u64, bool)>,
+    objects: Opened,
+}
+
+/// The objects of the cells of a plan, as they were opened; nothing for those that are not there.
+pub(crate) type Opened = BTreeMap<u64, Option<Version>>;
+
 /// What is read of one source.
 pub(crate) struct Piece<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) moment: &'a dyn Moment,
     pub(crate) layout: &'a StoredLayout,
+    /// Tells what decides, beside the objects and commits, which elements there are.
+    pub(crate) meaning: u64,
     /// Which chunks are touched, and where their elements go in the result.
     pub(crate) geometry: &'a Geometry,
     /// Where its decoded chunks are kept, if at all.
@@ -56,6 +74,8 @@ impl Piece<'_> {
 
 /// Objects whose names are counted where a read is learnt from: of more they are a small part.
 const NAMED_MAX: u64 = 1 << 10;
+/// Objects of a read that are opened to see whether it would give the same.
+const OPENED_MAX: u64 = 1 << 8;
 
 /// A read, planned.
 #[derive(Clone, Copy)]
@@ -223,6 +243,38 @@ impl<'a> ReadPlan<'a> {
         if let Some(kind) = kind {
             experience.learn(&self.experience_name(), kind, seconds / predicted);
         }
+    }
+
+    /// What a read of this plan that opened `objects` gave the elements of; nothing where they are too many, or one
+    /// could be another by now and look the same.
+    pub(crate) fn as_of(&self, objects: Opened) -> Option<AsOf> {
+        let is_certain = self.cell_count() <= OPENED_MAX
+            && objects.len() as u64 == self.cell_count()
+            && !objects.values().flatten().any(is_too_young);
+        is_certain.then(|| AsOf { moments: self.moments(), objects })
+    }
+
+    /// True if a read of this plan would give now what another one has given.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn is_still(&self, as_of: &AsOf) -> Result<bool> {
+        if self.moments() != as_of.moments {
+            return Ok(false);
+        }
+        for (number, version) in &as_of.objects {
+            let Some(cell) = self.cell(*number) else { return Ok(false) };
+            if !cell.piece.source.is_still(&cell.coordinates(), version.as_ref())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn moments(&self) -> Vec<(u64, u64, bool)> {
+        let moment =
+            |piece: &Piece<'_>| (piece.meaning, piece.moment.number(), piece.moment.is_settled());
+        self.pieces.iter().map(moment).collect()
     }
 
     /// Waits for the names of its objects, where nothing is in memory but the array's document, which was looked

@@ -177,6 +177,7 @@ proptest! {
             source: &sources[at],
             moment: &Settled,
             layout: &sources[at].layout,
+            meaning: 0,
             geometry: &geometries[at],
             cache: None,
         });

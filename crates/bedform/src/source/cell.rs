@@ -34,6 +34,17 @@ pub(crate) trait Source: Sync {
         waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>>;
 
+    /// True if a read would find at `coordinates` what another one of this handle has found: the object with
+    /// `version`, or none.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    fn is_still(&self, coordinates: &[u64], version: Option<&Version>) -> Result<bool> {
+        let need = Need { chunks: 1, objects: 1 };
+        let found = self.open(coordinates, need, None, &|| ())?;
+        Ok(found.as_ref().map(|found| found.object.version()) == version)
+    }
+
     /// True if an object `need` of which is read, and of which nothing is known, comes as a whole when it
     /// is opened, because that is sooner than to ask for its index first.
     fn comes_whole(&self, need: Need) -> bool {

@@ -34,6 +34,7 @@ use crate::foreign::ForeignFile;
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
+use crate::prefetch::{Follows, PrefetchStatistics};
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
 
@@ -106,6 +107,23 @@ impl Store {
     /// True for a place that holds a single array, at the root's path, and no group.
     pub fn is_array(&self) -> bool {
         matches!(&self.backing, Backing::Zarr(opened) if opened.is_array)
+    }
+
+    /// What was read ahead of the reads of this handle, and what was used of it.
+    pub fn prefetch_statistics(&self) -> PrefetchStatistics {
+        self.follows().map(Follows::statistics).unwrap_or_default()
+    }
+
+    /// Drops what was read ahead, for a program that reads nothing more. What comes is followed anew.
+    pub fn drop_prefetched(&self) {
+        self.follows().into_iter().for_each(Follows::forget);
+    }
+
+    fn follows(&self) -> Option<&Follows> {
+        match &self.backing {
+            Backing::Zarr(opened) => opened.follows.as_deref(),
+            Backing::File(store) => store.file.follows.as_deref(),
+        }
     }
 
     /// How the store was opened.

@@ -22,6 +22,7 @@ use crate::codec::choice::Chosen;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::plan::tuning::Tuning;
+use crate::prefetch::Follows;
 
 /// Finds the newest root of whatever log lies beside a place; `None` without any.
 pub(crate) type FindRoot = fn(&dyn Storage, &Limits) -> Result<Option<Root>>;
@@ -32,6 +33,8 @@ pub(crate) struct Hierarchy {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
+    /// Who follows the reads, where something may be read ahead.
+    pub(crate) follows: Option<Arc<Follows>>,
     pub(crate) documents: Documents,
     pub(crate) cache: Arc<CacheHandle>,
     pub(super) find_root: FindRoot,
@@ -126,6 +129,7 @@ impl Hierarchy {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         Self {
             cache: Arc::new(CacheHandle::new(options.cache_bytes, place)),
+            follows: Follows::new(options.prefetch, options.cache_bytes),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{ShardError, ShardIndex, Stamp};
 use bedform_geometry::delinearize;
-use bedform_storage::{Bell, Object, StorageExt as _};
+use bedform_storage::{Bell, Object, StorageExt as _, Version};
 
 use super::documents::ZARR_JSON;
 use super::held::Held;
@@ -428,6 +428,18 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 }
 
 impl Source for ZarrSource<'_> {
+    fn is_still(&self, coordinates: &[u64], version: Option<&Version>) -> Result<bool> {
+        if self.hierarchy.held.is_some() || self.keeps_shards() {
+            // It was looked at when the store was held, or opened.
+            return Ok(true);
+        }
+        let (storage, path) = (&self.hierarchy.storage, self.object_path(coordinates)?);
+        Ok(match version {
+            Some(version) => storage.is_current(&path, version)?,
+            None => storage.stat(&path).is_err_and(|error| error.is_not_found()),
+        })
+    }
+
     fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<PendingCell> {
         if self.kept_shard(coordinates).is_some() {
             return None;

@@ -38,6 +38,9 @@ pub(crate) struct ArrayState {
     pub(crate) scope: Arc<Scope>,
     /// Tells this state from others of the handle.
     pub(crate) number: u64,
+    /// A hash of what decides, beside the array's objects and commits, which elements it has: the same in other
+    /// handles.
+    pub(crate) meaning: u64,
     /// Nothing for a draft, and where storage could not be asked after a change.
     pub(crate) source: Option<ArrayOrigin>,
 }
@@ -74,10 +77,12 @@ impl ArrayState {
             metadata.order.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Order::RowMajor);
         let item_size = metadata.data_type.item_size().unwrap_or(TEXT_ITEM);
         let fill = metadata.fill_value.clone();
+        let meaning = meaning(&metadata);
         Ok(Self {
             layout: StoredLayout { grid, per_object, codec, item_size, fill },
             scope: hierarchy.cache.scope(path.as_str(), decoding(&metadata)),
             number: hierarchy.number(),
+            meaning,
             is_open: is_open(path, &metadata),
             shard_end: metadata.shard().map(end),
             metadata,
@@ -119,6 +124,13 @@ impl ArrayState {
     pub(crate) fn is_text(&self) -> bool {
         self.metadata.data_type == DataType::String
     }
+}
+
+fn meaning(metadata: &ArrayMetadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (decoding(metadata), &metadata.shape, &metadata.chunk_shape).hash(&mut hasher);
+    format!("{:?} {:?}", metadata.fill_value, metadata.identity).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// True if the first write is to choose the codecs of the array at `path`. An array that lies alone keeps those

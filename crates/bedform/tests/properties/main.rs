@@ -1,6 +1,8 @@
 //! The engine against naive models: a list of elements, and sets of bytes.
 
 #[cfg(test)]
+mod ahead;
+#[cfg(test)]
 mod arrays;
 #[cfg(test)]
 mod burst_steps;

@@ -1,0 +1,107 @@
+//! Reads of an array before they are asked for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_geometry::Selection;
+
+use super::known::Known;
+use super::{Array, Backing};
+use crate::error::Result;
+use crate::plan::copy::Target;
+use crate::prefetch::{Followed, Follows, MakeReader, ReadAhead, ReadsAhead};
+use crate::run::ReadStatistics;
+use crate::run::deliver::Deliver;
+use crate::run::execute::execute_noting;
+
+impl ReadsAhead for Array {
+    fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead> {
+        let known = self.known().ok()?;
+        let bytes = usize::try_from(known.geometry(selection).ok()?.result_bytes()).ok()?;
+        let mut elements = Vec::new();
+        elements.try_reserve_exact(bytes).ok()?;
+        elements.resize(bytes, 0);
+        let read = known.with_plan(selection, |plan| {
+            let opened = Mutex::default();
+            let deliver = Deliver::Buffer(Target::new(&mut elements));
+            let statistics = execute_noting(plan, deliver, Some(&opened))?;
+            let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Ok(plan.as_of(opened).map(|as_of| (as_of, statistics)))
+        });
+        let (as_of, statistics) = read.ok()??;
+        Some(ReadAhead { elements, as_of, statistics })
+    }
+}
+
+impl Array {
+    /// Reads these selections ahead, one after the other, as they are used: for a program that knows what it will
+    /// read. What a pattern says is not read ahead meanwhile. Nothing where prefetching is off.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `InvalidArgument` for a selection that does not fit the array; `Unsupported` for text.
+    pub fn foresee(&self, selections: Vec<Selection>) -> Result<()> {
+        let known = self.known()?;
+        let sized = selections.into_iter().map(|selection| {
+            let bytes = known.geometry(&selection)?.result_bytes();
+            Ok((selection, bytes))
+        });
+        let sized = sized.collect::<Result<Vec<_>>>()?;
+        if let Some((follows, path)) = known.follows() {
+            follows.foresee(path, sized, &|| known.reader());
+        }
+        Ok(())
+    }
+}
+
+impl Known<'_> {
+    /// Who follows the reads of the array, and its path there.
+    fn follows(&self) -> Option<(&Follows, &str)> {
+        let follows = match self {
+            Self::Stored(handle, ..) => handle.store.follows.as_deref(),
+            Self::Foreign(variable) => variable.facts().follows.as_deref(),
+        };
+        let is_followed = !self.layout().is_text();
+        follows.filter(|_| is_followed).map(|follows| (follows, self.path()))
+    }
+
+    /// The array, for the threads that read ahead.
+    pub(super) fn reader(&self) -> Arc<dyn ReadsAhead> {
+        let backing = match self {
+            Self::Stored(handle, ..) => Backing::Stored((*handle).clone()),
+            Self::Foreign(variable) => Backing::Foreign(Arc::clone(variable)),
+        };
+        Arc::new(Array { backing })
+    }
+
+    /// The read that begins, if it is followed.
+    pub(super) fn followed<'a>(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+        reader: MakeReader<'a>,
+    ) -> Option<Followed<'a>> {
+        let bytes = deliver.target()?.len() as u64;
+        let (follows, path) = self.follows()?;
+        let shape = self.layout().grid.array_shape();
+        follows.begin(path, shape, (selection, bytes), reader)
+    }
+
+    /// Takes what was read ahead, if that is what a read would give now.
+    ///
+    /// # Errors
+    /// As [`Known::read`].
+    pub(super) fn read_before(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+        followed: Option<&mut Followed<'_>>,
+    ) -> Result<Option<ReadStatistics>> {
+        let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
+        let Some(read) = followed.take()? else { return Ok(None) };
+        let is_still = self.with_plan(selection, |plan| plan.is_still(&read.as_of))?;
+        if !is_still || !target.fill(&read.elements) {
+            return Ok(None);
+        }
+        followed.use_taken();
+        Ok(Some(read.statistics))
+    }
+}

@@ -1,0 +1,320 @@
+//! The reads of one array: their pattern, what is read ahead of it, and how deep.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bedform_geometry::Selection;
+use bedform_patterns::{Analyzer, Place};
+
+use super::ahead::{Ahead, ReadAhead};
+use super::form::{Form, cut, place_of, selection_at};
+use super::statistics::PrefetchStatistics;
+use super::{ReadsAhead, workers};
+use crate::error::Result;
+
+/// Smaller results are not read ahead (section 2.3.6).
+const BYTES_MIN: u64 = 1 << 10;
+/// Shorter reads are over before a thread has begun.
+const TOOK_MIN: Duration = Duration::from_micros(150);
+/// The share of a read's time that the program must spend between reads, where nobody waits for a device.
+const GAP_SHARE: f64 = 0.1;
+/// Threads of the process that read ahead.
+const THREADS_MAX: usize = 8;
+/// Reads ahead of a pattern that was just found: a batch.
+const BATCH: usize = 2;
+/// Reads in a row that were foreseen, for each further read ahead: what is wasted at the end of a run is a
+/// twentieth of it at most.
+const RUN_FOR_ONE: u64 = 40;
+/// Reads ahead of a list, which is sure, beyond those that are under way.
+const LISTED_BEYOND: usize = 2;
+/// Foreseen reads that others may overtake, before they are given up.
+const OVERTAKEN_MAX: u64 = 16;
+
+/// Follows the reads of one array.
+#[derive(Debug)]
+pub(super) struct Follower {
+    limit: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    analyzer: Analyzer,
+    form: Form,
+    shape: Vec<u64>,
+    item_size: u64,
+    /// What is read ahead, in the order in which it is foreseen, and the number of the read before which.
+    ahead: VecDeque<(u64, Arc<Ahead>)>,
+    /// What a list says comes behind that.
+    listed: VecDeque<(Selection, u64)>,
+    /// Reads in a row that were foreseen.
+    run: u64,
+    ended: Option<Instant>,
+    /// What the program takes between two reads, and a read that nobody has made before.
+    gap: Mean,
+    took: Mean,
+    /// True if such a read last had to wait for a device.
+    waits: bool,
+    statistics: PrefetchStatistics,
+}
+
+/// A mean in which newer values count more.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean(Option<f64>);
+
+impl Mean {
+    fn add(&mut self, value: Duration) {
+        let value = value.as_secs_f64();
+        // The first of a new kind weighs no more than any other: half.
+        self.0 = Some(self.0.map_or(value, |mean| 0.5 * (mean + value)));
+    }
+
+    fn seconds(self) -> f64 {
+        self.0.unwrap_or(0.0)
+    }
+}
+
+/// Gives who reads an array ahead. Nothing here keeps it: it has the store, which has who follows its reads.
+pub(crate) type MakeReader<'a> = &'a dyn Fn() -> Arc<dyn ReadsAhead>;
+
+/// A read that is followed, from its begin to its end.
+pub(crate) struct Followed<'a> {
+    follower: Arc<Follower>,
+    reader: MakeReader<'a>,
+    ahead: Option<Arc<Ahead>>,
+    bytes: u64,
+    /// What this thread had computed before, where that says something.
+    computed: Option<Duration>,
+}
+
+pub(super) fn begin<'a>(
+    follower: Arc<Follower>,
+    shape: &[u64],
+    (selection, bytes): (&Selection, u64),
+    reader: MakeReader<'a>,
+) -> Followed<'a> {
+    let mut state = follower.lock();
+    state.statistics.reads += 1;
+    state.statistics.read_bytes += bytes;
+    let now = Instant::now();
+    if let Some(ended) = state.ended.take() {
+        state.gap.add(now - ended);
+    }
+    let (form, place) = place_of(selection).unzip();
+    let own = form.as_ref().zip(place.as_ref());
+    let canonical = own.and_then(|(form, place)| selection_at(form, place));
+    let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection));
+    if let Some((form, place)) = form.zip(place) {
+        state.see(form, place, shape);
+    }
+    state.item_size = item_size(selection, bytes);
+    if ahead.is_some() {
+        state.top_up(follower.limit, reader);
+    }
+    let is_long = state.took.seconds() >= TOOK_MIN.as_secs_f64();
+    drop(state);
+    let computed = is_long.then(workers::computed);
+    Followed { follower, reader, ahead, bytes, computed }
+}
+
+impl Followed<'_> {
+    /// The elements, if they were read ahead, or are being read.
+    ///
+    /// # Errors
+    /// `Interrupted` if the program wants to wait no longer.
+    pub(crate) fn take(&mut self) -> Result<Option<Box<ReadAhead>>> {
+        let Some(ahead) = self.ahead.take() else { return Ok(None) };
+        let taken = ahead.take()?;
+        let mut state = self.follower.lock();
+        state.statistics.waited += u64::from(taken.has_waited);
+        if let Some(took) = taken.took {
+            state.took.add(took);
+            state.statistics.prefetched_bytes += self.bytes;
+        }
+        Ok(taken.read)
+    }
+
+    /// The elements that were taken are those that a read would give.
+    pub(crate) fn use_taken(&self) {
+        let mut state = self.follower.lock();
+        state.statistics.used += 1;
+        state.statistics.used_bytes += self.bytes;
+    }
+
+    /// The read was made after all, in so long. It has waited for a device if it says so, or if this thread has
+    /// computed for less than half of the time: a directory on a server is a wait, too.
+    pub(crate) fn was_made(&self, took: Duration, waits: bool) {
+        let idled = self.computed.is_some_and(|before| 2 * (workers::computed() - before) < took);
+        let mut state = self.follower.lock();
+        state.took.add(took);
+        state.waits = waits || idled;
+    }
+}
+
+impl Drop for Followed<'_> {
+    fn drop(&mut self) {
+        let mut state = self.follower.lock();
+        state.ended = Some(Instant::now());
+        state.top_up(self.follower.limit, self.reader);
+    }
+}
+
+impl Follower {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What comes is said by a list.
+    pub(super) fn foresee(&self, selections: Vec<(Selection, u64)>, reader: MakeReader<'_>) {
+        let mut state = self.lock();
+        state.drop_ahead();
+        state.listed = selections.into();
+        state.top_up(self.limit, reader);
+    }
+
+    pub(super) fn statistics(&self) -> PrefetchStatistics {
+        let state = self.lock();
+        let ready = state.ahead.iter().filter(|(_, ahead)| ahead.is_ready()).count();
+        PrefetchStatistics {
+            ahead: state.ahead.len() as u64,
+            ready: ready as u64,
+            ..state.statistics
+        }
+    }
+
+    /// Drops all that is ahead.
+    pub(super) fn forget(&self) {
+        let mut state = self.lock();
+        state.listed.clear();
+        state.drop_ahead();
+    }
+
+    /// Drops what has been there unused for so long.
+    pub(super) fn drop_older_than(&self, age: Duration) {
+        let mut state = self.lock();
+        if state.ahead.iter().any(|(_, ahead)| ahead.is_older_than(age)) {
+            state.drop_ahead();
+        }
+    }
+}
+
+impl State {
+    /// The read ahead of `selection`, if there is one. A read that nobody has foreseen ends what a pattern says.
+    fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
+        let number = self.statistics.reads;
+        let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
+        let Some(at) = at else {
+            if self.listed.is_empty() {
+                self.drop_ahead();
+                self.run = 0;
+            }
+            return None;
+        };
+        self.run += 1;
+        self.statistics.foreseen += 1;
+        let found = self.ahead.remove(at).map(|(_, ahead)| ahead);
+        while let Some((since, _)) = self.ahead.front()
+            && since + OVERTAKEN_MAX + (self.ahead.len() as u64) < number
+        {
+            let overtaken = self.ahead.pop_front();
+            self.waste(overtaken.map(|(_, ahead)| ahead));
+        }
+        found
+    }
+
+    fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
+        if form != self.form || shape != self.shape {
+            self.analyzer = Analyzer::default();
+            self.form = form;
+            self.shape = shape.to_vec();
+        }
+        self.analyzer.push(place);
+    }
+
+    fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) {
+        for ahead in ahead {
+            if ahead.drop_unused() {
+                self.statistics.prefetched_bytes += ahead.bytes;
+                self.statistics.wasted_bytes += ahead.bytes;
+            }
+        }
+    }
+
+    fn drop_ahead(&mut self) {
+        let unused = std::mem::take(&mut self.ahead);
+        self.waste(unused.into_iter().map(|(_, ahead)| ahead));
+    }
+
+    /// True if reading ahead gains more than it takes.
+    fn is_worth_it(&self) -> bool {
+        let (took, gap) = (self.took.seconds(), self.gap.seconds());
+        took >= TOOK_MIN.as_secs_f64() && (self.waits || gap >= GAP_SHARE * took)
+    }
+
+    /// Reads that are to be under way at once: as many as end while the program needs one.
+    fn at_once(&self) -> usize {
+        let (took, gap) = (self.took.seconds(), self.gap.seconds());
+        let wanted = (1..THREADS_MAX).find(|count| took <= *count as f64 * gap);
+        wanted.unwrap_or(THREADS_MAX)
+    }
+
+    /// Has more read ahead, as deep as it is worth.
+    fn top_up(&mut self, limit: u64, reader: MakeReader<'_>) {
+        let is_listed = !self.listed.is_empty();
+        if !is_listed && !self.is_worth_it() {
+            return;
+        }
+        let threads = self.at_once();
+        let run = usize::try_from(self.run / RUN_FOR_ONE).unwrap_or(usize::MAX);
+        let depth = match is_listed {
+            true => threads + LISTED_BEYOND,
+            // A guess that nothing has confirmed yet.
+            false if self.run == 0 => 1,
+            false => (threads + 1).clamp(BATCH, BATCH.saturating_add(run)),
+        };
+        while self.ahead.len() < depth {
+            let Some((selection, bytes)) = self.next() else { return };
+            let Some(reserved) = workers::reserve(bytes, limit) else {
+                if is_listed {
+                    self.listed.push_front((selection, bytes));
+                }
+                return;
+            };
+            let ahead = Ahead::new(selection, bytes, reader(), reserved);
+            self.ahead.push_back((self.statistics.reads, ahead.clone()));
+            workers::submit(ahead, threads);
+        }
+    }
+
+    /// What is to be read ahead next.
+    fn next(&mut self) -> Option<(Selection, u64)> {
+        if let Some(listed) = self.listed.pop_front() {
+            return Some(listed);
+        }
+        let known = self.ahead.len() + 1;
+        for place in self.analyzer.ahead().take(known + usize::try_from(OVERTAKEN_MAX).ok()?) {
+            let place = cut(&place, &self.shape)?;
+            let selection = selection_at(&self.form, &place)?;
+            if self.ahead.iter().any(|(_, ahead)| ahead.selection == selection) {
+                continue;
+            }
+            let bytes = elements(&selection)?.checked_mul(self.item_size)?;
+            return (bytes >= BYTES_MIN).then_some((selection, bytes));
+        }
+        None
+    }
+}
+
+fn elements(selection: &Selection) -> Option<u64> {
+    let Selection::Orthogonal(axes) = selection else { return None };
+    axes.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len()))
+}
+
+fn item_size(selection: &Selection, bytes: u64) -> u64 {
+    elements(selection).and_then(|count| bytes.checked_div(count)).unwrap_or(0)
+}

@@ -1,0 +1,196 @@
+//! The threads that read ahead, and what they work on.
+//!
+//! They are of the process, not of a handle: few reads ahead keep a device busy, whoever they are for. A thread
+//! that has had nothing to do for a while frees what was not used, and ends when nothing is left.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+use super::Follows;
+use super::ahead::Ahead;
+use super::follower::Follower;
+use super::statistics::PrefetchStatistics;
+use crate::threads::extra::ExtraThread;
+use crate::threads::per_process::{PerProcess, generation};
+
+/// How long a thread waits for work before it looks what is left.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long elements are kept that nobody asks for.
+const UNUSED_MAX: Duration = Duration::from_secs(120);
+/// Arrays that are followed of one handle; of more, those that were followed are forgotten.
+const ARRAYS_MAX: usize = 1024;
+
+static PROCESS: PerProcess<Process> = PerProcess::new();
+
+/// What a process reads ahead.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    /// Bytes that reads ahead take, or will.
+    bytes: AtomicU64,
+    followers: Mutex<HashMap<u64, Followers>>,
+    queue: Mutex<Queue>,
+    bell: Condvar,
+}
+
+/// The followers of the arrays of one handle, by their paths.
+type Followers = HashMap<Box<str>, Arc<Follower>>;
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Ahead>>,
+    threads: usize,
+    idle: usize,
+}
+
+/// Bytes of the limit that are taken as long as this lives.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    process: &'static Process,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.process.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn process() -> &'static Process {
+    PROCESS.get(|_| Process::default())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes `bytes` of a limit; nothing if that has not so much left.
+pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
+    let process = process();
+    let take = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= limit);
+    let is_taken = process.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+    // Not `then_some`: what is made and dropped would give back what was not taken.
+    is_taken.then(|| Reserved { process, bytes })
+}
+
+/// The follower of an array.
+pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
+    let mut followers = lock(&process().followers);
+    let of_handle = followers.entry(follows.id).or_default();
+    if let Some(known) = of_handle.get(path) {
+        return known.clone();
+    }
+    if of_handle.len() >= ARRAYS_MAX {
+        of_handle.drain().for_each(|(_, follower)| follower.forget());
+    }
+    let new = Arc::new(Follower::new(follows.limit));
+    of_handle.insert(path.into(), new.clone());
+    new
+}
+
+/// Drops all that is ahead for a handle.
+pub(super) fn forget(follows: &Follows) {
+    let Some(process) = PROCESS.existing() else { return };
+    let gone = lock(&process.followers).remove(&follows.id);
+    gone.into_iter().flatten().for_each(|(_, follower)| follower.forget());
+}
+
+pub(super) fn statistics_of(follows: &Follows) -> PrefetchStatistics {
+    let mut all = PrefetchStatistics::default();
+    let Some(process) = PROCESS.existing() else { return all };
+    let followers = lock(&process.followers);
+    let of_handle = followers.get(&follows.id).into_iter().flatten();
+    of_handle.for_each(|(_, follower)| all += follower.statistics());
+    all
+}
+
+/// Has a read made in the background, by up to `threads` threads with all others.
+pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) {
+    let process = process();
+    let mut queue = lock(&process.queue);
+    queue.waiting.push_back(ahead);
+    if queue.idle > 0 || queue.threads >= threads.max(1) {
+        drop(queue);
+        process.bell.notify_one();
+        return;
+    }
+    let Some(extra) = ExtraThread::begin() else { return };
+    queue.threads += 1;
+    drop(queue);
+    let work = move || {
+        let _extra = extra;
+        process.work();
+    };
+    if Builder::new().name("bedform-ahead".to_owned()).spawn(work).is_err() {
+        lock(&process.queue).threads -= 1;
+    }
+}
+
+impl Process {
+    fn work(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(next) = queue.waiting.pop_front() {
+                drop(queue);
+                // Who waits for it hears that it has ended, whatever a codec does.
+                let run = std::panic::AssertUnwindSafe(|| next.run());
+                let _ = std::panic::catch_unwind(run);
+                drop(next);
+                queue = lock(&self.queue);
+                continue;
+            }
+            queue.idle += 1;
+            let (woken, waited) =
+                self.bell.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            queue.idle -= 1;
+            if !waited.timed_out() || !queue.waiting.is_empty() {
+                continue;
+            }
+            let is_last = queue.threads == 1;
+            if is_last && self.bytes.load(Ordering::Relaxed) > 0 {
+                drop(queue);
+                self.drop_unused();
+                queue = lock(&self.queue);
+                continue;
+            }
+            queue.threads -= 1;
+            return;
+        }
+    }
+
+    /// Frees what nobody has asked for in a long time.
+    fn drop_unused(&self) {
+        let followers = lock(&self.followers);
+        let all: Vec<_> = followers.values().flat_map(|of| of.values().cloned()).collect();
+        drop(followers);
+        all.iter().for_each(|follower| follower.drop_older_than(UNUSED_MAX));
+    }
+}
+
+/// What the calling thread has computed since it began.
+pub(super) fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// True on the thread that the process began with, or, in a forked child, on the one that forked.
+pub(super) fn is_main_thread() -> bool {
+    thread_local! {
+        static KNOWN: Cell<Option<(u64, bool)>> = const { Cell::new(None) };
+    }
+    let now = generation();
+    match KNOWN.get() {
+        Some((generation, is_main)) if generation == now => is_main,
+        _ => {
+            let is_main =
+                rustix::thread::gettid().as_raw_pid() == rustix::process::getpid().as_raw_pid();
+            KNOWN.set(Some((now, is_main)));
+            is_main
+        }
+    }
+}

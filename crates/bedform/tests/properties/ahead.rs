@@ -1,0 +1,324 @@
+//! Reads ahead: nothing but what a read would give, and only where a pattern is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bedform::comm::Alone;
+use bedform::log::session::SessionOptions;
+use bedform::{Array, Elements, Freshness, NewArray, OpenOptions, Prefetch, Store};
+use bedform_format::ObjectPath;
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_storage::{Durability, LocalStorage, Mode, Pace, Storage, Throttle};
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+use crate::cases;
+
+/// Bytes of a row, each a shard of one chunk.
+const ROW: usize = 2048;
+/// Such a read is slow enough to be read ahead.
+const LATENCY: Duration = Duration::from_micros(400);
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bedform-ahead-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn open(&self, prefetch: Prefetch, writable: bool) -> Store {
+        Store::open(storage(&self.0, writable), options(prefetch, writable)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn storage(path: &Path, writable: bool) -> Arc<dyn Storage> {
+    let pace = Pace::new(Throttle::new(1 << 40, LATENCY));
+    let mode = if writable { Mode::ReadWrite } else { Mode::ReadOnly };
+    Arc::new(LocalStorage::open_throttled(path, mode, pace).unwrap())
+}
+
+fn options(prefetch: Prefetch, writable: bool) -> OpenOptions {
+    let mut options = OpenOptions::default();
+    options.writable = writable;
+    options.prefetch = prefetch;
+    options.durability = Durability::Process;
+    // What is in the cache of chunks would be read too fast.
+    options.cache_bytes = 0;
+    options
+}
+
+fn path() -> ObjectPath {
+    ObjectPath::parse("t").unwrap()
+}
+
+/// A store with an array of rows, each of which has its own number all over.
+fn store_of(rows: u8) -> Place {
+    let place = Place::new();
+    std::fs::create_dir_all(&place.0).unwrap();
+    let of_creation = options(Prefetch::Off, true);
+    let store = Store::create(storage(&place.0, true), &Map::new(), of_creation).unwrap();
+    let description = json!({
+        "shape": [rows, ROW], "dtype": "uint8", "chunks": [1, ROW], "shards": [1, ROW],
+        "codecs": ["zstd"], "fill_value": 255,
+    });
+    let new = NewArray::from_json(&description, &bedform_format::Limits::default()).unwrap();
+    let array = store.create_array(&path(), &new).unwrap();
+    let elements: Vec<u8> = (0..rows).flat_map(|row| [row; ROW]).collect();
+    array.write(&rows_at(0, u64::from(rows)), Elements::Bytes(&elements)).unwrap();
+    grow_old();
+    place
+}
+
+/// What is younger than the steps of the file system's clock is not believed.
+fn grow_old() {
+    std::thread::sleep(Duration::from_millis(25));
+}
+
+fn rows_at(start: u64, count: u64) -> Selection {
+    let range = |start, length| AxisSelection::Range(AxisRange::contiguous(start, length).unwrap());
+    Selection::Orthogonal(vec![range(start, count), range(0, ROW as u64)])
+}
+
+fn row(array: &Array, at: u64) -> u8 {
+    let mut elements = vec![0; ROW];
+    array.read(&rows_at(at, 1), &mut elements).unwrap();
+    assert!(elements.iter().all(|element| *element == elements[0]), "{elements:?}");
+    elements[0]
+}
+
+/// Waits until all that is read ahead is there; not for ever, since what is too young never is.
+fn let_it_read(store: &Store) {
+    let began = Instant::now();
+    let is_ready = || {
+        let found = store.prefetch_statistics();
+        found.ahead > 0 && found.ready == found.ahead
+    };
+    while !is_ready() && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const ON: Prefetch = Prefetch::Bytes(1 << 20);
+
+#[test]
+fn rows_one_by_one_are_read_ahead_after_three_that_were_not_foreseen() {
+    let place = store_of(40);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    for at in 0..40 {
+        assert_eq!(u64::from(row(&array, at)), at);
+    }
+    let found = store.prefetch_statistics();
+    assert_eq!((found.reads, found.read_bytes), (40, 40 * ROW as u64));
+    assert_eq!(found.foreseen, 37);
+    assert!(found.used > 30, "{found:?}");
+    // The array ends where the rows do: nothing was read in vain.
+    assert_eq!((found.wasted_bytes, found.prefetched_bytes), (0, found.used_bytes));
+}
+
+#[test]
+fn a_row_that_was_written_after_it_was_read_ahead_is_read_again() {
+    for freshness in [Freshness::Read, Freshness::Open] {
+        let place = store_of(40);
+        let mut options = options(ON, true);
+        options.freshness = freshness;
+        let store = Store::open(storage(&place.0, true), options).unwrap();
+        let array = store.array(&path()).unwrap();
+        (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+        let_it_read(&store);
+        assert!(store.prefetch_statistics().ready > 0);
+        // Of the same handle: the one that looks for nothing knows of its own writes.
+        array.write(&rows_at(5, 1), Elements::Bytes(&[99; ROW])).unwrap();
+        assert_eq!(row(&array, 5), 99, "{freshness:?}");
+        let_it_read(&store);
+        if freshness == Freshness::Read {
+            let other = place.open(Prefetch::Off, true).array(&path()).unwrap();
+            other.write(&rows_at(6, 1), Elements::Bytes(&[98; ROW])).unwrap();
+            assert_eq!(row(&array, 6), 98);
+            other.resize(&[6, ROW as u64]).unwrap();
+            let gone = array.read(&rows_at(7, 1), &mut [0; ROW]);
+            assert_eq!(gone.unwrap_err().kind(), bedform::ErrorKind::OutOfBounds);
+        }
+    }
+}
+
+#[test]
+fn a_commit_over_a_row_that_was_read_ahead_is_seen() {
+    let place = store_of(40);
+    let store = place.open(ON, true);
+    let array = store.array(&path()).unwrap();
+    (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let_it_read(&store);
+    assert!(store.prefetch_statistics().ready > 0);
+    let other = place.open(Prefetch::Off, true);
+    let session = SessionOptions::default();
+    let mut session = other.session(Box::new(Alone), session).unwrap();
+    session.write(&path(), &rows_at(5, 1), Elements::Bytes(&[77; ROW])).unwrap();
+    session.commit().unwrap();
+    assert_eq!(row(&array, 5), 77);
+    let_it_read(&store);
+    other.settle().unwrap();
+    assert_eq!(row(&array, 6), 6);
+    assert_eq!(row(&array, 5), 77);
+}
+
+#[test]
+fn reads_without_a_pattern_have_nothing_read_ahead() {
+    let place = store_of(40);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    for at in [3, 17, 5, 31, 30, 2, 19, 11, 0, 39, 24, 7] {
+        assert_eq!(u64::from(row(&array, at)), at);
+    }
+    let found = store.prefetch_statistics();
+    assert_eq!((found.prefetched_bytes, found.foreseen), (0, 0), "{found:?}");
+}
+
+#[test]
+fn a_pattern_that_breaks_wastes_a_batch_at_most() {
+    let place = store_of(100);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    (0..20).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let_it_read(&store);
+    for at in [77, 3, 60, 59, 91] {
+        assert_eq!(u64::from(row(&array, at)), at);
+    }
+    let found = store.prefetch_statistics();
+    // One more is the first of what could be a second row.
+    assert!(found.wasted_bytes <= 3 * ROW as u64, "{found:?}");
+    assert!(found.used > 10, "{found:?}");
+}
+
+#[test]
+fn what_a_list_says_is_read_ahead_in_its_order() {
+    let place = store_of(100);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    let order: Vec<u64> = (0..60).map(|at| at * 37 % 100).collect();
+    array.foresee(order.iter().map(|at| rows_at(*at, 1)).collect()).unwrap();
+    for at in &order {
+        assert_eq!(u64::from(row(&array, *at)), *at);
+    }
+    let found = store.prefetch_statistics();
+    assert!(found.used > 50, "{found:?}");
+    assert_eq!(found.wasted_bytes, 0, "{found:?}");
+    // Reads that are not in a list are made, and those of it are found all the same.
+    array.foresee(order.iter().map(|at| rows_at(*at, 1)).collect()).unwrap();
+    for at in &order[..10] {
+        assert_eq!(row(&array, 99), 99);
+        assert_eq!(u64::from(row(&array, *at)), *at);
+    }
+    assert!(store.prefetch_statistics().used > found.used + 5);
+    let outside = array.foresee(vec![rows_at(99, 2)]);
+    assert_eq!(outside.unwrap_err().kind(), bedform::ErrorKind::OutOfBounds);
+}
+
+#[test]
+fn a_store_that_is_gone_has_nothing_ahead() {
+    let place = store_of(40);
+    let storage = storage(&place.0, false);
+    let store = Store::open(storage.clone(), options(ON, false)).unwrap();
+    let array = store.array(&path()).unwrap();
+    (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let_it_read(&store);
+    assert!(store.prefetch_statistics().ready > 0);
+    drop((store, array));
+    assert_eq!(Arc::strong_count(&storage), 1);
+}
+
+#[test]
+fn nothing_is_read_ahead_where_it_is_off_or_the_thread_is_not_the_main_one() {
+    let place = store_of(20);
+    for prefetch in [Prefetch::Off, Prefetch::Auto] {
+        let mut options = options(prefetch, false);
+        options.cache_bytes = 1 << 20;
+        let store = Store::open(storage(&place.0, false), options).unwrap();
+        let array = store.array(&path()).unwrap();
+        (0..20).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+        assert_eq!(store.prefetch_statistics(), Default::default());
+    }
+}
+
+#[test]
+fn no_more_is_ahead_than_the_limit_says() {
+    let place = store_of(40);
+    let store = place.open(Prefetch::Bytes(ROW as u64), false);
+    let array = store.array(&path()).unwrap();
+    (0..8).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let_it_read(&store);
+    store.drop_prefetched();
+    let small = place.open(Prefetch::Bytes(ROW as u64 - 1), false);
+    let array = small.array(&path()).unwrap();
+    (0..8).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    assert_eq!(small.prefetch_statistics().prefetched_bytes, 0);
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Reads rows from one on, by a step.
+    Run {
+        start: u8,
+        by: i8,
+        count: u8,
+    },
+    Read(u8),
+    Write {
+        at: u8,
+        value: u8,
+        is_own: bool,
+    },
+    Pause,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_u8..30, -3_i8..4, 3_u8..12).prop_map(|(start, by, count)| Step::Run { start, by, count }),
+        2 => (0_u8..30).prop_map(Step::Read),
+        3 => (0_u8..30, any::<u8>(), any::<bool>())
+            .prop_map(|(at, value, is_own)| Step::Write { at, value, is_own }),
+        1 => Just(Step::Pause),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn reads_give_what_was_written_last_whatever_was_read_ahead(steps in prop::collection::vec(step(), 1..25)) {
+        let place = store_of(30);
+        let mut model: Vec<u8> = (0..30).collect();
+        let (store, other) = (place.open(ON, true), place.open(Prefetch::Off, true));
+        let array = store.array(&path()).unwrap();
+        let other = other.array(&path()).unwrap();
+        for step in steps {
+            match step {
+                Step::Run { start, by, count } => {
+                    for number in 0..i64::from(count) {
+                        let at = i64::from(start) + number * i64::from(by);
+                        let Some(expected) = usize::try_from(at).ok().and_then(|at| model.get(at)) else { break };
+                        prop_assert_eq!(row(&array, u64::try_from(at).unwrap()), *expected);
+                    }
+                }
+                Step::Read(at) => prop_assert_eq!(row(&array, u64::from(at)), model[usize::from(at)]),
+                Step::Write { at, value, is_own } => {
+                    let writer = if is_own { &array } else { &other };
+                    writer.write(&rows_at(u64::from(at), 1), Elements::Bytes(&[value; ROW])).unwrap();
+                    model[usize::from(at)] = value;
+                }
+                Step::Pause => grow_old(),
+            }
+        }
+    }
+}

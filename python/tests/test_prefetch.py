@@ -1,0 +1,237 @@
+"""Reads that are made before they are asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import bedform as bf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A place as slow as a busy parallel file system.
+SLOW = {"BEDFORM_THROTTLE": "1 GB/s, 2 ms"}
+SHAPE = (60, 32, 64)
+
+
+def field() -> np.ndarray:
+    return np.arange(np.prod(SHAPE), dtype="float32").reshape(SHAPE)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prefetch") / "s.zarr"
+    store = bf.create(path)
+    store.create_array(
+        "t", data=field(), dims=("time", "y", "x"), chunks=(1, 32, 64), shards=(1, 32, 64)
+    )
+    xr.Dataset({"t": (("time", "y", "x"), field())}).to_netcdf(path.with_name("t.nc"))
+    return path
+
+
+def run(script: str, place: Path, **environment: str) -> Any:
+    """What a process of its own prints last, as JSON."""
+    lines = f"""
+        import json, os, sys, threading, time
+        import numpy as np
+        import bedform as bf
+        place = {str(place)!r}
+        field = np.arange({np.prod(SHAPE)}, dtype="float32").reshape({SHAPE})
+    """
+    code = textwrap.dedent(lines) + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **SLOW, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_maps_in_a_row_are_read_ahead_after_three(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        for at in range(60):
+            np.testing.assert_array_equal(store["t"][at], field[at])
+        print(json.dumps(store.stats()["prefetch"]))
+        """,
+        place,
+    )
+    assert (found["reads"], found["foreseen"]) == (60, 57)
+    assert found["used"] > 50
+    assert found["used_of_prefetched"] == 1
+
+
+def test_series_of_a_netcdf_file_through_xarray_are_read_ahead(place: Path):
+    found = run(
+        """
+        import xarray as xr
+        data = xr.open_dataset(place, engine="bedform", prefetch="8 MiB")
+        for at in range(0, 64, 2):
+            np.testing.assert_array_equal(data["t"][:, 5, at], field[:, 5, at])
+        print(json.dumps(True))
+        """,
+        place.with_name("t.nc"),
+    )
+    assert found
+
+
+def test_columns_backwards_by_steps_are_read_ahead(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        for at in range(58, 1, -3):
+            np.testing.assert_array_equal(store["t"][at, ::2, ::-1], field[at, ::2, ::-1])
+        print(json.dumps(store.stats()["prefetch"]))
+        """,
+        place,
+    )
+    assert found["used"] > 10
+
+
+def test_a_child_of_a_fork_and_its_parent_read_on(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        for at in range(20):
+            store["t"][at]
+        child = os.fork()
+        for at in range(20, 60):
+            np.testing.assert_array_equal(store["t"][at], field[at])
+        used = store.stats()["prefetch"]["used"]
+        if child == 0:
+            os._exit(0 if used > 20 else 3)
+        print(json.dumps([used, os.waitpid(child, 0)[1]]))
+        """,
+        place,
+    )
+    assert found[0] > 40
+    assert found[1] == 0
+
+
+def test_a_process_ends_while_reads_are_ahead(place: Path):
+    assert run(
+        """
+        store = bf.open(place)
+        for at in range(20):
+            store["t"][at]
+        print(json.dumps(store.stats()["prefetch"]["ahead"] > 0))
+        """,
+        place,
+    )
+
+
+def test_auto_follows_the_main_thread_and_a_size_all(place: Path):
+    found = run(
+        """
+        def reads(prefetch):
+            store = bf.open(place, prefetch=prefetch)
+            work = lambda: [store["t"][at] for at in range(20)]
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            return store.stats()["prefetch"]["used"]
+        print(json.dumps([reads("auto"), reads("16 MiB")]))
+        """,
+        place,
+    )
+    assert found[0] == 0
+    assert found[1] > 10
+
+
+@pytest.mark.parametrize("said", ["off", "0", "1 MiB"])
+def test_the_environment_says_how_much(place: Path, said: str):
+    used = run(
+        """
+        store = bf.open(place)
+        for at in range(20):
+            store["t"][at]
+        print(json.dumps(store.stats()["prefetch"]["used"]))
+        """,
+        place,
+        BEDFORM_PREFETCH=said,
+    )
+    assert (used > 0) == (said == "1 MiB")
+
+
+def test_a_shuffled_epoch_is_handed_over(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        order = np.random.default_rng(1).permutation(60)
+        store.prefetch([("t", np.s_[at]) for at in order])
+        for at in order:
+            np.testing.assert_array_equal(store["t"][at], field[at])
+        before = store.stats()["prefetch"]
+        store.prefetch({"t": [([1, 5, 7],), np.s_[2:4]]})
+        np.testing.assert_array_equal(store["t"][[1, 5, 7]], field[[1, 5, 7]])
+        np.testing.assert_array_equal(store["t"][2:4], field[2:4])
+        print(json.dumps([before, store.stats()["prefetch"]]))
+        """,
+        place,
+    )
+    assert found[0]["used"] > 55
+    assert found[0]["wasted_bytes"] == 0
+    assert found[1]["used"] == found[0]["used"] + 2
+
+
+def test_what_is_no_list_and_no_size_is_said(place: Path):
+    store = bf.open(place)
+    with pytest.raises(bf.InvalidArgumentError, match="pairs of the path"):
+        store.prefetch(["t"])
+    with pytest.raises(bf.OutOfBoundsError):
+        store.prefetch([("t", np.s_[60])])
+    with pytest.raises(bf.NotFoundError):
+        store.prefetch([("u", np.s_[0])])
+    with pytest.raises(bf.InvalidArgumentError, match="prefetch"):
+        bf.open(place, prefetch="much")
+    with pytest.raises(bf.InvalidArgumentError, match="prefetch"):
+        bf.open(place, prefetch=-1)
+
+
+def test_a_closed_store_has_nothing_ahead(place: Path):
+    assert run(
+        """
+        store = bf.open(place)
+        for at in range(20):
+            store["t"][at]
+        inner = store._inner
+        store.close()
+        print(json.dumps(json.loads(inner.prefetch_statistics())["ahead"] == 0))
+        """,
+        place,
+    )
+
+
+def test_a_wait_for_a_read_ahead_ends_with_ctrl_c(place: Path):
+    found = run(
+        """
+        import signal
+        store = bf.open(place)
+        for at in range(10):
+            store["t"][at]
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        began = time.perf_counter()
+        try:
+            for at in range(10, 60):
+                store["t"][at]
+        except KeyboardInterrupt:
+            print(json.dumps([True, time.perf_counter() - began]))
+        """,
+        place,
+        BEDFORM_THROTTLE="1 GB/s, 500 ms",
+    )
+    assert found[0]
