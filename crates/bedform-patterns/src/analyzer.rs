@@ -1,10 +1,21 @@
-//! All patterns of the accesses to one array or file.
+//! All patterns of the accesses to one array or file, and which of them says what comes next.
+//!
+//! Each access is shown to the structured pattern that grows; what is dearer is looked for only while nothing
+//! predicts. What is [`ahead`](Analyzer::ahead) is said by one kind at a time: by the most structured one that says
+//! anything, unless sequences of steps were right where it was wrong, or interleaved walks had more of the last
+//! accesses than all patterns of accesses in order together.
 
 use crate::composed::Composed;
-use crate::{Correlated, Grower, Place, Step, Walk};
+use crate::contiguous::Contiguous;
+use crate::fingerprint::Fingerprint;
+use crate::interleaved::Interleaved;
+use crate::pattern::{Followed, Pattern};
+use crate::rows::RowSteps;
+use crate::{Correlated, Grower, Grown, Place, Settings, Step, Walk};
 
 /// What a prediction comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Kind {
     /// Equal steps, to any depth.
     Strided,
@@ -12,6 +23,10 @@ pub enum Kind {
     ComposedRows,
     /// Accesses whose steps repeat as a sequence.
     Composed,
+    /// Accesses that each begin where the last one ended.
+    Contiguous,
+    /// Several walks at the same time, or one whose order is disturbed.
+    Interleaved,
     /// Places that often follow another one.
     Correlated,
 }
@@ -29,7 +44,8 @@ pub struct Seen {
 /// Finds the patterns of a sequence of accesses, and says which places come next.
 ///
 /// A pattern is served after so many accesses that it did not predict: 3 for contiguous and simple-strided ones,
-/// 2 more for each further depth, 2 p + 1 for a sequence of p steps.
+/// 2 more for each further depth, 2 p + 1 for a sequence of p steps, 1 for a pattern of an earlier run. Of walks that
+/// are interleaved, or whose order is disturbed, each misses a few more.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Place};
@@ -47,69 +63,134 @@ pub struct Seen {
 pub struct Analyzer {
     grower: Grower,
     /// From access to access.
-    steps: Composed<Step>,
-    /// From row to row of the same kind.
-    row_steps: Composed<Step>,
-    /// The row that is under way.
-    row: Walk,
+    steps: Composed,
+    rows: RowSteps,
+    contiguous: Contiguous,
+    interleaved: Interleaved,
     correlated: Correlated,
-    at: Option<Place>,
+    at: Option<(Place, Fingerprint)>,
+    /// Of the patterns of accesses in order, the one that says what comes next.
+    ordered: Option<Kind>,
+    /// Of all patterns.
+    active: Option<Kind>,
+    /// For the last accesses, newest in the lowest bit, whether an ordered pattern had predicted them.
+    record: u16,
+    /// True while the sequence of steps is right where the structured pattern was wrong.
+    is_composed: bool,
+    /// Accesses without a prediction since sequences were looked for.
+    waiting: u32,
+    batch: u32,
 }
 
 impl Analyzer {
+    /// One with other thresholds.
+    pub fn with(settings: Settings) -> Self {
+        let Settings { often, next, batch } = settings;
+        Self {
+            correlated: Correlated::new(often, next),
+            interleaved: Interleaved::new(batch),
+            batch,
+            ..Self::default()
+        }
+    }
+
     /// One that knows patterns of earlier runs.
-    pub fn knowing(walks: impl IntoIterator<Item = Walk>) -> Self {
-        Self { grower: Grower::knowing(walks), ..Self::default() }
+    pub fn knowing<P: Into<Pattern>>(patterns: impl IntoIterator<Item = P>) -> Self {
+        let mut analyzer = Self::default();
+        analyzer.know(patterns);
+        analyzer
+    }
+
+    /// Patterns of earlier runs: where one begins again, it is predicted from its second access on.
+    pub fn know<P: Into<Pattern>>(&mut self, patterns: impl IntoIterator<Item = P>) {
+        for pattern in patterns {
+            match pattern.into() {
+                Pattern::Walk(walk) => {
+                    self.interleaved.learn(&walk);
+                    self.grower.know(walk);
+                }
+                Pattern::Sequence(sequence) => self.steps.know(sequence),
+                Pattern::Rows(rows) => {
+                    self.grower.know(rows.row.clone());
+                    self.rows.know(rows);
+                }
+                Pattern::Correlated(Followed { entry, followers }) => {
+                    self.correlated.know(&entry, &followers)
+                }
+                Pattern::Contiguous(run) => self.contiguous.know(run),
+            }
+        }
+    }
+
+    /// The patterns that were found, for a later run to know.
+    pub fn patterns(&self) -> Vec<Pattern> {
+        let sequences = self.steps.known().iter().cloned().chain(self.steps.current());
+        let correlated = self.correlated.patterns().map(|(entry, followers)| {
+            let (entry, followers) = (entry.clone(), followers.into_iter().cloned().collect());
+            Pattern::Correlated(Followed { entry, followers })
+        });
+        let runs = self.contiguous.known().iter().cloned().chain(self.contiguous.current());
+        let rows = self.rows.known().chain(self.rows.current());
+        let walks = self.walks().map(Pattern::Walk).chain(rows.map(Pattern::Rows));
+        let unstructured = sequences.map(Pattern::Sequence).chain(correlated);
+        walks.chain(unstructured).chain(runs.map(Pattern::Contiguous)).collect()
     }
 
     /// The next access.
     pub fn push(&mut self, place: Place) -> Seen {
-        let predicted = self.active().and_then(|(kind, mut places)| {
-            let is_next = match kind {
-                Kind::Correlated => places.any(|next| next == place),
-                _ => places.next().as_ref() == Some(&place),
-            };
-            is_next.then_some(kind)
-        });
-        match self.at.as_ref().and_then(|at| at.step_to(&place)) {
-            Some(step) => self.steps.push(step),
-            None => self.steps.clear(),
-        }
+        let fingerprint = place.fingerprint();
+        let ordered = self.ordered_had(&place);
+        let was_strided = self.ordered == Some(Kind::Strided);
+        let is_composed = self.push_step(&place, fingerprint);
+        self.contiguous.push(self.at.as_ref().map(|(at, _)| at), &place);
+        let is_interleaved = self.interleaved.push(&place, fingerprint, ordered.is_none());
+        let predicted = match self.active {
+            Some(Kind::Interleaved) => is_interleaved.then_some(Kind::Interleaved),
+            Some(Kind::Correlated) => self.correlated_had(&place),
+            _ => ordered,
+        };
         if predicted.is_none_or(|kind| kind == Kind::Correlated) {
-            self.correlated.push(&place);
+            self.correlated.push_known(&place, fingerprint);
         }
-        self.at = Some(place.clone());
-        self.grower.push(place);
-        self.follow_rows();
+        match &mut self.at {
+            Some((at, number)) => {
+                at.clone_from(&place);
+                *number = fingerprint;
+            }
+            None => self.at = Some((place.clone(), fingerprint)),
+        }
+        let grown = self.grower.push(place);
+        self.is_composed =
+            is_composed && (self.is_composed || was_strided && grown != Grown::Expected);
+        if grown != Grown::Expected {
+            self.rows.follow(&self.grower, self.at.as_ref().map(|(at, _)| at));
+            if let Grown::Ended(walk) = &grown {
+                self.interleaved.learn(walk);
+            }
+        }
+        self.record = self.record << 1 | u16::from(ordered.is_some());
+        self.choose(ordered.is_some());
         Seen { predicted }
     }
 
     /// The places that come next, as far as a pattern says: without end, where it has none.
     pub fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
-        self.active().into_iter().flat_map(|(_, places)| places)
+        let at = self.at.as_ref();
+        let places: Option<Places<'_>> = self.active.map(|kind| match kind {
+            Kind::Strided => Box::new(self.grower.ahead().chain(self.rows.ahead())) as Places<'_>,
+            Kind::ComposedRows => Box::new(self.rows.ahead()),
+            Kind::Composed => Box::new(self.steps_ahead()),
+            Kind::Contiguous => Box::new(self.contiguous.ahead(at.map(|(at, _)| at))),
+            Kind::Interleaved => Box::new(self.interleaved.ahead()),
+            Kind::Correlated => Box::new(self.followers().cloned()),
+        });
+        places.into_iter().flatten()
     }
 
-    /// The pattern that says what comes next, and what that is: of several the most structured one.
-    fn active(&self) -> Option<(Kind, Places<'_>)> {
-        let followers = self.at.iter().flat_map(|at| self.correlated.followers(at).cloned());
-        let strided = self.grower.ahead();
-        [
-            (Kind::Strided, Box::new(strided) as Places<'_>),
-            (Kind::ComposedRows, Box::new(self.rows_ahead())),
-            (Kind::Composed, Box::new(self.steps_ahead())),
-            (Kind::Correlated, Box::new(followers)),
-        ]
-        .into_iter()
-        .find_map(|(kind, mut places)| {
-            let first = places.next()?;
-            let more = (kind == Kind::Strided).then(|| self.rows_ahead()).into_iter().flatten();
-            Some((kind, Box::new(std::iter::once(first).chain(places).chain(more)) as Places<'_>))
-        })
-    }
-
-    /// The structured patterns that ended and the one that goes on, oldest first.
+    /// The structured patterns that ended and the ones that go on, oldest first.
     pub fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
-        self.grower.known().cloned().chain(self.grower.current())
+        let interleaved = self.interleaved.walks();
+        self.grower.known().cloned().chain(interleaved).chain(self.grower.current())
     }
 
     /// The sequence of steps that repeats, if one does.
@@ -117,39 +198,123 @@ impl Analyzer {
         self.steps.sequence().cloned().collect()
     }
 
-    /// Looks whether another row has begun.
-    fn follow_rows(&mut self) {
-        let Some(row) = self.grower.row() else { return };
-        let Walk { start, levels } = &mut self.row;
-        if *levels != row.levels {
-            self.row_steps.clear();
-            *levels = row.levels;
-        } else if start == row.start {
-            return;
+    /// Memory that it takes beside itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.grower.heap_bytes()
+            + self.steps.heap_bytes()
+            + self.rows.heap_bytes()
+            + self.contiguous.heap_bytes()
+            + self.interleaved.heap_bytes()
+            + self.correlated.heap_bytes()
+            + self.at.as_ref().map_or(0, |(at, _)| at.heap_bytes())
+    }
+
+    /// The ordered pattern that says what comes next, if it is this place.
+    fn ordered_had(&self, place: &Place) -> Option<Kind> {
+        let kind = self.ordered?;
+        let (at, _) = self.at.as_ref()?;
+        let is_next = match kind {
+            Kind::Strided => self.grower.is_next(place),
+            Kind::ComposedRows => self.rows.is_next(place),
+            Kind::Composed => self.steps.is_next(at, place),
+            _ => false,
+        };
+        if is_next { Some(kind) } else { self.had_size_apart(kind, at, place) }
+    }
+
+    /// Contiguous accesses are those that were to come whatever their size, if the pattern goes on at the end, too.
+    fn had_size_apart(&self, kind: Kind, at: &Place, place: &Place) -> Option<Kind> {
+        let (axis, _) = self.contiguous.run()?;
+        let goes_on = |place: &Place| place.axis_behind(at) == Some(axis);
+        let next_goes_on = || match kind {
+            Kind::Strided => self.grower.next_place().is_some_and(|next| goes_on(&next)),
+            Kind::ComposedRows => self.rows.ahead().next().is_some_and(|next| goes_on(&next)),
+            Kind::Composed => self.steps_ahead().next().is_some_and(|next| goes_on(&next)),
+            kind => kind == Kind::Contiguous,
+        };
+        (goes_on(place) && next_goes_on()).then_some(Kind::Contiguous)
+    }
+
+    /// Follows the steps: true if the sequence that repeats had this one.
+    fn push_step(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+        let step = self
+            .at
+            .as_ref()
+            .and_then(|(at, number)| Some((at.step_to(place)?, fingerprint.wrapping_sub(*number))));
+        if let Some((step, number)) = step {
+            return self.steps.push(step, number, place);
         }
-        start.clone_from(row.start);
-        match row.before.step_to(row.start) {
-            Some(step) => self.row_steps.push(step),
-            None => self.row_steps.clear(),
+        self.steps.clear();
+        self.steps.recall(place);
+        false
+    }
+
+    /// Decides which pattern says what comes next.
+    fn choose(&mut self, was_right: bool) {
+        if !was_right {
+            self.waiting += 1;
+            if self.waiting >= self.batch {
+                self.waiting = 0;
+                if let Some((at, _)) = &self.at {
+                    self.steps.find(at);
+                    self.rows.find();
+                }
+            }
+        }
+        self.ordered = self.ordered_kind();
+        let is_interleaved = self.interleaved.is_served()
+            && (self.ordered.is_none() || self.interleaved.score() > self.record.count_ones());
+        self.active = if is_interleaved {
+            Some(Kind::Interleaved)
+        } else {
+            self.ordered.or_else(|| self.followers().next().map(|_| Kind::Correlated))
+        };
+    }
+
+    fn ordered_kind(&self) -> Option<Kind> {
+        let is_recalled = self.steps.is_recalled() && !self.grower.is_recalled();
+        if (self.is_composed || is_recalled) && self.has_step() {
+            Some(Kind::Composed)
+        } else if self.grower.is_sure() && !self.is_run_across_rows() {
+            Some(Kind::Strided)
+        } else if self.rows.has_next() {
+            Some(Kind::ComposedRows)
+        } else if self.has_step() {
+            Some(Kind::Composed)
+        } else if self.contiguous.is_active() {
+            Some(Kind::Contiguous)
+        } else {
+            None
         }
     }
 
-    /// The rows after the one that is under way, where their steps repeat.
-    fn rows_ahead(&self) -> impl Iterator<Item = Place> + '_ {
-        let mut row = self.row.clone();
-        let rows = self.row_steps.sequence().cycle().map_while(move |step| {
-            row.start = row.start.after(step)?;
-            Some(row.clone())
-        });
-        rows.flat_map(|row| (0..row.count()).map_while(move |number| row.place(number)))
+    /// True if contiguous accesses went on where a row was taken to begin, and would not if the pattern were right.
+    fn is_run_across_rows(&self) -> bool {
+        let run = self.contiguous.run().filter(|(_, count)| *count > self.grower.row_count());
+        run.zip(self.at.as_ref()).is_some_and(|((axis, _), (at, _))| {
+            self.grower.next_place().and_then(|next| next.axis_behind(at)) != Some(axis)
+        })
+    }
+
+    fn has_step(&self) -> bool {
+        self.steps.repeats() && self.steps_ahead().next().is_some()
     }
 
     fn steps_ahead(&self) -> impl Iterator<Item = Place> + '_ {
-        let mut place = self.at.clone();
+        let mut place = self.at.as_ref().map(|(at, _)| at.clone());
         self.steps.sequence().cycle().map_while(move |step| {
             place = place.as_ref().and_then(|place| place.after(step));
             place.clone()
         })
+    }
+
+    fn followers(&self) -> impl Iterator<Item = &Place> {
+        let at = self.at.iter();
+        at.flat_map(|(at, fingerprint)| self.correlated.followers_of(at, *fingerprint))
+    }
+
+    fn correlated_had(&self, place: &Place) -> Option<Kind> {
+        self.followers().any(|follower| follower == place).then_some(Kind::Correlated)
     }
 }
 

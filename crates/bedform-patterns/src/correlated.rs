@@ -2,23 +2,29 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use smallvec::SmallVec;
+
 use crate::Place;
+use crate::fingerprint::Fingerprint;
 
 /// Times that a place is read before it is the entry of a pattern, and a follower belongs to it.
 pub const OFTEN: u32 = 3;
 /// Accesses after the entry that are looked at.
-const NEXT: usize = 4;
+pub(crate) const NEXT: usize = 4;
 /// Places that are counted; beyond, those that were read once are forgotten.
 const PLACES_MAX: usize = 4096;
 /// Followers of a place that are counted.
-const FOLLOWERS_MAX: usize = 16;
+pub(crate) const FOLLOWERS_MAX: usize = 16;
 
 /// What is known of a place.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Entry {
+    place: Place,
+    fingerprint: Fingerprint,
     count: u32,
-    /// With their counts, in the order in which they came first.
-    followers: Vec<(Place, u32)>,
+    /// Numbers of places with their counts, in the order in which they came first. Places that are read once have
+    /// few.
+    followers: SmallVec<[(u32, u32); NEXT]>,
 }
 
 /// Finds what follows places that are read often (section 2.3.4).
@@ -34,65 +40,227 @@ struct Entry {
 /// assert_eq!(found.followers(&at(10)).collect::<Vec<_>>(), [&at(20), &at(30)]);
 /// assert_eq!(found.followers(&at(20)).collect::<Vec<_>>(), [&at(30)]);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Correlated {
-    entries: HashMap<Place, Entry>,
-    recent: VecDeque<Place>,
+    /// By number.
+    entries: Vec<Entry>,
+    numbers: HashMap<Fingerprint, u32>,
+    /// Numbers of the last places.
+    recent: VecDeque<u32>,
+    often: u32,
+    next: usize,
+}
+
+impl Default for Correlated {
+    fn default() -> Self {
+        Self::new(OFTEN, NEXT)
+    }
 }
 
 impl Correlated {
+    /// One with thresholds: how often makes a pattern, and how many accesses after the entry belong to it.
+    pub fn new(often: u32, next: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            numbers: HashMap::new(),
+            recent: VecDeque::new(),
+            often: often.max(1),
+            next: next.min(FOLLOWERS_MAX),
+        }
+    }
+
     /// The next access.
     pub fn push(&mut self, place: &Place) {
-        for before in &self.recent {
-            if before == place {
-                continue;
-            }
-            let Some(entry) = self.entries.get_mut(before) else { continue };
-            let known = entry.followers.iter_mut().find(|(known, _)| known == place);
-            if let Some((_, count)) = known {
-                *count = count.saturating_add(1);
-            } else if entry.followers.len() < FOLLOWERS_MAX {
-                entry.followers.push((place.clone(), 1));
-            }
+        self.push_known(place, place.fingerprint());
+    }
+
+    pub(crate) fn push_known(&mut self, place: &Place, fingerprint: Fingerprint) {
+        let Some(number) = self.number(place, fingerprint) else { return };
+        for before in self.recent.iter().filter(|before| **before != number) {
+            self.entries[*before as usize].follow(number);
         }
-        if self.entries.len() >= PLACES_MAX && !self.entries.contains_key(place) {
-            self.make_room();
-        }
-        let entry = self.entries.entry(place.clone()).or_default();
+        let entry = &mut self.entries[number as usize];
         entry.count = entry.count.saturating_add(1);
-        if self.recent.len() >= NEXT {
+        if self.recent.len() >= self.next {
             self.recent.pop_front();
         }
-        self.recent.push_back(place.clone());
+        self.recent.push_back(number);
     }
 
     /// What is often read after a place that is read often.
     pub fn followers(&self, place: &Place) -> impl Iterator<Item = &Place> {
-        let entry = self.entries.get(place).filter(|entry| entry.count >= OFTEN);
-        let followers = entry.map_or(&[][..], |entry| &entry.followers);
-        followers.iter().filter(|(_, count)| *count >= OFTEN).map(|(follower, _)| follower)
+        self.followers_of(place, place.fingerprint())
     }
 
+    pub(crate) fn followers_of(
+        &self,
+        place: &Place,
+        fingerprint: Fingerprint,
+    ) -> impl Iterator<Item = &Place> {
+        let entry = self.numbers.get(&fingerprint).map(|number| &self.entries[*number as usize]);
+        let entry = entry.filter(|entry| entry.count >= self.often && entry.place == *place);
+        self.often_after(entry)
+    }
+
+    /// All entries with what follows them.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Place, Vec<&Place>)> {
+        let entries = self.entries.iter().filter(|entry| entry.count >= self.often);
+        let all =
+            entries.map(|entry| (&entry.place, self.often_after(Some(entry)).collect::<Vec<_>>()));
+        all.filter(|(_, followers)| !followers.is_empty())
+    }
+
+    /// A pattern of an earlier run.
+    pub(crate) fn know(&mut self, place: &Place, followers: &[Place]) {
+        let mut number = |place: &Place| {
+            let number = self.number(place, place.fingerprint())?;
+            let entry = &mut self.entries[number as usize];
+            entry.count = entry.count.max(self.often);
+            Some(number)
+        };
+        let Some(entry) = number(place) else { return };
+        let followers: Vec<u32> = followers.iter().filter_map(number).collect();
+        // Room may have been made in between.
+        let Some(entry) =
+            self.entries.get_mut(entry as usize).filter(|entry| entry.place == *place)
+        else {
+            return;
+        };
+        for follower in followers {
+            (0..self.often).for_each(|_| entry.follow(follower));
+        }
+    }
+
+    fn often_after<'a>(&'a self, entry: Option<&'a Entry>) -> impl Iterator<Item = &'a Place> {
+        let followers = entry.map_or(&[][..], |entry| &entry.followers);
+        let often = followers.iter().filter(|(_, count)| *count >= self.often);
+        often.filter_map(|(number, _)| Some(&self.entries.get(*number as usize)?.place))
+    }
+
+    /// The number of a place; nothing if another place has its fingerprint.
+    fn number(&mut self, place: &Place, fingerprint: Fingerprint) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(&fingerprint) {
+            return (self.entries[number as usize].place == *place).then_some(number);
+        }
+        if self.entries.len() >= PLACES_MAX {
+            self.make_room();
+        }
+        let number = u32::try_from(self.entries.len()).ok()?;
+        let (place, followers) = (place.clone(), SmallVec::new());
+        self.entries.push(Entry { place, fingerprint, count: 0, followers });
+        self.numbers.insert(fingerprint, number);
+        Some(number)
+    }
+
+    /// Forgets the places that were read once; all, if that leaves too many.
     fn make_room(&mut self) {
-        self.entries.retain(|_, entry| entry.count > 1);
-        if self.entries.len() >= PLACES_MAX / 2 {
-            self.entries.clear();
+        let kept = self.entries.iter().filter(|entry| entry.count > 1).count();
+        let is_kept = |entry: &Entry| entry.count > 1 && kept < PLACES_MAX / 2;
+        let mut numbers = 0..;
+        let number = |entry| if is_kept(entry) { numbers.next() } else { None };
+        let new: Vec<Option<u32>> = self.entries.iter().map(number).collect();
+        self.renumber(&new);
+    }
+
+    fn renumber(&mut self, new: &[Option<u32>]) {
+        let renumbered = |number: u32| new.get(number as usize).copied().flatten();
+        let mut numbers = new.iter();
+        self.entries.retain(|_| numbers.next().is_some_and(Option::is_some));
+        for entry in &mut self.entries {
+            entry.followers.retain(|(number, _)| {
+                renumbered(*number).is_some_and(|new| {
+                    *number = new;
+                    true
+                })
+            });
+        }
+        self.recent = self.recent.iter().filter_map(|number| renumbered(*number)).collect();
+        let all = self.entries.iter().zip(0..);
+        self.numbers = all.map(|(entry, number)| (entry.fingerprint, number)).collect();
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let spilled = |entry: &Entry| {
+            let followers = &entry.followers;
+            entry.place.heap_bytes()
+                + if followers.spilled() { 8 * followers.capacity() } else { 0 }
+        };
+        let table = self.numbers.capacity() * (size_of::<(Fingerprint, u32)>() + 1);
+        size_of::<Entry>() * self.entries.capacity()
+            + self.entries.iter().map(spilled).sum::<usize>()
+            + 8 * table / 7
+            + 4 * self.recent.capacity()
+    }
+}
+
+impl Entry {
+    fn follow(&mut self, number: u32) {
+        let known = self.followers.iter_mut().find(|(known, _)| *known == number);
+        if let Some((_, count)) = known {
+            *count = count.saturating_add(1);
+        } else if self.followers.len() < FOLLOWERS_MAX {
+            self.followers.push((number, 1));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn at(offset: i64) -> Place {
+        Place::new([(offset, offset + 1)])
+    }
 
     #[test]
     fn places_that_are_read_once_take_bounded_memory() {
         let mut found = Correlated::default();
         for offset in 0..20_000 {
-            found.push(&Place::new([(offset, offset + 1)]));
+            found.push(&at(offset));
         }
         assert!(found.entries.len() <= PLACES_MAX);
-        let most = found.entries.values().map(|entry| entry.followers.len()).max();
+        let most = found.entries.iter().map(|entry| entry.followers.len()).max();
         assert!(most <= Some(FOLLOWERS_MAX));
+        assert!(found.heap_bytes() < 1 << 20, "{}", found.heap_bytes());
+    }
+
+    #[test]
+    fn places_that_are_read_often_are_kept_where_room_is_made() {
+        let mut found = Correlated::default();
+        for offset in 0..20_000 {
+            found.push(&at(1000 + offset));
+            if offset % 100 == 0 {
+                found.push(&at(1));
+                found.push(&at(2));
+            }
+        }
+        assert_eq!(found.followers(&at(1)).collect::<Vec<_>>(), [&at(2)]);
+    }
+
+    proptest! {
+        #[test]
+        fn followers_are_those_of_the_definition(offsets in prop::collection::vec(0_i64..7, 0..120)) {
+            let mut found = Correlated::default();
+            offsets.iter().for_each(|offset| found.push(&at(*offset)));
+            for entry in 0..7 {
+                let reads = (0..offsets.len()).filter(|read| offsets[*read] == entry);
+                let mut counts = [0; 7];
+                for read in reads.clone() {
+                    let next = offsets.iter().skip(read + 1).take(NEXT);
+                    next.filter(|next| **next != entry).for_each(|next| counts[usize::try_from(*next).unwrap()] += 1);
+                }
+                let is_entry = reads.count() >= OFTEN as usize;
+                let mut expected: Vec<Place> = (0..7)
+                    .filter(|next| is_entry && counts[usize::try_from(*next).unwrap()] >= OFTEN)
+                    .map(at)
+                    .collect();
+                let mut followers: Vec<Place> = found.followers(&at(entry)).cloned().collect();
+                expected.sort();
+                followers.sort();
+                prop_assert_eq!(followers, expected);
+            }
+        }
     }
 }

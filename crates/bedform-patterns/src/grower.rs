@@ -10,10 +10,9 @@
 
 use std::collections::VecDeque;
 
+use crate::walk::LEVELS_MAX;
 use crate::{Level, Place, Step, Walk};
 
-/// Levels of a pattern.
-pub const LEVELS_MAX: usize = 8;
 /// Elements of a level that make it one.
 const COUNT_MIN: u64 = 3;
 /// Patterns that are remembered.
@@ -72,10 +71,11 @@ struct Odometer {
     at: Place,
 }
 
-/// The next place, and the level that moves.
-struct Next {
+/// The next move: of which level, and by which step from where.
+struct Next<'a> {
     level: usize,
-    place: Place,
+    from: &'a Place,
+    step: &'a Step,
     is_sure: bool,
 }
 
@@ -89,17 +89,17 @@ impl Odometer {
         self.rows.iter().take_while(|row| row.is_full()).count()
     }
 
-    fn next(&self) -> Option<Next> {
+    fn next(&self) -> Option<Next<'_>> {
         let level = self.level();
         let row = self.rows.get(level)?;
         let from = if level == 0 { &self.at } else { &self.rows[level - 1].start };
-        Some(Next { level, place: from.after(row.step.as_ref()?)?, is_sure: row.is_sure })
+        Some(Next { level, from, step: row.step.as_ref()?, is_sure: row.is_sure })
     }
 
     fn move_to(&mut self, level: usize, place: Place) {
         self.rows[level].seen += 1;
         for below in &mut self.rows[..level] {
-            below.start = place.clone();
+            below.start.clone_from(&place);
             below.seen = 1;
         }
         self.at = place;
@@ -157,7 +157,7 @@ impl Grower {
     /// One that knows patterns of earlier runs: where one begins again, it is predicted from its second access on.
     pub fn knowing(walks: impl IntoIterator<Item = Walk>) -> Self {
         let mut grower = Self::default();
-        walks.into_iter().for_each(|walk| grower.remember(walk));
+        walks.into_iter().for_each(|walk| grower.know(walk));
         grower
     }
 
@@ -173,10 +173,10 @@ impl Grower {
             return Grown::New;
         };
         match odometer.next() {
-            Some(next) if next.place == place => {
-                let row = &mut odometer.rows[next.level];
-                let was_sure = std::mem::replace(&mut row.is_sure, true);
-                odometer.move_to(next.level, place);
+            Some(next) if place.is_after(next.from, next.step) => {
+                let level = next.level;
+                let was_sure = std::mem::replace(&mut odometer.rows[level].is_sure, true);
+                odometer.move_to(level, place);
                 if was_sure {
                     return Grown::Expected;
                 }
@@ -193,9 +193,56 @@ impl Grower {
         std::iter::from_fn(move || {
             let odometer = odometer.as_mut()?;
             let next = odometer.next().filter(|next| next.is_sure)?;
-            odometer.move_to(next.level, next.place.clone());
-            Some(next.place)
+            let (level, place) = (next.level, next.from.after(next.step)?);
+            odometer.move_to(level, place.clone());
+            Some(place)
         })
+    }
+
+    /// True if a place is the one that is sure to come next.
+    pub(crate) fn is_next(&self, place: &Place) -> bool {
+        let next = self.odometer.as_ref().and_then(Odometer::next);
+        next.is_some_and(|next| next.is_sure && place.is_after(next.from, next.step))
+    }
+
+    /// True while a known pattern is taken to come again.
+    pub(crate) fn is_recalled(&self) -> bool {
+        self.is_recalled
+    }
+
+    /// Places of the innermost row that is under way.
+    pub(crate) fn row_count(&self) -> u64 {
+        self.odometer.as_ref().map_or(0, |odometer| odometer.rows[0].seen)
+    }
+
+    /// A pattern of an earlier run.
+    pub(crate) fn know(&mut self, walk: Walk) {
+        self.remember(walk);
+    }
+
+    /// The place that comes next, if that is sure.
+    pub(crate) fn next_place(&self) -> Option<Place> {
+        let next = self.odometer.as_ref()?.next().filter(|next| next.is_sure)?;
+        next.from.after(next.step)
+    }
+
+    /// True if the next place is sure.
+    pub(crate) fn is_sure(&self) -> bool {
+        let next = self.odometer.as_ref().and_then(Odometer::next);
+        // A place that cannot be counted is none.
+        next.is_some_and(|next| next.is_sure && next.from.after(next.step).is_some())
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let rows = self.odometer.as_ref().map_or(0, |odometer| {
+            let own = odometer
+                .rows
+                .iter()
+                .map(|row| row.start.heap_bytes() + row.step.as_ref().map_or(0, Step::heap_bytes));
+            size_of::<Row>() * odometer.rows.capacity() + own.sum::<usize>()
+        });
+        let known = self.known.iter().map(Walk::heap_bytes).sum::<usize>();
+        rows + known + size_of::<Walk>() * self.known.capacity()
     }
 
     /// The pattern so far, if it is one.

@@ -10,7 +10,10 @@
 //! | [`Walk`], [`Grower`] | contiguous, simple-strided and kd-strided patterns, grown access by access |
 //! | [`Repeats`] | what repeats as a sequence: composition-based patterns |
 //! | [`Correlated`] | places that follow others often: correlation-based patterns |
-//! | [`Analyzer`] | all of them for one array or file |
+//! | [`Analyzer`] | all of them for one array or file; contiguous accesses, and interleaved walks |
+//! | [`Pattern`], [`Patterns`] | what was found, saved and read again |
+//! | [`Global`] | the patterns of processes merged, and split for another number of them |
+//! | [`Settings`] | thresholds |
 //!
 //! Pure: no I/O, no clock, no `unsafe`. Places come from traces that nobody checked: nothing here panics, wraps or
 //! takes more memory than its limits because of them.
@@ -21,16 +24,28 @@
 
 mod analyzer;
 mod composed;
+mod contiguous;
 mod correlated;
+mod fingerprint;
+mod global;
 mod grower;
-mod interner;
+mod interleaved;
+mod orphans;
+mod pattern;
 mod place;
 mod repeats;
+mod rows;
+mod settings;
+mod shapes;
 mod walk;
+mod walker;
 
 pub use analyzer::{Analyzer, Kind, Seen};
 pub use correlated::{Correlated, OFTEN};
-pub use grower::{Grower, Grown, LEVELS_MAX, RowUnderWay};
-pub use place::{Place, Step};
+pub use global::{Global, merge};
+pub use grower::{Grower, Grown, RowUnderWay};
+pub use pattern::{Followed, PATTERNS_MAX, Pattern, Patterns, Rows, Run, Sequence};
+pub use place::{Place, RANK_MAX, Step};
 pub use repeats::{PERIOD_MAX, Repeats};
-pub use walk::{Level, Walk};
+pub use settings::Settings;
+pub use walk::{LEVELS_MAX, Level, Walk};

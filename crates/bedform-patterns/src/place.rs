@@ -1,5 +1,16 @@
 //! Where an access lies, and how the next one lies to it.
 
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::fingerprint::{self, Fingerprint};
+
+/// Axes of a place that is read from a file.
+pub const RANK_MAX: usize = 32;
+
+/// First and end of up to four axes lie in the value itself: one is made for each access.
+type Bounds = SmallVec<[i64; 8]>;
+
 /// A box of an array or a run of bytes of a file: its bounds axis by axis, the first position and the one behind the
 /// last.
 ///
@@ -11,12 +22,14 @@
 /// let step = first.step_to(&second).unwrap();
 /// assert_eq!(second.after(&step), Some(Place::new([(2, 3), (0, 90)])));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Place(Box<[i64]>);
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<i64>", into = "Vec<i64>")]
+pub struct Place(Bounds);
 
 /// The moves of all bounds from one place to the next.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Step(Box<[i64]>);
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<i64>", into = "Vec<i64>")]
+pub struct Step(Bounds);
 
 impl Place {
     /// A place by its bounds along each axis.
@@ -31,7 +44,7 @@ impl Place {
     }
 
     /// The bounds along each axis.
-    pub fn bounds(&self) -> impl Iterator<Item = (i64, i64)> {
+    pub fn bounds(&self) -> impl ExactSizeIterator<Item = (i64, i64)> + '_ {
         self.0.chunks_exact(2).map(|bounds| (bounds[0], bounds[1]))
     }
 
@@ -42,26 +55,61 @@ impl Place {
 
     /// The step that leads to `next`; nothing where they have other axes, or lie too far apart to count.
     pub fn step_to(&self, next: &Self) -> Option<Step> {
-        self.with(next.0.iter(), i64::checked_sub, true).map(Step)
+        both(&next.0, &self.0, i64::checked_sub).map(Step)
     }
 
     /// The place that a step leads to; nothing where it leaves what can be counted.
     pub fn after(&self, step: &Step) -> Option<Self> {
-        self.with(step.0.iter(), i64::checked_add, false).map(Self)
+        both(&self.0, &step.0, i64::checked_add).map(Self)
     }
 
-    fn with<'a>(
-        &self,
-        other: impl ExactSizeIterator<Item = &'a i64>,
-        act: fn(i64, i64) -> Option<i64>,
-        turned: bool,
-    ) -> Option<Box<[i64]>> {
-        if self.0.len() != other.len() {
+    /// The place from which a step leads here; nothing where it leaves what can be counted.
+    pub fn before(&self, step: &Step) -> Option<Self> {
+        both(&self.0, &step.0, i64::checked_sub).map(Self)
+    }
+
+    /// True if the step leads from `from` to this place.
+    pub fn is_after(&self, from: &Self, step: &Step) -> bool {
+        self.is_steps_after(from, step, 1)
+    }
+
+    /// True if the step, so many times, leads from `from` to this place.
+    #[inline]
+    pub(crate) fn is_steps_after(&self, from: &Self, step: &Step, times: i64) -> bool {
+        let is_alike = self.0.len() == from.0.len() && self.0.len() == step.0.len();
+        let mut bounds = self.0.iter().zip(&from.0).zip(&step.0);
+        let leads = |((own, from), by): ((&i64, &i64), &i64)| {
+            by.checked_mul(times).and_then(|by| from.checked_add(by)) == Some(*own)
+        };
+        is_alike && bounds.all(leads)
+    }
+
+    /// The axis along which this place begins where `before` ended, all else being equal.
+    pub fn axis_behind(&self, before: &Self) -> Option<usize> {
+        if self.0.len() != before.0.len() {
             return None;
         }
-        let both = self.0.iter().zip(other);
-        both.map(|(own, other)| if turned { act(*other, *own) } else { act(*own, *other) })
-            .collect()
+        let mut axes = self.bounds().zip(before.bounds());
+        let axis = axes.position(|(own, before)| own != before)?;
+        let ((first, end), (before_first, before_end)) =
+            (self.bounds().nth(axis)?, before.bounds().nth(axis)?);
+        let goes_on = before_first <= before_end && first == before_end && first <= end;
+        (goes_on && axes.all(|(own, before)| own == before)).then_some(axis)
+    }
+
+    /// How far the bounds of another place of the same axes lie together.
+    pub(crate) fn distance(&self, other: &Self) -> u64 {
+        let moves = self.0.iter().zip(&other.0).map(|(own, other)| own.abs_diff(*other));
+        moves.fold(0, u64::saturating_add)
+    }
+
+    /// A number for the place: that of the place after a step is the sum of both numbers.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        fingerprint::of_place(&self.0)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        heap_bytes(&self.0)
     }
 }
 
@@ -72,7 +120,7 @@ impl Step {
     }
 
     /// The moves of the bounds along each axis.
-    pub fn moves(&self) -> impl Iterator<Item = (i64, i64)> {
+    pub fn moves(&self) -> impl ExactSizeIterator<Item = (i64, i64)> + '_ {
         self.0.chunks_exact(2).map(|moves| (moves[0], moves[1]))
     }
 
@@ -81,7 +129,93 @@ impl Step {
         let count = i64::try_from(count).ok()?;
         self.0.iter().map(|by| by.checked_mul(count)).collect::<Option<_>>().map(Self)
     }
+
+    /// The step that leads back.
+    pub(crate) fn back(&self) -> Option<Self> {
+        self.0.iter().map(|by| by.checked_neg()).collect::<Option<_>>().map(Self)
+    }
+
+    /// How often `unit` is taken for this step; nothing where it is no whole number of times.
+    pub fn over(&self, unit: &Self) -> Option<u64> {
+        let (own, by) = self.0.iter().zip(&unit.0).find(|(_, by)| **by != 0)?;
+        let times = u64::try_from(own.checked_div(*by)?).ok()?;
+        (unit.times(times).as_ref() == Some(self)).then_some(times)
+    }
+
+    /// How far it goes: the moves of all bounds together.
+    pub(crate) fn distance(&self) -> u64 {
+        self.0.iter().fold(0, |sum: u64, by| sum.saturating_add(by.unsigned_abs()))
+    }
+
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        fingerprint::of_step(&self.0)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        heap_bytes(&self.0)
+    }
 }
+
+#[inline]
+fn both(one: &[i64], other: &[i64], act: impl Fn(i64, i64) -> Option<i64>) -> Option<Bounds> {
+    if one.len() != other.len() {
+        return None;
+    }
+    let mut all = Bounds::from_slice(one);
+    for (own, other) in all.iter_mut().zip(other) {
+        *own = act(*own, *other)?;
+    }
+    Some(all)
+}
+
+fn heap_bytes(bounds: &Bounds) -> usize {
+    if bounds.spilled() { bounds.capacity() * size_of::<i64>() } else { 0 }
+}
+
+fn checked(bounds: &[i64]) -> Result<Bounds, &'static str> {
+    if bounds.len() % 2 == 1 {
+        return Err("a bound without the other one of its axis");
+    }
+    if bounds.len() > 2 * RANK_MAX {
+        return Err("more axes than an array has");
+    }
+    Ok(Bounds::from_slice(bounds))
+}
+
+/// What both have: copies that are one copy of memory, and reading that trusts nothing.
+macro_rules! bounds {
+    ($type:ident) => {
+        impl Clone for $type {
+            fn clone(&self) -> Self {
+                Self(Bounds::from_slice(&self.0))
+            }
+
+            fn clone_from(&mut self, other: &Self) {
+                if self.0.len() == other.0.len() {
+                    self.0.copy_from_slice(&other.0);
+                } else {
+                    *self = other.clone();
+                }
+            }
+        }
+
+        impl TryFrom<Vec<i64>> for $type {
+            type Error = &'static str;
+
+            fn try_from(bounds: Vec<i64>) -> Result<Self, Self::Error> {
+                checked(&bounds).map(Self)
+            }
+        }
+
+        impl From<$type> for Vec<i64> {
+            fn from(bounds: $type) -> Self {
+                bounds.0.into_vec()
+            }
+        }
+    };
+}
+bounds!(Place);
+bounds!(Step);
 
 #[cfg(test)]
 mod tests {
@@ -103,6 +237,29 @@ mod tests {
     fn boxes_that_grow_have_a_step_too() {
         let [one, two, three] = [4, 6, 8].map(|end| Place::new([(0, end), (3, 5)]));
         let step = one.step_to(&two).unwrap();
-        assert_eq!(two.after(&step), Some(three));
+        assert_eq!(two.after(&step), Some(three.clone()));
+        assert!(three.is_after(&two, &step) && !three.is_after(&one, &step));
+        assert_eq!(three.before(&step), Some(two));
+    }
+
+    #[test]
+    fn a_place_is_behind_another_along_one_axis_alone() {
+        let place = |first, end| Place::new([(0, 5), (first, end), (2, 3)]);
+        assert_eq!(place(4, 9).axis_behind(&place(1, 4)), Some(1));
+        assert_eq!(place(5, 9).axis_behind(&place(1, 4)), None);
+        assert_eq!(place(4, 3).axis_behind(&place(1, 4)), None);
+        assert_eq!(place(4, 9).axis_behind(&place(5, 4)), None);
+        assert_eq!(Place::new([(0, 5), (4, 9), (2, 4)]).axis_behind(&place(1, 4)), None);
+        assert_eq!(Place::new([]).axis_behind(&Place::new([])), None);
+    }
+
+    #[test]
+    fn a_step_is_so_many_times_another_one_or_none() {
+        let step = |by: i64| Place::new([(0, 1)]).step_to(&Place::new([(by, by + 1)])).unwrap();
+        assert_eq!(step(12).over(&step(4)), Some(3));
+        assert_eq!(step(-12).over(&step(-4)), Some(3));
+        assert_eq!(step(12).over(&step(5)), None);
+        assert_eq!(step(12).over(&step(-4)), None);
+        assert_eq!(step(0).over(&step(0)), None);
     }
 }

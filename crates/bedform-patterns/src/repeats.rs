@@ -1,17 +1,27 @@
 //! Composition-based patterns: steps that repeat as a sequence.
 //!
 //! The hours 5, 6, 14 and 15 of each day are steps of 1, 8, 1, 14, again and again (section 2.3.4). A sequence that
-//! has come twice is taken to come a third time.
+//! has come twice is taken to come a third time, and a period that was found stays while it is right. Of several
+//! the one whose sequence goes back furthest is taken: in rows of steps 1, 1, 1, 9 the period of the rows, not that
+//! of the ones.
 //!
-//! The paper builds a suffix tree as the steps come. Its length follows the input; what is needed here is the
-//! shortest period of the end, up to [`PERIOD_MAX`]. So for each period the number of steps is kept that have been
-//! the same as those a period before: one comparison each for a step, which the processor does many at a time, in
-//! memory that no input changes.
+//! The paper builds a suffix tree as the steps come, whose length follows the input. Here the last symbols are kept,
+//! each with the position of the one before that fell into the same slot of a table: so a search looks at those
+//! periods alone at which the newest symbol was seen, and is made only when no period is known. Searches compare
+//! [`COMPARED_EACH`] symbols for each one that comes, in the mean, whatever comes; memory is bounded, too.
+
+use crate::fingerprint;
 
 /// The longest period that is found.
 pub const PERIOD_MAX: usize = 512;
-/// Steps that are told apart, beyond which the oldest meaning is given up.
-const SYMBOLS_MAX: u32 = u32::MAX - 1;
+/// Symbols that are kept: a sequence twice.
+const KEPT: usize = 2 * PERIOD_MAX;
+/// Slots of the table of newest positions.
+const SLOT_BITS: u32 = 10;
+/// Symbols that searches may compare for each one that comes: regular sequences need fewer.
+const COMPARED_EACH: usize = 64;
+/// Symbols that one search compares at most, from what was saved up.
+const COMPARED_MAX: usize = 8 * KEPT;
 
 /// Finds the period in which symbols repeat.
 ///
@@ -22,57 +32,150 @@ const SYMBOLS_MAX: u32 = u32::MAX - 1;
 /// let steps = [1, 8, 1, 14, 1, 8, 1, 14];
 /// steps.iter().for_each(|step| hours.push(*step));
 /// assert_eq!(hours.period(), Some(4));
-/// let next: Vec<u32> = hours.next().take(5).collect();
+/// let next: Vec<u64> = hours.next().take(5).collect();
 /// assert_eq!(next, [1, 8, 1, 14, 1]);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Repeats {
-    /// The last symbols, newest last; no more than twice the longest period.
-    recent: Vec<u32>,
-    /// For each period less one, how many symbols up to the newest are those of a period before.
-    same: Box<[u32]>,
-}
-
-impl Default for Repeats {
-    fn default() -> Self {
-        Self { recent: Vec::new(), same: vec![0; PERIOD_MAX].into() }
-    }
+    /// By position modulo [`KEPT`].
+    symbols: Vec<u64>,
+    /// For each symbol the position, and one, of the one before in its slot; 0 if there was none.
+    before: Vec<u32>,
+    /// The newest position, and one, of each slot.
+    slots: Vec<u32>,
+    /// Positions so far.
+    end: u32,
+    /// The first position that counts.
+    begin: u32,
+    period: Option<usize>,
+    /// The period that goes back furthest though not yet to a whole sequence, and how far: so that a long one is not
+    /// compared anew with each symbol.
+    growing: Option<(usize, usize)>,
+    /// Symbols that were compared and not yet paid for.
+    debt: usize,
 }
 
 impl Repeats {
     /// The next symbol.
-    pub fn push(&mut self, symbol: u32) {
-        if self.recent.len() >= 4 * PERIOD_MAX {
-            self.recent.drain(..2 * PERIOD_MAX);
-        }
-        // Newest first, as the periods are counted.
-        for (same, before) in self.same.iter_mut().zip(self.recent.iter().rev()) {
-            *same = if *before == symbol { same.saturating_add(1) } else { 0 };
-        }
-        self.recent.push(symbol.min(SYMBOLS_MAX));
+    pub fn push(&mut self, symbol: u64) {
+        self.record(symbol);
+        self.find();
     }
 
-    /// The shortest period whose sequence the newest symbols are twice.
+    /// The period whose sequence the newest symbols were twice.
     pub fn period(&self) -> Option<usize> {
-        let periods = self.same.iter().zip(1..);
-        periods
-            .into_iter()
-            .find(|(same, period)| **same as usize >= *period)
-            .map(|(_, period)| period)
+        self.period
+    }
+
+    /// How many of the newest symbols the period has: the sequence once, and all that are those of a period before.
+    pub(crate) fn run(&self) -> Option<usize> {
+        let period = self.period?;
+        Some(period + self.same(period))
     }
 
     /// The symbols that come if the sequence goes on; none if nothing repeats.
-    pub fn next(&self) -> impl Iterator<Item = u32> + '_ {
-        let period = self.period().unwrap_or(0);
-        let sequence = &self.recent[self.recent.len() - period..];
-        sequence.iter().copied().cycle()
+    pub fn next(&self) -> impl Iterator<Item = u64> + '_ {
+        let period = self.period.unwrap_or(0);
+        let sequence = (0..period).map(move |at| self.back(period - 1 - at));
+        sequence.cycle()
     }
 
     /// Forgets all symbols.
     pub fn clear(&mut self) {
-        self.recent.clear();
-        self.same.fill(0);
+        self.begin = self.end;
+        (self.period, self.growing) = (None, None);
     }
+
+    /// The next symbol, without looking for a period: true if it was the one that the known period says.
+    pub(crate) fn record(&mut self, symbol: u64) -> bool {
+        if self.end == u32::MAX - 1 {
+            *self = Self::default();
+        }
+        let is_right = self.period.is_some_and(|period| self.back(period - 1) == symbol);
+        if !is_right {
+            self.period = None;
+        }
+        let grows = |&(period, _): &(usize, usize)| self.back(period - 1) == symbol;
+        self.growing = self.growing.filter(grows).map(|(period, same)| (period, same + 1));
+        self.slots.resize(1 << SLOT_BITS, 0);
+        let slot = &mut self.slots[slot(symbol)];
+        let before = std::mem::replace(slot, self.end + 1);
+        let at = self.end as usize % KEPT;
+        if at == self.symbols.len() {
+            self.symbols.push(symbol);
+            self.before.push(before);
+        } else {
+            self.symbols[at] = symbol;
+            self.before[at] = before;
+        }
+        self.end += 1;
+        self.debt = self.debt.saturating_sub(COMPARED_EACH);
+        is_right
+    }
+
+    /// Looks for a period, if none is known.
+    pub(crate) fn find(&mut self) {
+        if self.period.is_some() || self.begin == self.end {
+            return;
+        }
+        let (newest, mut longest) = (self.back(0), 0);
+        let mut candidate = self.before_of(self.end - 1);
+        while let Some(at) = candidate {
+            let period = (self.end - 1 - at) as usize;
+            if at < self.begin || period > PERIOD_MAX || self.debt >= COMPARED_MAX {
+                return;
+            }
+            self.debt += 1;
+            if self.at(at) == newest {
+                let same = self.same_so_far(period);
+                if same >= period && same > longest {
+                    (self.period, longest) = (Some(period), same);
+                }
+            }
+            candidate = self.before_of(at);
+        }
+    }
+
+    /// The same, for searches.
+    fn same_so_far(&mut self, period: usize) -> usize {
+        let known = self.growing.filter(|(growing, _)| *growing == period);
+        let same = known.map_or_else(|| self.same(period), |(_, same)| same);
+        if known.is_none() {
+            self.debt += same;
+        }
+        if self.growing.is_none_or(|(_, longest)| same > longest) {
+            self.growing = Some((period, same));
+        }
+        same
+    }
+
+    /// How many of the newest symbols are those of a period before.
+    fn same(&self, period: usize) -> usize {
+        let kept = ((self.end - self.begin) as usize).min(KEPT);
+        let count = kept.saturating_sub(period);
+        (0..count).take_while(|back| self.back(*back) == self.back(back + period)).count()
+    }
+
+    /// The symbol so many before the newest.
+    fn back(&self, back: usize) -> u64 {
+        self.symbols[(self.end as usize - 1 - back) % KEPT]
+    }
+
+    fn at(&self, position: u32) -> u64 {
+        self.symbols[position as usize % KEPT]
+    }
+
+    fn before_of(&self, position: u32) -> Option<u32> {
+        self.before[position as usize % KEPT].checked_sub(1)
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        8 * self.symbols.capacity() + 4 * (self.before.capacity() + self.slots.capacity())
+    }
+}
+
+fn slot(symbol: u64) -> usize {
+    fingerprint::slot(symbol.wrapping_mul(0x9E37_79B9_7F4A_7C15), SLOT_BITS)
 }
 
 #[cfg(test)]
@@ -81,26 +184,35 @@ mod tests {
 
     use super::*;
 
-    fn naive(symbols: &[u32]) -> Option<usize> {
-        let count = symbols.len();
-        (1..=(count / 2).min(PERIOD_MAX))
-            .find(|period| symbols[count - period..] == symbols[count - 2 * period..count - period])
+    fn same(symbols: &[u64], period: usize) -> usize {
+        let (old, new) = (&symbols[..symbols.len() - period], &symbols[period..]);
+        old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count()
+    }
+
+    /// The known period while it is right, else the one that goes back furthest.
+    fn naive(symbols: &[u64], known: Option<usize>) -> Option<usize> {
+        let newest = symbols.len() - 1;
+        let known = known.filter(|period| symbols[newest - period] == symbols[newest]);
+        let periods = (1..=(symbols.len() / 2).min(PERIOD_MAX)).rev();
+        let found = periods.filter(|period| same(symbols, *period) >= *period);
+        known.or(found.max_by_key(|period| same(symbols, *period)))
     }
 
     proptest! {
         #[test]
-        fn the_shortest_period_is_that_of_the_definition(symbols in prop::collection::vec(0_u32..3, 0..90)) {
-            let mut found = Repeats::default();
+        fn the_period_is_that_of_the_definition(symbols in prop::collection::vec(0_u64..3, 1..90)) {
+            let (mut found, mut period) = (Repeats::default(), None);
             for at in 0..symbols.len() {
                 found.push(symbols[at]);
-                prop_assert_eq!(found.period(), naive(&symbols[..=at]));
+                period = naive(&symbols[..=at], period);
+                prop_assert_eq!(found.period(), period);
             }
         }
     }
 
     #[test]
     fn a_long_sequence_is_found_at_its_second_end_and_memory_stays() {
-        let (mut found, period) = (Repeats::default(), u32::try_from(PERIOD_MAX).unwrap());
+        let (mut found, period) = (Repeats::default(), PERIOD_MAX as u64);
         for at in 0..2 * period - 1 {
             found.push(at % period);
             assert_eq!(found.period(), None, "{at}");
@@ -108,7 +220,29 @@ mod tests {
         found.push(period - 1);
         assert_eq!(found.period(), Some(PERIOD_MAX));
         (0..100_000).for_each(|at| found.push(at));
-        assert!(found.recent.len() <= 4 * PERIOD_MAX);
+        assert!(found.heap_bytes() <= 32 << 10);
         assert_eq!(found.period(), None);
+    }
+
+    #[test]
+    fn rows_of_equal_steps_have_the_period_of_the_rows() {
+        let mut found = Repeats::default();
+        let steps = [1, 1, 8, 14].into_iter().cycle();
+        let wrong = steps.take(40).filter(|step| {
+            !found.record(*step) | {
+                found.find();
+                false
+            }
+        });
+        assert!(wrong.count() <= 8);
+    }
+
+    #[test]
+    fn what_was_cleared_is_no_longer_seen() {
+        let mut found = Repeats::default();
+        [1, 2, 3, 1, 2].iter().for_each(|step| found.push(*step));
+        found.clear();
+        found.push(3);
+        assert_eq!((found.period(), found.next().next()), (None, None));
     }
 }

@@ -1,9 +1,14 @@
 //! Structured patterns: places at equal steps, and such rows at equal steps, to any depth.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Place, Step};
 
+/// Levels of a pattern.
+pub const LEVELS_MAX: usize = 8;
+
 /// One depth of a walk.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Level {
     /// From one element to the next.
     pub step: Step,
@@ -25,12 +30,35 @@ pub struct Level {
 /// let offsets: Vec<i64> = rows.places().map(|place| place.bounds().next().unwrap().0).collect();
 /// assert_eq!(offsets, [1, 3, 5, 11, 13, 15, 21, 23, 25]);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "SavedWalk")]
 pub struct Walk {
     /// The first place.
     pub start: Place,
     /// Innermost first.
     pub levels: Vec<Level>,
+}
+
+/// A walk as it was read, which nobody has checked.
+#[derive(Deserialize)]
+struct SavedWalk {
+    start: Place,
+    levels: Vec<Level>,
+}
+
+impl TryFrom<SavedWalk> for Walk {
+    type Error = &'static str;
+
+    fn try_from(SavedWalk { start, levels }: SavedWalk) -> Result<Self, Self::Error> {
+        if levels.len() > LEVELS_MAX {
+            return Err("a walk of too many levels");
+        }
+        let is_whole = |level: &Level| level.count >= 2 && level.step.moves().len() == start.rank();
+        if !levels.iter().all(is_whole) {
+            return Err("a walk with a level of less than two places, or of other axes");
+        }
+        Ok(Self { start, levels })
+    }
 }
 
 impl Walk {
@@ -52,5 +80,11 @@ impl Walk {
     /// All places, in order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         (0..self.count()).map_while(|number| self.place(number))
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let steps = self.levels.iter().map(|level| level.step.heap_bytes());
+        let levels = size_of::<Level>() * self.levels.capacity();
+        self.start.heap_bytes() + levels + steps.sum::<usize>()
     }
 }

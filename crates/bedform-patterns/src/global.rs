@@ -1,0 +1,296 @@
+//! Global patterns: what the processes of a program read together (end of section 2.3.4).
+//!
+//! With another number of processes the pattern of each changes, and the global one does not. Three decompositions
+//! are told apart, by how the walks of the processes lie to each other:
+//!
+//! | decomposition | processes | global walk |
+//! |---|---|---|
+//! | blocks | each takes a run of the elements of one level, behind that of the one before | that level in one |
+//! | cyclic | each takes every P-th element of the innermost level | that level in one |
+//! | pieces | the same walk, at equal steps | one level more |
+
+use crate::{Level, Step, Walk};
+
+/// Processes that patterns are split for.
+const PROCESSES_MAX: usize = 1 << 20;
+
+/// How the elements of one level of a global walk are dealt out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decomposition {
+    /// Runs of them, of the outermost level.
+    Blocks,
+    /// Each process every so many-th of them, of the innermost level.
+    Cyclic,
+    /// One each, of the outermost level.
+    Pieces,
+}
+
+/// The walk of all processes of a program, and how they share it.
+///
+/// ```
+/// use bedform_patterns::{Level, Place, Walk, merge};
+///
+/// // Four processes read 25 records each of a file; then three do.
+/// let record = |number: u64| Place::bytes(512 * number, 512).unwrap();
+/// let step = record(0).step_to(&record(1)).unwrap();
+/// let part = |first, count| Walk { start: record(first), levels: vec![Level { step: step.clone(), count }] };
+/// let four = [part(0, 25), part(25, 25), part(50, 25), part(75, 25)];
+/// let global = merge(&four).unwrap();
+/// assert_eq!(global.split(3), [part(0, 34), part(34, 33), part(67, 33)]);
+/// assert_eq!(global.split(4), four);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Global {
+    walk: Walk,
+    decomposition: Decomposition,
+}
+
+/// The global pattern of the walks of all processes, in their order; nothing if they make up none.
+pub fn merge(per_process: &[Walk]) -> Option<Global> {
+    if per_process.len() < 2 {
+        return None;
+    }
+    let walks: Vec<Walk> = per_process.iter().map(joined).collect();
+    let merged = |walk, decomposition| Global { walk, decomposition };
+    blocks(&walks)
+        .map(|walk| merged(walk, Decomposition::Blocks))
+        .or_else(|| cyclic(&walks).map(|walk| merged(walk, Decomposition::Cyclic)))
+        .or_else(|| pieces(&walks).map(|walk| merged(walk, Decomposition::Pieces)))
+}
+
+impl Global {
+    /// The walk of all processes together.
+    pub fn walk(&self) -> &Walk {
+        &self.walk
+    }
+
+    /// The walks of so many processes, in their order: those for which nothing is left have none.
+    pub fn split(&self, processes: usize) -> Vec<Walk> {
+        let processes = processes.min(PROCESSES_MAX);
+        match self.decomposition {
+            Decomposition::Blocks => dealt(&self.walk, processes),
+            Decomposition::Cyclic => self.split_cyclic(processes),
+            Decomposition::Pieces => self.split_pieces(processes),
+        }
+    }
+
+    fn split_cyclic(&self, processes: usize) -> Vec<Walk> {
+        let Walk { start, levels } = &self.walk;
+        let Some((row, above)) = levels.split_first() else { return dealt(&self.walk, processes) };
+        let all = processes as u64;
+        let counts =
+            (0..all.min(row.count)).map(|process| (process, (row.count - process).div_ceil(all)));
+        let walks = counts.map_while(|(process, count)| {
+            let start = start.after(&row.step.times(process)?)?;
+            let own = Level { step: row.step.times(all)?, count };
+            let levels = std::iter::once(own).chain(above.iter().cloned());
+            Some(Walk { start, levels: levels.filter(|level| level.count > 1).collect() })
+        });
+        walks.collect()
+    }
+
+    /// Whole pieces where there are enough, else several processes to a piece.
+    fn split_pieces(&self, processes: usize) -> Vec<Walk> {
+        let Some(pieces) = self.walk.levels.last() else { return dealt(&self.walk, processes) };
+        if pieces.count >= processes as u64 {
+            return dealt(&self.walk, processes);
+        }
+        let shares = shares(processes as u64, pieces.count);
+        let own = dealt(&self.walk, usize::try_from(pieces.count).unwrap_or(processes));
+        let split = own.iter().zip(shares).flat_map(|(piece, (_, share))| {
+            dealt(piece, usize::try_from(share).unwrap_or(processes))
+        });
+        split.collect()
+    }
+}
+
+/// A walk whose outermost level is dealt out in runs, as even as they can be.
+fn dealt(walk: &Walk, processes: usize) -> Vec<Walk> {
+    let Some((outermost, below)) = walk.levels.split_last() else {
+        return std::iter::once(walk.clone()).take(processes).collect();
+    };
+    let Level { step, count } = outermost;
+    let walks = shares(*count, processes as u64).map_while(|(first, share)| {
+        let level = (share > 1).then(|| Level { step: step.clone(), count: share });
+        let levels = below.iter().cloned().chain(level).collect();
+        Some(Walk { start: walk.start.after(&step.times(first)?)?, levels })
+    });
+    walks.collect()
+}
+
+/// The first of the elements of each, and how many: those that have none are left out.
+fn shares(elements: u64, among: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (each, more) = (elements / among.max(1), elements % among.max(1));
+    (0..among.min(elements)).map(move |at| (at * each + at.min(more), each + u64::from(at < more)))
+}
+
+/// The same walk with as few levels as can be: rows that go on where the one before ended are one.
+fn joined(walk: &Walk) -> Walk {
+    let mut levels: Vec<Level> = Vec::new();
+    for level in walk.levels.iter().filter(|level| level.count > 1) {
+        match levels.last_mut() {
+            Some(below) if below.step.times(below.count).as_ref() == Some(&level.step) => {
+                below.count = below.count.saturating_mul(level.count);
+            }
+            _ => levels.push(level.clone()),
+        }
+    }
+    Walk { start: walk.start.clone(), levels }
+}
+
+/// The walk that runs of the outermost level make up, where each begins behind the one before.
+fn blocks(walks: &[Walk]) -> Option<Walk> {
+    let depth = walks.iter().map(|walk| walk.levels.len()).max()?;
+    let longest = walks.iter().find(|walk| walk.levels.len() == depth)?;
+    let (outermost, below) = match longest.levels.split_last() {
+        Some((outermost, below)) => (outermost.step.clone(), below),
+        None => (walks[0].start.step_to(&walks[1].start)?, &[][..]),
+    };
+    let mut all: u64 = 0;
+    for walk in walks {
+        let count = runs(walk, &outermost, below)?;
+        let is_behind = walk.start.is_after(&walks[0].start, &outermost.times(all)?);
+        all = all.checked_add(count).filter(|_| is_behind)?;
+    }
+    let levels = below.iter().cloned().chain([Level { step: outermost, count: all }]);
+    Some(Walk { start: walks[0].start.clone(), levels: levels.collect() })
+}
+
+/// The elements of the outermost level that a walk has: one where it has that level not at all.
+fn runs(walk: &Walk, outermost: &Step, below: &[Level]) -> Option<u64> {
+    match walk.levels.strip_prefix(below)? {
+        [] => Some(1),
+        [level] if level.step == *outermost => Some(level.count),
+        _ => None,
+    }
+}
+
+/// The walk of which each process takes every so many-th element.
+fn cyclic(walks: &[Walk]) -> Option<Walk> {
+    let (first, row) = (&walks[0], walks[0].levels.first()?);
+    let step = first.start.step_to(&walks[1].start)?;
+    if step.times(walks.len() as u64)? != row.step {
+        return None;
+    }
+    let above = &first.levels[1..];
+    let (mut all, mut before) = (0_u64, row.count);
+    for (process, walk) in (0..).zip(walks) {
+        let (own, own_above) = walk.levels.split_first()?;
+        let is_own = own.step == row.step
+            && own_above == above
+            && walk.start.is_after(&first.start, &step.times(process)?);
+        // Those at the end have one less, where it does not come out even.
+        if !is_own || own.count > before || row.count - own.count > 1 {
+            return None;
+        }
+        (all, before) = (all.checked_add(own.count)?, own.count);
+    }
+    let levels = std::iter::once(Level { step, count: all }).chain(above.iter().cloned());
+    Some(Walk { start: first.start.clone(), levels: levels.collect() })
+}
+
+/// The walk of walks that are alike and lie at equal steps.
+fn pieces(walks: &[Walk]) -> Option<Walk> {
+    let first = &walks[0];
+    let step = first.start.step_to(&walks[1].start)?;
+    let mut pairs = walks.windows(2);
+    let are_alike = pairs.all(|pair| {
+        pair[1].levels == first.levels && pair[1].start.is_after(&pair[0].start, &step)
+    });
+    let level = Level { step, count: walks.len() as u64 };
+    let levels = first.levels.iter().cloned().chain([level]).collect();
+    are_alike.then(|| Walk { start: first.start.clone(), levels })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Place;
+
+    fn at(offset: i64) -> Place {
+        Place::new([(offset, offset + 1)])
+    }
+
+    fn walk(start: i64, levels: &[(i64, u64)]) -> Walk {
+        let level =
+            |&(by, count): &(i64, u64)| Level { step: at(0).step_to(&at(by)).unwrap(), count };
+        Walk { start: at(start), levels: levels.iter().map(level).collect() }
+    }
+
+    fn places(walks: &[Walk]) -> Vec<Place> {
+        let mut places: Vec<Place> = walks.iter().flat_map(Walk::places).collect();
+        places.sort();
+        places
+    }
+
+    #[test]
+    fn slabs_of_a_volume_are_pieces_that_other_numbers_of_processes_share() {
+        // Each process reads 3 rows of 4 places in each of 2 planes.
+        let parts: Vec<Walk> =
+            (0..4).map(|part| walk(30 * part, &[(1, 4), (10, 3), (1000, 2)])).collect();
+        let global = merge(&parts).unwrap();
+        assert_eq!(global.walk(), &walk(0, &[(1, 4), (10, 3), (1000, 2), (30, 4)]));
+        assert_eq!(global.split(4), parts);
+        assert_eq!(global.split(2)[1], walk(60, &[(1, 4), (10, 3), (1000, 2), (30, 2)]));
+        assert_eq!(global.split(8)[1], walk(1000, &[(1, 4), (10, 3)]));
+        for processes in 1..9 {
+            assert_eq!(places(&global.split(processes)), places(&parts));
+        }
+    }
+
+    #[test]
+    fn every_so_many_th_place_is_dealt_out_again() {
+        let parts: Vec<Walk> =
+            (0..3).map(|part| walk(5 * part, &[(15, 7 - u64::from(part > 0))])).collect();
+        let global = merge(&parts).unwrap();
+        assert_eq!(global.walk(), &walk(0, &[(5, 19)]));
+        assert_eq!(global.split(3), parts);
+        assert_eq!(global.split(2), [walk(0, &[(10, 10)]), walk(5, &[(10, 9)])]);
+    }
+
+    #[test]
+    fn walks_that_lie_anyhow_make_up_none() {
+        assert_eq!(merge(&[walk(0, &[(1, 5)]), walk(9, &[(1, 5)]), walk(15, &[(1, 5)])]), None);
+        assert_eq!(merge(&[walk(0, &[(1, 5)]), walk(9, &[(2, 5)])]), None);
+        assert_eq!(merge(&[walk(0, &[(1, 5)])]), None);
+        assert_eq!(merge(&[]), None);
+    }
+
+    #[test]
+    fn numbers_at_their_ends_are_no_fault() {
+        let far = walk(i64::MAX - 9, &[(i64::MAX - 1, u64::MAX), (1, 5)]);
+        for others in [vec![far.clone(), far.clone()], vec![far.clone(), walk(i64::MIN, &[])]] {
+            if let Some(global) = merge(&others) {
+                assert!(global.split(usize::MAX).len() <= PROCESSES_MAX);
+            }
+        }
+        assert_eq!(merge(&[walk(0, &[(1, 5)]), walk(5, &[(1, 5)])]).unwrap().split(0), []);
+    }
+
+    proptest! {
+        #[test]
+        fn contiguous_pieces_stay_whole_and_even(
+            counts in prop::collection::vec(1_u64..9, 2..7),
+            below in 1_u64..4,
+            processes in 1_usize..12,
+        ) {
+            let starts = counts.iter().scan(0, |end, count| {
+                *end += count;
+                Some(*end - count)
+            });
+            let level = |by, count: u64| (count > 1).then_some((by, count));
+            let part = |(start, count): (u64, &u64)| {
+                let levels: Vec<(i64, u64)> = level(1, below).into_iter().chain(level(10, *count)).collect();
+                walk(10 * i64::try_from(start).unwrap(), &levels)
+            };
+            let parts: Vec<Walk> = starts.zip(&counts).map(part).collect();
+            let global = merge(&parts).unwrap();
+            let split = global.split(processes);
+            prop_assert_eq!(places(&split), places(&parts));
+            let sizes = split.iter().map(|walk| walk.count() / below);
+            prop_assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Walks that several workers take at the same time, and walks whose order they disturb.
+//!
+//! Dask and MPI workers walk the tiles of an array together: the accesses to one array come in raster order but for
+//! permutations of neighbours, or as several walks, interleaved in any way. Neither has a step between accesses that
+//! follow each other. So three places at equal steps among the last ones that nothing predicted begin a [`Walker`],
+//! which waits for the next places of its walk and passes over those that come early.
+//!
+//! Random accesses to a small array have many threes that mean nothing. A walker is therefore served once its very
+//! next places have come, as many times as [`Interleaved::doubt`] says: every served walk that comes to nothing makes
+//! the next ones wait longer, every one that goes on makes them wait less.
+//!
+//! Rows of equal length teach their [`Shapes`]: then the next row is served before its first place is read.
+
+use crate::fingerprint::{self, Fingerprint};
+use crate::orphans::Orphans;
+use crate::shapes::{NextRow, Shapes};
+use crate::walker::{WINDOW, Walker};
+use crate::{Place, Walk};
+
+/// Walks that are followed at the same time: 16 of as many workers, the rows that come after, and some that may
+/// come to nothing.
+const WALKERS_MAX: usize = 40;
+/// Walks that are not served.
+const UNSERVED_MAX: usize = 16;
+/// Accesses for which it is known that a place was read.
+const LATELY: u64 = 256;
+/// Places that are ahead at least before the next row is begun.
+const AHEAD: u64 = 3 * WINDOW / 4;
+/// Places of a row that is one, even if it was not served.
+const ROW_MIN: u64 = 5;
+/// Accesses of a walk, from which on it was one.
+const TRUE: u32 = 8;
+const DOUBT_MIN: u32 = 1;
+const DOUBT_MAX: u32 = 16;
+/// Accesses of an ordered walk from which on its step is known.
+const LEARNED: u64 = 16;
+/// Accesses without a new walk after which one of so many is looked at.
+const FRUITLESS: u64 = 512;
+const RARELY: u32 = 8;
+/// Places before the start of a walk that may come after it.
+const BEFORE: i64 = 32;
+/// A power of two.
+const LATELY_SEEN: u16 = 1024;
+
+/// All walks that are under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Interleaved {
+    time: u64,
+    orphans: Orphans,
+    walkers: Vec<Walker>,
+    shapes: Shapes,
+    /// The very next places that must have come before a new walk is served.
+    doubt: u32,
+    /// What was read lately, by slot, with the time: kept once walks are served.
+    lately: Vec<(Fingerprint, u64)>,
+    /// For the last accesses, newest in the lowest bit, whether a served walk had them.
+    record: u16,
+    /// When a walk was last served anew.
+    last_served: u64,
+    /// Unexpected accesses since the last search.
+    waiting: u32,
+    batch: u32,
+}
+
+impl Default for Interleaved {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+impl Interleaved {
+    /// One that searches once for so many accesses that nothing predicted.
+    pub(crate) fn new(batch: u32) -> Self {
+        Self {
+            time: 0,
+            orphans: Orphans::default(),
+            walkers: Vec::new(),
+            shapes: Shapes::default(),
+            doubt: DOUBT_MIN,
+            lately: Vec::new(),
+            record: 0,
+            last_served: 0,
+            waiting: 0,
+            batch: batch.max(1),
+        }
+    }
+
+    /// The next access, and whether the patterns of accesses in order missed it: true if a served walk had it.
+    pub(crate) fn push(
+        &mut self,
+        place: &Place,
+        fingerprint: Fingerprint,
+        is_missed: bool,
+    ) -> bool {
+        self.time += 1;
+        let is_served = self.is_served();
+        let is_right = (is_served || is_missed) && self.follow(place, fingerprint);
+        if is_served {
+            self.keep(fingerprint);
+        }
+        if is_missed && !is_right {
+            self.look(place, fingerprint);
+        }
+        self.orphans.push(place, fingerprint);
+        self.record = self.record << 1 | u16::from(is_right);
+        is_right
+    }
+
+    /// True if a walk is served.
+    pub(crate) fn is_served(&self) -> bool {
+        self.walkers.iter().any(|walker| walker.is_served)
+    }
+
+    /// How many of the last 16 accesses a served walk had.
+    pub(crate) fn score(&self) -> u32 {
+        self.record.count_ones()
+    }
+
+    /// A pattern that accesses in order have shown.
+    pub(crate) fn learn(&mut self, walk: &Walk) {
+        if walk.count() >= LEARNED {
+            self.shapes.learn(walk);
+        }
+    }
+
+    /// The places that come, each walk's in turn, without those that were seen; then those of the rows behind.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
+        let served = || self.walkers.iter().filter(|walker| walker.is_served);
+        let (claims, begun): (Vec<&Walker>, Vec<&Walker>) =
+            served().partition(|walker| walker.is_claim);
+        let mut turns: Vec<_> = begun.into_iter().map(Walker::ahead).collect();
+        let mut turn = 0;
+        let begun = std::iter::from_fn(move || {
+            while !turns.is_empty() {
+                turn %= turns.len();
+                if let Some(place) = turns[turn].next() {
+                    turn += 1;
+                    return Some(place);
+                }
+                drop(turns.remove(turn));
+            }
+            None
+        });
+        let last = served().next_back();
+        let rows = last
+            .into_iter()
+            .flat_map(|last| self.shapes.free_rows(last.step_fingerprint, &last.start));
+        let rows = rows.flat_map(|row| {
+            (0..row.length).map_while(move |number| row.start.after(&row.step.times(number)?))
+        });
+        begun.chain(claims.into_iter().flat_map(Walker::ahead)).chain(rows)
+    }
+
+    /// The walks that were found: rows that make up one as that, others one by one.
+    pub(crate) fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
+        let open = self.walkers.iter().filter(|walker| walker.is_served && walker.length.is_none());
+        self.shapes.walks().chain(open.filter_map(Walker::walk))
+    }
+
+    /// Looks which walks have a place: true if a served one has.
+    fn follow(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+        let mut served = None;
+        let mut at = 0;
+        while at < self.walkers.len() {
+            let walker = &mut self.walkers[at];
+            let Some(offset) = walker.offset(place, fingerprint) else {
+                at += 1;
+                continue;
+            };
+            let is_same = |other: usize| {
+                self.walkers[other].step_fingerprint == self.walkers[at].step_fingerprint
+            };
+            if served.is_some_and(is_same) {
+                // Two that met are one.
+                self.walkers.remove(at);
+                continue;
+            }
+            if self.see(at, offset) {
+                served = served.or(Some(at));
+            }
+            at += 1;
+        }
+        self.end_stale();
+        served.is_some()
+    }
+
+    /// A place of a walk has come: true if the walk was served before.
+    fn see(&mut self, at: usize, offset: u64) -> bool {
+        let walker = &mut self.walkers[at];
+        let was_served = walker.is_served;
+        walker.see(offset, self.time);
+        walker.is_claim = false;
+        if !was_served && walker.shows(self.doubt) {
+            self.serve(at);
+        }
+        if self.walkers[at].is_served {
+            self.claim_after(at);
+        }
+        was_served
+    }
+
+    fn serve(&mut self, at: usize) {
+        self.last_served = self.time;
+        let walker = &mut self.walkers[at];
+        walker.is_served = true;
+        let length = self.shapes.length(walker.step_fingerprint);
+        walker.length = length.filter(|length| *length > walker.reached);
+        self.shapes.begin(walker);
+    }
+
+    /// Begins the rows that come after one that is nearly over.
+    fn claim_after(&mut self, at: usize) {
+        let walker = &self.walkers[at];
+        let (Some(mut left), false) = (walker.left(), walker.has_successor) else { return };
+        let (step, start, length) =
+            (walker.step_fingerprint, walker.start.clone(), walker.length.unwrap_or(1));
+        let claims = self.walkers.iter().filter(|walker| walker.is_claim).count() as u64;
+        let begun = self.walkers.len() as u64 - claims;
+        let most = begun.max(AHEAD.div_ceil(length.max(1)));
+        let mut free = most.saturating_sub(claims);
+        while left <= AHEAD && free > 0 && self.make_room() {
+            let Some(row) = self.shapes.free_rows(step, &start).next() else { break };
+            left = left.saturating_add(row.length);
+            free -= 1;
+            if !self.begin_row(row) {
+                break;
+            }
+        }
+        // Others may have been removed for room.
+        let own = self
+            .walkers
+            .iter_mut()
+            .find(|walker| walker.start == start && walker.step_fingerprint == step);
+        if let Some(walker) = own {
+            walker.has_successor = left > AHEAD;
+        }
+    }
+
+    /// Begins a row before it is read.
+    fn begin_row(&mut self, row: NextRow) -> bool {
+        let Some(mut walker) = Walker::new(row.start, row.step, self.time) else { return false };
+        walker.length = Some(row.length);
+        (walker.is_served, walker.is_claim) = (true, true);
+        let (lately, orphans, time) = (&self.lately, &self.orphans, self.time);
+        walker
+            .mark(|fingerprint| orphans.has(fingerprint) || was_lately(lately, fingerprint, time));
+        walker.is_claim = walker.reached == 0;
+        self.shapes.begin(&walker);
+        self.walkers.push(walker);
+        true
+    }
+
+    /// An access that no walk had: a row that begins, a walk that began before, or three of a new one.
+    fn look(&mut self, place: &Place, fingerprint: Fingerprint) {
+        if let Some(row) = self.shapes.row_at(place, fingerprint)
+            && self.make_room()
+        {
+            self.begin_row(row);
+            if let Some(walker) = self.walkers.last_mut()
+                && let Some(offset) = walker.offset(place, fingerprint)
+            {
+                walker.see(offset, self.time);
+                walker.is_claim = false;
+            }
+            return;
+        }
+        if self.goes_before(place, fingerprint) || self.goes_beyond(place, fingerprint) {
+            return;
+        }
+        self.waiting += 1;
+        // Where searches come to nothing, they are rarer.
+        let is_fruitless = self.time - self.last_served > FRUITLESS;
+        if self.waiting >= if is_fruitless { self.batch.max(RARELY) } else { self.batch } {
+            self.waiting = 0;
+            self.begin(place, fingerprint);
+        }
+    }
+
+    /// Looks whether a walk began before what was taken for its start.
+    fn goes_before(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+        for walker in &mut self.walkers {
+            let before = walker.number(fingerprint).filter(|number| (-BEFORE..0).contains(number));
+            let Some(by) = before.map(i64::unsigned_abs).filter(|_| walker.next < WINDOW) else {
+                continue;
+            };
+            let is_there =
+                walker.step.times(by).is_some_and(|step| walker.start.is_after(place, &step));
+            if is_there && walker.length.is_none_or(|length| walker.reached + by <= length) {
+                let start = walker.start_fingerprint;
+                walker.begin_before(place, by, self.time);
+                self.shapes.begin_before(start, walker);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Looks whether a row is longer than it was taken to be.
+    fn goes_beyond(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
+        let beyond = |walker: &mut Walker| {
+            walker.go_beyond(place, fingerprint, self.time).then_some(walker.step_fingerprint)
+        };
+        let Some(step) = self.walkers.iter_mut().find_map(beyond) else { return false };
+        self.shapes.forget_length(step);
+        for walker in self.walkers.iter_mut().filter(|walker| walker.step_fingerprint == step) {
+            walker.length = None;
+        }
+        true
+    }
+
+    /// Looks for three places of a new walk.
+    fn begin(&mut self, place: &Place, fingerprint: Fingerprint) {
+        let Some(three) = self.orphans.three(place, fingerprint) else { return };
+        let Some(mut walker) = Walker::through(three, &self.orphans, self.time) else { return };
+        if self.walkers.iter().any(|other| other.covers(&walker)) {
+            return;
+        }
+        self.walkers.retain(|other| !walker.covers(other));
+        if !self.make_room() {
+            return;
+        }
+        // The newest place is no orphan yet.
+        if let Some(offset) = walker.offset(place, fingerprint) {
+            walker.see(offset, self.time);
+        }
+        walker.right = 0;
+        let is_known = self.shapes.knows(walker.step_fingerprint);
+        self.walkers.push(walker);
+        if is_known && self.doubt < 4 {
+            self.serve(self.walkers.len() - 1);
+        }
+    }
+
+    /// Room for a walk: of those that are not served the one whose last access is longest ago gives way.
+    fn make_room(&mut self) -> bool {
+        let free = || self.walkers.iter().enumerate().filter(|(_, walker)| !walker.is_served);
+        if self.walkers.len() < WALKERS_MAX && free().count() < UNSERVED_MAX {
+            return true;
+        }
+        let oldest = free().min_by_key(|(_, walker)| walker.at).map(|(at, _)| at);
+        let oldest = oldest.map(|at| self.walkers.remove(at));
+        oldest.inspect(|walker| self.end(walker)).is_some()
+    }
+
+    /// Ends walks that are over, or that had no access for long.
+    fn end_stale(&mut self) {
+        let mut at = 0;
+        while at < self.walkers.len() {
+            let walker = &self.walkers[at];
+            if self.time > walker.until {
+                let walker = self.walkers.remove(at);
+                self.end(&walker);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn end(&mut self, walker: &Walker) {
+        if !walker.is_served {
+            if walker.next >= walker.reached {
+                self.end_row(walker);
+            }
+            return;
+        }
+        if walker.is_claim {
+            self.shapes.forget_row(walker);
+            return;
+        }
+        if walker.right >= TRUE || walker.is_over() {
+            self.doubt = self.doubt.saturating_sub(1).max(DOUBT_MIN);
+        } else if walker.reached < u64::from(TRUE) {
+            self.doubt = (self.doubt + 2).min(DOUBT_MAX);
+        }
+        self.end_row(walker);
+    }
+
+    /// A row has ended, which may show the length of those that are under way.
+    fn end_row(&mut self, row: &Walker) {
+        // One that was cut where rows are known to end teaches nothing.
+        if row.reached < ROW_MIN || row.is_over() {
+            return;
+        }
+        self.shapes.end(row);
+        let Some(length) = self.shapes.length(row.step_fingerprint) else { return };
+        let alike = self
+            .walkers
+            .iter_mut()
+            .filter(|walker| walker.step_fingerprint == row.step_fingerprint);
+        for walker in alike.filter(|walker| walker.length.is_none() && walker.reached <= length) {
+            walker.length = Some(length);
+        }
+    }
+
+    /// Keeps that a place was read.
+    fn keep(&mut self, fingerprint: Fingerprint) {
+        self.lately.resize(LATELY_SEEN.into(), (0, 0));
+        self.lately[lately(fingerprint)] = (fingerprint, self.time);
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let walkers = self.walkers.iter().map(Walker::heap_bytes).sum::<usize>();
+        let own = size_of::<Walker>() * self.walkers.capacity() + 16 * self.lately.capacity();
+        own + walkers + self.orphans.heap_bytes() + self.shapes.heap_bytes()
+    }
+}
+
+fn lately(fingerprint: Fingerprint) -> usize {
+    fingerprint::slot(fingerprint, LATELY_SEEN.trailing_zeros())
+}
+
+/// True if a place was read in the last accesses.
+fn was_lately(seen: &[(Fingerprint, u64)], fingerprint: Fingerprint, time: u64) -> bool {
+    let seen = seen.get(lately(fingerprint));
+    seen.is_some_and(|(other, at)| *other == fingerprint && time - at < LATELY && *at > 0)
+}

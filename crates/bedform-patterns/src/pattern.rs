@@ -1,0 +1,217 @@
+//! Patterns as they are saved, and read again in a later run (end of section 2.3.4).
+//!
+//! What is read was written by anybody: ranks, levels, counts and lengths have limits, and a pattern of an unknown
+//! kind, or one that breaks a limit, is left out. A pattern that is wrong costs what its predictions cost until the
+//! first of them is not right.
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::correlated::FOLLOWERS_MAX;
+use crate::repeats::PERIOD_MAX;
+use crate::{Place, Step, Walk};
+
+/// Patterns of one array or file that are read; further ones are left out.
+pub const PATTERNS_MAX: usize = 4096;
+
+/// What an analyzer has found, to be known when the same accesses come again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Pattern {
+    /// Equal steps, to any depth.
+    Walk(Walk),
+    /// Steps that repeat as a sequence.
+    Sequence(Sequence),
+    /// Rows whose steps repeat as a sequence.
+    Rows(Rows),
+    /// Places that are read after another one.
+    Correlated(Followed),
+    /// Accesses that each begin where the last one ended.
+    Contiguous(Run),
+}
+
+/// Accesses whose steps repeat.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SavedSequence")]
+pub struct Sequence {
+    /// The first place.
+    pub start: Place,
+    /// The steps of one repetition, from the start on.
+    pub steps: Vec<Step>,
+}
+
+/// Rows of a structured pattern that are steps of a sequence apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SavedRows")]
+pub struct Rows {
+    /// The first row.
+    pub row: Walk,
+    /// From row to row, from the first on.
+    pub steps: Vec<Step>,
+}
+
+/// What is read after a place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SavedFollowed")]
+pub struct Followed {
+    /// The place.
+    pub entry: Place,
+    /// Places that follow it often.
+    pub followers: Vec<Place>,
+}
+
+/// Contiguous accesses of any size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "SavedRun")]
+pub struct Run {
+    /// The first place.
+    pub start: Place,
+    /// The axis along which they go on.
+    pub axis: usize,
+    /// The typical size along it.
+    pub size: i64,
+    /// Accesses so far.
+    pub accesses: u64,
+}
+
+#[derive(Deserialize)]
+struct SavedSequence {
+    start: Place,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct SavedRows {
+    row: Walk,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct SavedFollowed {
+    entry: Place,
+    followers: Vec<Place>,
+}
+
+#[derive(Deserialize)]
+struct SavedRun {
+    start: Place,
+    axis: usize,
+    size: i64,
+    accesses: u64,
+}
+
+/// Why a pattern that was read is none.
+type Wrong = &'static str;
+
+impl TryFrom<SavedSequence> for Sequence {
+    type Error = Wrong;
+
+    fn try_from(SavedSequence { start, steps }: SavedSequence) -> Result<Self, Wrong> {
+        are_steps(&steps, &start)?;
+        Ok(Self { start, steps })
+    }
+}
+
+impl TryFrom<SavedRows> for Rows {
+    type Error = Wrong;
+
+    fn try_from(SavedRows { row, steps }: SavedRows) -> Result<Self, Wrong> {
+        are_steps(&steps, &row.start)?;
+        if row.levels.is_empty() {
+            return Err("a row of one place");
+        }
+        Ok(Self { row, steps })
+    }
+}
+
+impl TryFrom<SavedFollowed> for Followed {
+    type Error = Wrong;
+
+    fn try_from(SavedFollowed { entry, followers }: SavedFollowed) -> Result<Self, Wrong> {
+        if followers.len() > FOLLOWERS_MAX {
+            return Err("too many places after one");
+        }
+        Ok(Self { entry, followers })
+    }
+}
+
+impl TryFrom<SavedRun> for Run {
+    type Error = Wrong;
+
+    fn try_from(saved: SavedRun) -> Result<Self, Wrong> {
+        let SavedRun { start, axis, size, accesses } = saved;
+        if axis >= start.rank() || size < 1 {
+            return Err("a run along no axis, or of no size");
+        }
+        Ok(Self { start, axis, size, accesses })
+    }
+}
+
+fn are_steps(steps: &[Step], start: &Place) -> Result<(), Wrong> {
+    if steps.is_empty() || steps.len() > PERIOD_MAX {
+        return Err("a sequence of no steps, or too many");
+    }
+    let are_alike = steps.iter().all(|step| step.moves().len() == start.rank());
+    are_alike.then_some(()).ok_or("a step of other axes than its place")
+}
+
+impl From<Walk> for Pattern {
+    fn from(walk: Walk) -> Self {
+        Self::Walk(walk)
+    }
+}
+
+/// Patterns in a file: reading leaves out what is none.
+///
+/// ```
+/// use bedform_patterns::{Analyzer, Patterns, Place};
+///
+/// let at = |offset| Place::bytes(offset, 10).unwrap();
+/// let mut first = Analyzer::default();
+/// (0..20).for_each(|row| _ = first.push(at(100 * row)));
+/// let saved = serde_json::to_string(&Patterns(first.patterns())).unwrap();
+///
+/// let Patterns(known) = serde_json::from_str(&saved).unwrap();
+/// let mut second = Analyzer::knowing(known);
+/// assert_eq!(second.push(at(0)).predicted, None);
+/// assert!(second.push(at(100)).predicted.is_some());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Patterns(pub Vec<Pattern>);
+
+/// One element of such a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Saved {
+    Pattern(Pattern),
+    Other(IgnoredAny),
+}
+
+impl<'de> Deserialize<'de> for Patterns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(PatternsVisitor)
+    }
+}
+
+struct PatternsVisitor;
+
+impl<'de> Visitor<'de> for PatternsVisitor {
+    type Value = Patterns;
+
+    fn expecting(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        text.write_str("a list of patterns")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut saved: A) -> Result<Patterns, A::Error> {
+        let mut patterns = Vec::new();
+        while let Some(next) = saved.next_element()? {
+            if let Saved::Pattern(pattern) = next
+                && patterns.len() < PATTERNS_MAX
+            {
+                patterns.push(pattern);
+            }
+        }
+        Ok(Patterns(patterns))
+    }
+}
