@@ -31,6 +31,9 @@ pub enum Kind {
     Correlated,
 }
 
+/// Accesses that interleaved walks have predicted, from which on they are patterns to know.
+const INTERLEAVED_MIN: u32 = 16;
+
 /// Places that a pattern says will come.
 type Places<'a> = Box<dyn Iterator<Item = Place> + 'a>;
 
@@ -67,6 +70,8 @@ pub struct Analyzer {
     rows: RowSteps,
     contiguous: Contiguous,
     interleaved: Interleaved,
+    /// Accesses that interleaved walks had predicted.
+    interleaved_count: u32,
     correlated: Correlated,
     at: Option<(Place, Fingerprint)>,
     /// Of the patterns of accesses in order, the one that says what comes next.
@@ -149,6 +154,9 @@ impl Analyzer {
             Some(Kind::Correlated) => self.correlated_had(&place),
             _ => ordered,
         };
+        if predicted == Some(Kind::Interleaved) {
+            self.interleaved_count = self.interleaved_count.saturating_add(1);
+        }
         if predicted.is_none_or(|kind| kind == Kind::Correlated) {
             self.correlated.push_known(&place, fingerprint);
         }
@@ -189,7 +197,9 @@ impl Analyzer {
 
     /// The structured patterns that ended and the ones that go on, oldest first.
     pub fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
-        let interleaved = self.interleaved.walks();
+        // Ordered accesses have such walks by chance.
+        let are_interleaved = self.interleaved_count >= INTERLEAVED_MIN;
+        let interleaved = self.interleaved.walks().take_while(move |_| are_interleaved);
         self.grower.known().cloned().chain(interleaved).chain(self.grower.current())
     }
 
@@ -273,7 +283,7 @@ impl Analyzer {
 
     fn ordered_kind(&self) -> Option<Kind> {
         let is_recalled = self.steps.is_recalled() && !self.grower.is_recalled();
-        if (self.is_composed || is_recalled) && self.has_step() {
+        if (self.is_composed || is_recalled || self.is_row_of_sequence()) && self.has_step() {
             Some(Kind::Composed)
         } else if self.grower.is_sure() && !self.is_run_across_rows() {
             Some(Kind::Strided)
@@ -286,6 +296,13 @@ impl Analyzer {
         } else {
             None
         }
+    }
+
+    /// True if what is known of rows is less than a sequence that was there twice, and may be part of it.
+    fn is_row_of_sequence(&self) -> bool {
+        let period = self.steps.period().filter(|period| *period > 1);
+        let rows = period.and_then(|_| self.grower.rows_count());
+        rows.zip(period).is_some_and(|(rows, period)| rows <= 2 * period as u64)
     }
 
     /// True if contiguous accesses went on where a row was taken to begin, and would not if the pattern were right.

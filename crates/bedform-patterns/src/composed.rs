@@ -51,7 +51,8 @@ impl Composed {
             return;
         }
         self.repeats.find();
-        if let (Some(period), Some(run)) = (self.repeats.period(), self.repeats.run()) {
+        if let Some(period) = self.repeats.period() {
+            let run = self.repeats.run();
             self.start = self.start_of(place, period, run);
             self.under_way = run % period;
         }
@@ -99,6 +100,11 @@ impl Composed {
     /// True if a sequence is known to repeat.
     pub(crate) fn repeats(&self) -> bool {
         self.repeats.period().is_some() || self.recalled.is_some()
+    }
+
+    /// The steps of the sequence that was found to repeat.
+    pub(crate) fn period(&self) -> Option<usize> {
+        self.repeats.period()
     }
 
     /// True if a sequence of an earlier run has begun again and goes on.

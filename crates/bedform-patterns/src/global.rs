@@ -7,9 +7,10 @@
 //! |---|---|---|
 //! | blocks | each takes a run of the elements of one level, behind that of the one before | that level in one |
 //! | cyclic | each takes every P-th element of the innermost level | that level in one |
-//! | pieces | the same walk, at equal steps | one level more |
+//! | pieces | the same walk, at equal steps or in a grid | a level more, or several |
 
-use crate::{Level, Step, Walk};
+use crate::walk::LEVELS_MAX;
+use crate::{Level, Place, Step, Walk};
 
 /// Processes that patterns are split for.
 const PROCESSES_MAX: usize = 1 << 20;
@@ -21,7 +22,7 @@ enum Decomposition {
     Blocks,
     /// Each process every so many-th of them, of the innermost level.
     Cyclic,
-    /// One each, of the outermost level.
+    /// One each, of the outermost levels.
     Pieces,
 }
 
@@ -68,9 +69,8 @@ impl Global {
     pub fn split(&self, processes: usize) -> Vec<Walk> {
         let processes = processes.min(PROCESSES_MAX);
         match self.decomposition {
-            Decomposition::Blocks => dealt(&self.walk, processes),
+            Decomposition::Blocks | Decomposition::Pieces => spread(&self.walk, processes),
             Decomposition::Cyclic => self.split_cyclic(processes),
-            Decomposition::Pieces => self.split_pieces(processes),
         }
     }
 
@@ -88,20 +88,20 @@ impl Global {
         });
         walks.collect()
     }
+}
 
-    /// Whole pieces where there are enough, else several processes to a piece.
-    fn split_pieces(&self, processes: usize) -> Vec<Walk> {
-        let Some(pieces) = self.walk.levels.last() else { return dealt(&self.walk, processes) };
-        if pieces.count >= processes as u64 {
-            return dealt(&self.walk, processes);
-        }
-        let shares = shares(processes as u64, pieces.count);
-        let own = dealt(&self.walk, usize::try_from(pieces.count).unwrap_or(processes));
-        let split = own.iter().zip(shares).flat_map(|(piece, (_, share))| {
-            dealt(piece, usize::try_from(share).unwrap_or(processes))
-        });
-        split.collect()
-    }
+/// Runs of the outermost level where it has enough elements, else several processes to each of them.
+fn spread(walk: &Walk, processes: usize) -> Vec<Walk> {
+    let Some(outermost) = walk.levels.last().filter(|level| level.count < processes as u64) else {
+        return dealt(walk, processes);
+    };
+    let elements = dealt(walk, processes);
+    let shares = shares(processes as u64, outermost.count);
+    let all = elements.iter().zip(shares);
+    all.flat_map(|(element, (_, share))| {
+        spread(element, usize::try_from(share).unwrap_or(processes))
+    })
+    .collect()
 }
 
 /// A walk whose outermost level is dealt out in runs, as even as they can be.
@@ -189,17 +189,29 @@ fn cyclic(walks: &[Walk]) -> Option<Walk> {
     Some(Walk { start: first.start.clone(), levels: levels.collect() })
 }
 
-/// The walk of walks that are alike and lie at equal steps.
+/// The walk of walks that are alike and whose starts are a walk: slabs, or blocks of a grid.
 fn pieces(walks: &[Walk]) -> Option<Walk> {
-    let first = &walks[0];
-    let step = first.start.step_to(&walks[1].start)?;
-    let mut pairs = walks.windows(2);
-    let are_alike = pairs.all(|pair| {
-        pair[1].levels == first.levels && pair[1].start.is_after(&pair[0].start, &step)
-    });
-    let level = Level { step, count: walks.len() as u64 };
-    let levels = first.levels.iter().cloned().chain([level]).collect();
-    are_alike.then(|| Walk { start: first.start.clone(), levels })
+    let (first, others) = walks.split_first()?;
+    if others.iter().any(|walk| walk.levels != first.levels) {
+        return None;
+    }
+    let above = levels_of(&walks.iter().map(|walk| &walk.start).collect::<Vec<_>>())?;
+    let levels: Vec<Level> = first.levels.iter().cloned().chain(above).collect();
+    (levels.len() <= LEVELS_MAX).then(|| Walk { start: first.start.clone(), levels })
+}
+
+/// The levels of the walk that places are in their order; nothing if they are none.
+fn levels_of(places: &[&Place]) -> Option<Vec<Level>> {
+    let [first, second, ..] = places else { return Some(Vec::new()) };
+    let step = first.step_to(second)?;
+    let is_row = |row: &[&Place]| row.windows(2).all(|pair| pair[1].is_after(pair[0], &step));
+    let length = 1 + places.windows(2).take_while(|pair| pair[1].is_after(pair[0], &step)).count();
+    let mut rows = places.chunks_exact(length);
+    if !rows.remainder().is_empty() || !rows.all(is_row) {
+        return None;
+    }
+    let above = levels_of(&places.iter().copied().step_by(length).collect::<Vec<_>>())?;
+    Some(std::iter::once(Level { step, count: length as u64 }).chain(above).collect())
 }
 
 #[cfg(test)]
@@ -207,7 +219,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Place;
 
     fn at(offset: i64) -> Place {
         Place::new([(offset, offset + 1)])
@@ -238,6 +249,22 @@ mod tests {
         for processes in 1..9 {
             assert_eq!(places(&global.split(processes)), places(&parts));
         }
+    }
+
+    #[test]
+    fn blocks_of_a_grid_are_pieces_too() {
+        let parts: Vec<Walk> =
+            (0..6).map(|part| walk(40 * (part / 3) + 4 * (part % 3), &[(1, 3), (10, 3)])).collect();
+        let global = merge(&parts).unwrap();
+        assert_eq!(global.walk(), &walk(0, &[(1, 3), (10, 3), (4, 3), (40, 2)]));
+        assert_eq!(global.split(6), parts);
+        assert_eq!(global.split(2)[1], walk(40, &[(1, 3), (10, 3), (4, 3)]));
+        for processes in 1..60 {
+            let split = global.split(processes);
+            assert_eq!(places(&split), places(&parts));
+            assert_eq!(split.len(), processes.min(54));
+        }
+        assert_eq!(merge(&parts[..5]), None);
     }
 
     #[test]

@@ -215,6 +215,18 @@ impl Grower {
         self.odometer.as_ref().map_or(0, |odometer| odometer.rows[0].seen)
     }
 
+    /// Places so far of a pattern of which no more than a row is sure.
+    pub(crate) fn rows_count(&self) -> Option<u64> {
+        match self.odometer.as_ref()?.rows.as_slice() {
+            _ if self.is_recalled => None,
+            [row] => Some(row.seen),
+            [row, above] if !above.is_sure => {
+                Some(row.length?.saturating_mul(above.seen).saturating_add(row.seen))
+            }
+            _ => None,
+        }
+    }
+
     /// A pattern of an earlier run.
     pub(crate) fn know(&mut self, walk: Walk) {
         self.remember(walk);

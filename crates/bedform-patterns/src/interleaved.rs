@@ -14,7 +14,7 @@
 use crate::fingerprint::{self, Fingerprint};
 use crate::orphans::Orphans;
 use crate::shapes::{NextRow, Shapes};
-use crate::walker::{WINDOW, Walker};
+use crate::walker::{TRUE, WINDOW, Walker};
 use crate::{Place, Walk};
 
 /// Walks that are followed at the same time: 16 of as many workers, the rows that come after, and some that may
@@ -28,10 +28,10 @@ const LATELY: u64 = 256;
 const AHEAD: u64 = 3 * WINDOW / 4;
 /// Places of a row that is one, even if it was not served.
 const ROW_MIN: u64 = 5;
-/// Accesses of a walk, from which on it was one.
-const TRUE: u32 = 8;
 const DOUBT_MIN: u32 = 1;
 const DOUBT_MAX: u32 = 16;
+/// Enough of it not to trust what was learned.
+const DOUBT: u32 = 4;
 /// Accesses of an ordered walk from which on its step is known.
 const LEARNED: u64 = 16;
 /// Accesses without a new walk after which one of so many is looked at.
@@ -153,7 +153,8 @@ impl Interleaved {
 
     /// The walks that were found: rows that make up one as that, others one by one.
     pub(crate) fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
-        let open = self.walkers.iter().filter(|walker| walker.is_served && walker.length.is_none());
+        let is_open = |walker: &&Walker| walker.is_true() && walker.length.is_none();
+        let open = self.walkers.iter().filter(is_open);
         self.shapes.walks().chain(open.filter_map(Walker::walk))
     }
 
@@ -270,7 +271,8 @@ impl Interleaved {
         self.waiting += 1;
         // Where searches come to nothing, they are rarer.
         let is_fruitless = self.time - self.last_served > FRUITLESS;
-        if self.waiting >= if is_fruitless { self.batch.max(RARELY) } else { self.batch } {
+        let rarely = if is_fruitless { RARELY } else { self.doubt.min(RARELY) };
+        if self.waiting >= self.batch.max(rarely) {
             self.waiting = 0;
             self.begin(place, fingerprint);
         }
@@ -326,7 +328,7 @@ impl Interleaved {
         walker.right = 0;
         let is_known = self.shapes.knows(walker.step_fingerprint);
         self.walkers.push(walker);
-        if is_known && self.doubt < 4 {
+        if is_known && self.doubt < DOUBT {
             self.serve(self.walkers.len() - 1);
         }
     }
@@ -367,9 +369,9 @@ impl Interleaved {
             self.shapes.forget_row(walker);
             return;
         }
-        if walker.right >= TRUE || walker.is_over() {
+        if walker.is_true() || walker.is_over() {
             self.doubt = self.doubt.saturating_sub(1).max(DOUBT_MIN);
-        } else if walker.reached < u64::from(TRUE) {
+        } else if walker.reached < TRUE {
             self.doubt = (self.doubt + 2).min(DOUBT_MAX);
         }
         self.end_row(walker);

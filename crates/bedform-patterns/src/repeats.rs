@@ -19,7 +19,9 @@ const KEPT: usize = 2 * PERIOD_MAX;
 /// Slots of the table of newest positions.
 const SLOT_BITS: u32 = 10;
 /// Symbols that searches may compare for each one that comes: regular sequences need fewer.
-const COMPARED_EACH: usize = 64;
+const COMPARED_EACH: usize = 32;
+/// What a period costs that is looked at, in symbols that are compared.
+const CANDIDATE: usize = 4;
 /// Symbols that one search compares at most, from what was saved up.
 const COMPARED_MAX: usize = 8 * KEPT;
 
@@ -48,6 +50,8 @@ pub struct Repeats {
     /// The first position that counts.
     begin: u32,
     period: Option<usize>,
+    /// Symbols that it had when it was found.
+    run: usize,
     /// The period that goes back furthest though not yet to a whole sequence, and how far: so that a long one is not
     /// compared anew with each symbol.
     growing: Option<(usize, usize)>,
@@ -67,10 +71,10 @@ impl Repeats {
         self.period
     }
 
-    /// How many of the newest symbols the period has: the sequence once, and all that are those of a period before.
-    pub(crate) fn run(&self) -> Option<usize> {
-        let period = self.period?;
-        Some(period + self.same(period))
+    /// How many symbols were of the period when it was found: the sequence once, and those that were the same as a
+    /// period before.
+    pub(crate) fn run(&self) -> usize {
+        self.run
     }
 
     /// The symbols that come if the sequence goes on; none if nothing repeats.
@@ -125,11 +129,11 @@ impl Repeats {
             if at < self.begin || period > PERIOD_MAX || self.debt >= COMPARED_MAX {
                 return;
             }
-            self.debt += 1;
+            self.debt += CANDIDATE;
             if self.at(at) == newest {
                 let same = self.same_so_far(period);
                 if same >= period && same > longest {
-                    (self.period, longest) = (Some(period), same);
+                    (self.period, self.run, longest) = (Some(period), period + same, same);
                 }
             }
             candidate = self.before_of(at);

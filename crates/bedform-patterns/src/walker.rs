@@ -8,10 +8,15 @@ use crate::{Level, Place, Step, Walk};
 pub(crate) const WINDOW: u64 = 64;
 /// Places behind the last one that may belong to the walk all the same.
 const BEYOND: u64 = 8;
+/// Accesses from one place to the next, in the mean: of 16 workers each has every sixteenth. Random accesses to few
+/// places come to all of a row, too, but not as often.
+const GAP_MAX: u64 = 32;
 /// Accesses for which a walk waits in any case.
 const PATIENCE: u64 = 24;
 /// Accesses after which a walk that had none of them is over.
 const STALE: u64 = 128;
+/// Places of a walk that make it one for certain.
+pub(crate) const TRUE: u64 = 8;
 /// Places seen behind one that was not, at which it is taken to be left out.
 const HOLE_MAX: u32 = 40;
 
@@ -186,6 +191,11 @@ impl Walker {
         self.until = at + STALE.min(PATIENCE + 8 * ((at - self.born) / self.hits));
     }
 
+    /// True if so many places have come that it is a walk for certain.
+    pub(crate) fn is_true(&self) -> bool {
+        self.is_served && self.hits >= TRUE && u64::from(self.right) >= TRUE / 2
+    }
+
     /// True once all numbers were seen.
     pub(crate) fn is_over(&self) -> bool {
         self.length.is_some_and(|length| self.next >= length)
@@ -195,7 +205,8 @@ impl Walker {
     pub(crate) fn shows(&self, doubt: u32) -> bool {
         let is_dense =
             3 * u64::from(self.seen.count_ones()) >= self.reached.saturating_sub(self.next);
-        self.right >= doubt || is_dense && self.hits >= 4 + 2 * u64::from(doubt)
+        let is_often = self.at - self.born <= GAP_MAX * (self.hits + 1);
+        is_often && (self.right >= doubt || is_dense && self.hits >= 4 + 2 * u64::from(doubt))
     }
 
     /// Numbers that were not seen, if rows have a length.

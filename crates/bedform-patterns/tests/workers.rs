@@ -198,3 +198,16 @@ fn shuffled_tiles_are_hardly_ever_predicted() {
         assert!(ahead.count() < 500);
     }
 }
+
+#[test]
+fn interleaved_walks_that_are_known_miss_fewer() {
+    let mut analyzer = Analyzer::default();
+    let first = interleaved(blocks(4, 10, 40), 1);
+    let missed = |analyzer: &mut Analyzer, places: &[Place]| {
+        places.iter().filter(|place| analyzer.push((*place).clone()).predicted.is_none()).count()
+    };
+    let new = missed(&mut analyzer, &first);
+    let mut loaded = Analyzer::knowing(analyzer.patterns());
+    let again = missed(&mut loaded, &interleaved(blocks(4, 10, 40), 2));
+    assert!(3 * again < 2 * new, "{again} of {new}");
+}
