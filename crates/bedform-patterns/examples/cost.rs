@@ -1,5 +1,6 @@
-//! What one access costs the analyzer, in nanoseconds of the processor, for regular accesses and others, and the
-//! memory that a million of them take. A word restricts it to kinds that have it in their names:
+//! What one access costs the analyzer, in nanoseconds of the processor, for regular accesses and others; what it
+//! costs to ask for the next eight places; and the memory that a million of them take. A word restricts it to kinds
+//! that have it in their names:
 //!
 //! ```text
 //! cargo run --release -p bedform-patterns --example cost -- [WORD]
@@ -12,6 +13,8 @@ use std::time::Instant;
 use bedform_patterns::{Analyzer, Place};
 
 const COUNT: usize = 1_000_000;
+/// Times that the next places are asked for.
+const LOOKS: u64 = 20_000;
 
 /// A box of so many axes, at the first positions along them.
 fn tile(at: &[i64]) -> Place {
@@ -106,7 +109,7 @@ fn kinds() -> Vec<(&'static str, Vec<Place>)> {
 }
 
 fn main() {
-    println!("{:24} {:>8} {:>10} {:>10}", "accesses", "ns", "predicted", "KiB");
+    println!("{:24} {:>8} {:>8} {:>10} {:>10}", "accesses", "ns", "8 ahead", "predicted", "KiB");
     let word = std::env::args().nth(1).unwrap_or_default();
     for (name, places) in kinds().into_iter().filter(|(name, _)| name.contains(&word)) {
         let mut analyzer = Analyzer::default();
@@ -120,7 +123,12 @@ fn main() {
         );
         let share = 100 * had.count() / COUNT;
         let each = (processor_time() - start) / COUNT as u64;
-        println!("{name:24} {each:8} {share:8} % {:10}", analyzer.heap_bytes() / 1024);
+        let start = processor_time();
+        for _ in 0..LOOKS {
+            black_box(analyzer.ahead().take(8).count());
+        }
+        let ahead = (processor_time() - start) / LOOKS;
+        println!("{name:24} {each:8} {ahead:8} {share:8} % {:10}", analyzer.heap_bytes() / 1024);
     }
 }
 

@@ -2,17 +2,19 @@
 //!
 //! Dask and MPI workers walk the tiles of an array together: the accesses to one array come in raster order but for
 //! permutations of neighbours, or as several walks, interleaved in any way. Neither has a step between accesses that
-//! follow each other. So three places at equal steps among the last ones that nothing predicted begin a [`Walker`],
-//! which waits for the next places of its walk and passes over those that come early.
+//! follow each other. So an access that nothing predicted is looked at together with the last ones: three at equal
+//! steps, whatever lay between them, begin a [`Walker`]. It waits for the next places of its walk, and passes over
+//! those that come early. A walker whose step is a multiple of another's, on the same line, gives way to it.
 //!
-//! Random accesses to a small array have many threes that mean nothing. A walker is therefore served once its very
-//! next places have come, as many times as [`Interleaved::doubt`] says: every served walk that comes to nothing makes
-//! the next ones wait longer, every one that goes on makes them wait less.
+//! Random accesses to a small array have many progressions that mean nothing. A walker is therefore served once its
+//! very next places have come, as many as [`Interleaved::doubt`] says, or many near each other. Every served walk that
+//! comes to nothing raises the doubt, every one that goes on lowers it; where searches come to nothing, they are
+//! rarer.
 //!
 //! Rows of equal length teach their [`Shapes`]: then the next row is served before its first place is read.
 
 use crate::fingerprint::{self, Fingerprint};
-use crate::orphans::Orphans;
+use crate::recent::RecentAccesses;
 use crate::shapes::{NextRow, Shapes};
 use crate::walker::{TRUE, WINDOW, Walker};
 use crate::{Place, Walk};
@@ -46,7 +48,7 @@ const LATELY_SEEN: u16 = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Interleaved {
     time: u64,
-    orphans: Orphans,
+    recent: RecentAccesses,
     walkers: Vec<Walker>,
     shapes: Shapes,
     /// The very next places that must have come before a new walk is served.
@@ -73,7 +75,7 @@ impl Interleaved {
     pub(crate) fn new(batch: u32) -> Self {
         Self {
             time: 0,
-            orphans: Orphans::default(),
+            recent: RecentAccesses::default(),
             walkers: Vec::new(),
             shapes: Shapes::default(),
             doubt: DOUBT_MIN,
@@ -101,7 +103,7 @@ impl Interleaved {
         if is_missed && !is_right {
             self.look(place, fingerprint);
         }
-        self.orphans.push(place, fingerprint);
+        self.recent.push(place, fingerprint);
         self.record = self.record << 1 | u16::from(is_right);
         is_right
     }
@@ -242,16 +244,15 @@ impl Interleaved {
         let Some(mut walker) = Walker::new(row.start, row.step, self.time) else { return false };
         walker.length = Some(row.length);
         (walker.is_served, walker.is_claim) = (true, true);
-        let (lately, orphans, time) = (&self.lately, &self.orphans, self.time);
-        walker
-            .mark(|fingerprint| orphans.has(fingerprint) || was_lately(lately, fingerprint, time));
+        let (lately, recent, time) = (&self.lately, &self.recent, self.time);
+        walker.mark(|fingerprint| recent.has(fingerprint) || was_lately(lately, fingerprint, time));
         walker.is_claim = walker.reached == 0;
         self.shapes.begin(&walker);
         self.walkers.push(walker);
         true
     }
 
-    /// An access that no walk had: a row that begins, a walk that began before, or three of a new one.
+    /// An access that no walk had: a row that begins, one that is longer at either end, or a new walk.
     fn look(&mut self, place: &Place, fingerprint: Fingerprint) {
         if let Some(row) = self.shapes.row_at(place, fingerprint)
             && self.make_room()
@@ -310,10 +311,12 @@ impl Interleaved {
         true
     }
 
-    /// Looks for three places of a new walk.
+    /// Looks for a new walk.
     fn begin(&mut self, place: &Place, fingerprint: Fingerprint) {
-        let Some(three) = self.orphans.three(place, fingerprint) else { return };
-        let Some(mut walker) = Walker::through(three, &self.orphans, self.time) else { return };
+        let Some(progression) = self.recent.progression(place, fingerprint) else { return };
+        let Some(mut walker) = Walker::through(progression, &self.recent, self.time) else {
+            return;
+        };
         if self.walkers.iter().any(|other| other.covers(&walker)) {
             return;
         }
@@ -321,7 +324,7 @@ impl Interleaved {
         if !self.make_room() {
             return;
         }
-        // The newest place is no orphan yet.
+        // The newest place is not yet among the last ones.
         if let Some(offset) = walker.offset(place, fingerprint) {
             walker.see(offset, self.time);
         }
@@ -403,7 +406,7 @@ impl Interleaved {
     pub(crate) fn heap_bytes(&self) -> usize {
         let walkers = self.walkers.iter().map(Walker::heap_bytes).sum::<usize>();
         let own = size_of::<Walker>() * self.walkers.capacity() + 16 * self.lately.capacity();
-        own + walkers + self.orphans.heap_bytes() + self.shapes.heap_bytes()
+        own + walkers + self.recent.heap_bytes() + self.shapes.heap_bytes()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One of several walks that go on at the same time, in an order that may be disturbed.
 
 use crate::fingerprint::{Divider, Fingerprint};
-use crate::orphans::{Orphans, Three};
+use crate::recent::{Progression, RecentAccesses};
 use crate::{Level, Place, Step, Walk};
 
 /// Places behind the first one that was not seen, of which some may have been.
@@ -78,17 +78,21 @@ impl Walker {
         })
     }
 
-    /// One that goes through three places, and through those before and behind them that were read lately.
-    pub(crate) fn through(three: Three, orphans: &Orphans, at: u64) -> Option<Self> {
-        let Three { mut first, step } = three;
+    /// One that goes through a progression, and the places before and behind it that were read lately.
+    pub(crate) fn through(
+        progression: Progression,
+        recent: &RecentAccesses,
+        at: u64,
+    ) -> Option<Self> {
+        let Progression { mut first, step } = progression;
         let (mut start, by) = (first.fingerprint(), step.fingerprint());
-        while orphans.has(start.wrapping_sub(by)) {
+        while recent.has(start.wrapping_sub(by)) {
             let Some(before) = first.before(&step) else { break };
             (first, start) = (before, start.wrapping_sub(by));
         }
         let mut walker = Self::new(first, step, at)?;
         walker.reached = 3;
-        walker.mark(|fingerprint| orphans.has(fingerprint));
+        walker.mark(|fingerprint| recent.has(fingerprint));
         Some(walker)
     }
 
