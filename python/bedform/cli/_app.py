@@ -28,6 +28,7 @@ from . import (
     simulate,
     verify,
 )
+from . import run as run_command
 from ._output import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -57,6 +58,7 @@ for command in (
     convert,
     explain,
     simulate,
+    run_command,
     settle,
     recover,
     gc,

@@ -79,7 +79,8 @@ class Bedform(MakefilePackage):
 
     @run_after("install", when="+python")
     def install_python(self) -> None:
-        """Install the Python package, whose build is maturin's."""
+        """Install the Python package by maturin, with the library of `bedform run` in it."""
+        self.module.make("preload")
         with working_dir("python"):
             options = PythonPipBuilder.std_args(self)
             self.module.pip(*options, f"--prefix={self.prefix}", ".")

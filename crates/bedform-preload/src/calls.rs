@@ -1,0 +1,230 @@
+//! The functions that stand before those of libc: they call the next one, and look at what it did.
+//!
+//! Nothing with a destructor lives while the next function runs: a thread that is cancelled there unwinds through
+//! these frames. Descriptors are forgotten *before* they are closed: after that they may be another thread's.
+//!
+//! What libc calls itself is not seen. `fread` has therefore a function of its own here, and so have the variants
+//! that compilers put in the place of others (`_FORTIFY_SOURCE`).
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{FILE, iovec, off_t, size_t, ssize_t};
+
+use crate::watch::{self, At};
+use crate::{descriptors, next};
+
+/// Functions that read: the next one is called with the same arguments, then the access is looked at.
+macro_rules! reads {
+    ($($name:ident($($argument:ident: $kind:ty),*) at $at:expr;)*) => {
+        $(
+            /// As libc's.
+            ///
+            /// # Safety
+            ///
+            /// That of libc's function.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> ssize_t {
+                // SAFETY: the arguments are the caller's own.
+                let count = unsafe { next::$name(fd, $($argument),*) };
+                watch::after(fd, $at, count);
+                count
+            }
+        )*
+    };
+}
+
+reads! {
+    read(data: *mut c_void, count: size_t) at At::Position;
+    __read_chk(data: *mut c_void, count: size_t, room: size_t) at At::Position;
+    readv(parts: *const iovec, count: c_int) at At::Position;
+    pread(data: *mut c_void, count: size_t, at: off_t) at At::Offset(at);
+    pread64(data: *mut c_void, count: size_t, at: off_t) at At::Offset(at);
+    __pread_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at At::Offset(at);
+    __pread64_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at At::Offset(at);
+    preadv(parts: *const iovec, count: c_int, at: off_t) at At::Offset(at);
+    preadv64(parts: *const iovec, count: c_int, at: off_t) at At::Offset(at);
+    preadv2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at At::of_preadv2(at);
+    preadv64v2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at At::of_preadv2(at);
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn fread(
+    data: *mut c_void,
+    size: size_t,
+    count: size_t,
+    stream: *mut FILE,
+) -> size_t {
+    // SAFETY: the arguments are the caller's own.
+    let elements = unsafe { next::fread(data, size, count, stream) };
+    // SAFETY: the stream was just read.
+    unsafe { watch::after_stream(stream, elements.saturating_mul(size)) };
+    elements
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn __fread_chk(
+    data: *mut c_void,
+    room: size_t,
+    size: size_t,
+    count: size_t,
+    stream: *mut FILE,
+) -> size_t {
+    // SAFETY: the arguments are the caller's own.
+    let elements = unsafe { next::__fread_chk(data, room, size, count, stream) };
+    // SAFETY: the stream was just read.
+    unsafe { watch::after_stream(stream, elements.saturating_mul(size)) };
+    elements
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    descriptors::forget(fd);
+    // SAFETY: the argument is the caller's own.
+    unsafe { next::close(fd) }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn close_range(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+) -> c_int {
+    descriptors::forget_range(first, last);
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::close_range(first, last, flags) }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the stream is the caller's, and open.
+    unsafe { forget_stream(stream) };
+    // SAFETY: the argument is the caller's own.
+    unsafe { next::fclose(stream) }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn freopen(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the stream is the caller's, and open.
+    unsafe { forget_stream(stream) };
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::freopen(path, mode, stream) }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn freopen64(
+    path: *const c_char,
+    mode: *const c_char,
+    stream: *mut FILE,
+) -> *mut FILE {
+    // SAFETY: the stream is the caller's, and open.
+    unsafe { forget_stream(stream) };
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::freopen64(path, mode, stream) }
+}
+
+unsafe fn forget_stream(stream: *mut FILE) {
+    // SAFETY: the address of this thread's `errno` is always valid; the stream is one, by the caller's word.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        descriptors::forget(libc::fileno(stream));
+        *errno = kept;
+    }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
+    descriptors::forget(to);
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::dup2(from, to) }
+}
+
+/// As libc's.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+    descriptors::forget(to);
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::dup3(from, to, flags) }
+}
+
+/// Functions that map files: mapped files are read past the library, which the report says.
+macro_rules! maps {
+    ($($name:ident;)*) => {
+        $(
+            /// As libc's.
+            ///
+            /// # Safety
+            ///
+            /// That of libc's function.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C-unwind" fn $name(
+                start: *mut c_void,
+                count: size_t,
+                protection: c_int,
+                flags: c_int,
+                fd: c_int,
+                at: off_t,
+            ) -> *mut c_void {
+                // SAFETY: the arguments are the caller's own.
+                let mapped = unsafe { next::$name(start, count, protection, flags, fd, at) };
+                if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 && mapped != libc::MAP_FAILED {
+                    watch::after_map(fd);
+                }
+                mapped
+            }
+        )*
+    };
+}
+
+maps! {
+    mmap;
+    mmap64;
+}

@@ -1,0 +1,134 @@
+//! From descriptors to files: a table without locks, so that a descriptor that closes is forgotten at once.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::arena::map_pages;
+
+/// Descriptors of one part of the table, which is 32 KiB.
+const PART: usize = 4096;
+/// Parts of the table: the kernel's own limit is 2^20 descriptors unless raised. Those beyond are not watched.
+const PARTS: usize = 256;
+
+/// What is known of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing yet.
+    No,
+    /// It is no regular file, or one that is not watched.
+    Ignored,
+    /// The file in this slot, as long as the slot has this generation.
+    File {
+        /// The number of the slot.
+        slot: u16,
+        /// That of the slot when the descriptor was looked up.
+        generation: u32,
+    },
+}
+
+static TABLE: [AtomicPtr<[AtomicU64; PART]>; PARTS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; PARTS];
+
+fn cell(descriptor: i32, may_make: bool) -> Option<&'static AtomicU64> {
+    let number = usize::try_from(descriptor).ok()?;
+    let part = TABLE.get(number / PART)?;
+    let mut found = part.load(Ordering::Acquire);
+    if found.is_null() && may_make {
+        let made = map_pages(size_of::<[AtomicU64; PART]>()).cast();
+        match part.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => found = made,
+            // Another thread was first; so much is lost once or twice in a process.
+            Err(other) => found = other,
+        }
+    }
+    // SAFETY: a part is never unmapped, and zeros are a valid one.
+    let part = unsafe { found.as_ref() }?;
+    Some(&part[number % PART])
+}
+
+/// What is known of a descriptor; those beyond the table are ignored.
+#[inline]
+pub(crate) fn known(descriptor: i32) -> Known {
+    let in_table = usize::try_from(descriptor).is_ok_and(|number| number < PART * PARTS);
+    match cell(descriptor, false) {
+        None if in_table => Known::No,
+        None => Known::Ignored,
+        Some(cell) => unpack(cell.load(Ordering::Acquire)),
+    }
+}
+
+/// Keeps what was found of a descriptor.
+pub(crate) fn keep(descriptor: i32, known: Known) {
+    if let Some(cell) = cell(descriptor, true) {
+        cell.store(pack(known), Ordering::Release);
+    }
+}
+
+/// Forgets a descriptor, which closes or becomes another file's.
+#[inline]
+pub(crate) fn forget(descriptor: i32) {
+    if let Some(cell) = cell(descriptor, false) {
+        cell.store(0, Ordering::Release);
+    }
+}
+
+/// Forgets all descriptors of a range.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let end = usize::try_from(last).unwrap_or(usize::MAX).min(PART * PARTS - 1);
+    let mut number = usize::try_from(first).unwrap_or(usize::MAX);
+    while number <= end {
+        // Parts that were never made have nothing to forget.
+        let part = TABLE[number / PART].load(Ordering::Acquire);
+        // SAFETY: as in `cell`.
+        if let Some(part) = unsafe { part.as_ref() } {
+            part[number % PART].store(0, Ordering::Release);
+            number += 1;
+        } else {
+            number = (number / PART + 1) * PART;
+        }
+    }
+}
+
+fn pack(known: Known) -> u64 {
+    match known {
+        Known::No => 0,
+        Known::Ignored => 1,
+        Known::File { slot, generation } => u64::from(generation) << 32 | (u64::from(slot) + 2),
+    }
+}
+
+fn unpack(packed: u64) -> Known {
+    let [low, high] = [packed & u64::from(u32::MAX), packed >> 32];
+    match low {
+        0 => Known::No,
+        1 => Known::Ignored,
+        _ => match (u16::try_from(low - 2), u32::try_from(high)) {
+            (Ok(slot), Ok(generation)) => Known::File { slot, generation },
+            _ => Known::No,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_kept_and_forgotten_to_the_end_of_the_table() {
+        let file = Known::File { slot: u16::MAX, generation: u32::MAX };
+        let last = i32::try_from(PART * PARTS - 1).unwrap();
+        for descriptor in [700, 9000, last] {
+            assert_eq!(known(descriptor), Known::No);
+            keep(descriptor, file);
+            assert_eq!(known(descriptor), file);
+        }
+        forget(9000);
+        assert_eq!(known(9000), Known::No);
+        forget_range(600, u32::MAX);
+        assert_eq!([known(700), known(last)], [Known::No; 2]);
+        for beyond in [last + 1, i32::MAX, -1] {
+            keep(beyond, file);
+            assert_eq!(known(beyond), Known::Ignored);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! One sequence of reads: its pattern, and how far ahead of it the kernel is advised.
+//!
+//! The places that come next are a window over what the pattern predicts. It is filled again when half of it has
+//! been read, so that most reads advise nothing. Its size in bytes is a setting at first, doubles each time a
+//! window was right, and is a quarter after one that was not.
+//!
+//! Places that follow the last read without a gap are in the window, but left to the kernel, whose own readahead
+//! has them.
+
+use std::collections::VecDeque;
+
+use bedform_patterns::{Analyzer, Kind, Place};
+
+use crate::record::KINDS;
+
+/// Places that a window has at most. Filling it again takes some ten microseconds, in which no other thread's reads
+/// are followed.
+const PLACES_MAX: usize = 512;
+/// Windows are this many reads at least.
+const READS_MIN: u64 = 2;
+/// Runs that lie closer are advised as one.
+const GAP: u64 = 4096;
+
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The first one.
+    pub(crate) start: u64,
+    /// The one behind the last.
+    pub(crate) end: u64,
+}
+
+impl Run {
+    fn bytes(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// What bounds a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Bytes ahead at first.
+    pub(crate) ahead: u64,
+    /// Bytes ahead at most.
+    pub(crate) ahead_max: u64,
+    /// Bytes of the file.
+    pub(crate) file_bytes: u64,
+}
+
+/// What a read was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Outcome {
+    /// The kind of the pattern that predicted it, as [`crate::record`] counts them.
+    pub(crate) kind: Option<usize>,
+    /// True if the kernel was advised of it.
+    pub(crate) was_advised: bool,
+    /// True if advice that was given is wrong.
+    pub(crate) is_stale: bool,
+}
+
+/// Places of a window that follow each other and were treated alike.
+#[derive(Debug)]
+struct Part {
+    places: usize,
+    bytes: u64,
+    is_advised: bool,
+}
+
+/// Follows one sequence of reads.
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    analyzer: Analyzer,
+    last: Option<Run>,
+    window: VecDeque<Part>,
+    /// Bytes ahead; nothing before the first window.
+    depth: Option<u64>,
+}
+
+impl Follow {
+    /// The next read.
+    pub(crate) fn push(&mut self, run: Run) -> Outcome {
+        let Some(place) = Place::bytes(run.start, run.bytes()) else { return Outcome::default() };
+        let predicted = self.analyzer.push(place).predicted;
+        let is_contiguous = self.last.is_some_and(|last| last.end == run.start);
+        self.last = Some(run);
+        let mut outcome = Outcome {
+            kind: predicted.map(|kind| index(kind, is_contiguous)),
+            ..Outcome::default()
+        };
+        match predicted {
+            // One of several that may come: the window has no order.
+            Some(Kind::Correlated) => self.window.clear(),
+            Some(_) => outcome.was_advised = self.pass(run.bytes()),
+            None => outcome.is_stale = self.give_up(),
+        }
+        outcome
+    }
+
+    /// True if the pattern has places ahead that the kernel was advised of or has by itself.
+    pub(crate) fn is_ahead(&self) -> bool {
+        !self.window.is_empty()
+    }
+
+    /// Advises of what comes next, if half of the window was read; `advise` is false when it can take no more.
+    pub(crate) fn refill(&mut self, bounds: &Bounds, mut advise: impl FnMut(Run) -> bool) -> u64 {
+        let Some(last) = self.last else { return 0 };
+        let depth = self.depth.unwrap_or(bounds.ahead);
+        let wanted = depth.max(READS_MIN.saturating_mul(last.bytes()));
+        let (mut places, mut bytes) = (0_usize, 0_u64);
+        for part in &self.window {
+            places += part.places;
+            bytes = bytes.saturating_add(part.bytes);
+        }
+        if bytes > wanted / 2 || places > PLACES_MAX / 2 {
+            return 0;
+        }
+        let had = places;
+        let mut filling = Filling { last, is_leading: true, run: None, places: 0, bytes: 0 };
+        let mut advised = 0;
+        for (number, place) in self.analyzer.ahead().take(PLACES_MAX).enumerate() {
+            let Some(run) = run_of(&place, bounds.file_bytes).filter(|_| bytes < wanted) else {
+                break;
+            };
+            let is_left = filling.step(run);
+            if number < had {
+                continue;
+            }
+            if is_left {
+                advised += filling.flush(&mut self.window, &mut advise).unwrap_or(0);
+                grow(&mut self.window, 1, run.bytes(), false);
+            } else if !filling.take(run) {
+                match filling.flush(&mut self.window, &mut advise) {
+                    Some(bytes) => advised += bytes,
+                    None => break,
+                }
+                filling.take(run);
+            }
+            places += 1;
+            bytes = bytes.saturating_add(run.bytes());
+        }
+        advised += filling.flush(&mut self.window, &mut advise).unwrap_or(0);
+        if places > had {
+            // The next window may be longer: all of this one that was read was right.
+            let next = depth.saturating_mul(2).max(READS_MIN.saturating_mul(last.bytes()));
+            self.depth = Some(if had > 0 { next.min(bounds.ahead_max).max(depth) } else { depth });
+        }
+        advised
+    }
+
+    /// A read that was predicted; true if the kernel was advised of it.
+    fn pass(&mut self, bytes: u64) -> bool {
+        let Some(part) = self.window.front_mut() else { return false };
+        let is_advised = part.is_advised;
+        part.places -= 1;
+        part.bytes = part.bytes.saturating_sub(bytes);
+        if part.places == 0 {
+            self.window.pop_front();
+        }
+        is_advised
+    }
+
+    /// A read that was not predicted; true if the kernel was advised of others.
+    fn give_up(&mut self) -> bool {
+        let is_stale = self.window.iter().any(|part| part.is_advised);
+        if is_stale {
+            self.depth = self.depth.map(|depth| depth / 4);
+        }
+        self.window.clear();
+        is_stale
+    }
+}
+
+/// A window while it is filled.
+struct Filling {
+    /// The place before.
+    last: Run,
+    /// True as long as there was no gap since the last read.
+    is_leading: bool,
+    /// What is to be advised of next, and how many places with how many bytes are in it.
+    run: Option<Run>,
+    places: usize,
+    bytes: u64,
+}
+
+impl Filling {
+    /// Goes on to a place; true if it is left to the kernel.
+    fn step(&mut self, run: Run) -> bool {
+        let follows = run.start == self.last.end || run == self.last;
+        self.is_leading &= follows;
+        self.last = run;
+        self.is_leading
+    }
+
+    /// Adds a place to what is to be advised of; false if it lies elsewhere.
+    fn take(&mut self, run: Run) -> bool {
+        let joined = match self.run {
+            None => run,
+            Some(before)
+                if run.start >= before.start && run.start <= before.end.saturating_add(GAP) =>
+            {
+                Run { start: before.start, end: before.end.max(run.end) }
+            }
+            Some(_) => return false,
+        };
+        self.run = Some(joined);
+        self.places += 1;
+        self.bytes = self.bytes.saturating_add(run.bytes());
+        true
+    }
+
+    /// Advises of what was taken; nothing if it cannot be taken any more.
+    fn flush(
+        &mut self,
+        window: &mut VecDeque<Part>,
+        advise: &mut impl FnMut(Run) -> bool,
+    ) -> Option<u64> {
+        let Some(run) = self.run.take() else { return Some(0) };
+        let [places, bytes] = [self.places as u64, self.bytes];
+        (self.places, self.bytes) = (0, 0);
+        if !advise(run) {
+            return None;
+        }
+        grow(window, usize::try_from(places).unwrap_or(0), bytes, true);
+        Some(bytes)
+    }
+}
+
+fn grow(window: &mut VecDeque<Part>, places: usize, bytes: u64, is_advised: bool) {
+    match window.back_mut() {
+        Some(part) if part.is_advised == is_advised => {
+            part.places += places;
+            part.bytes = part.bytes.saturating_add(bytes);
+        }
+        _ => window.push_back(Part { places, bytes, is_advised }),
+    }
+}
+
+/// The bytes of a place that the file has; nothing if it has none of them.
+fn run_of(place: &Place, file_bytes: u64) -> Option<Run> {
+    let (start, end) = place.bounds().next()?;
+    let [start, end] = [u64::try_from(start).ok()?, u64::try_from(end).ok()?.min(file_bytes)];
+    (start < end).then_some(Run { start, end })
+}
+
+fn index(kind: Kind, is_contiguous: bool) -> usize {
+    let kinds = [Kind::Strided, Kind::ComposedRows, Kind::Composed, Kind::Correlated];
+    match kinds.iter().position(|known| *known == kind) {
+        Some(0) if is_contiguous => 0,
+        Some(number) => number + 1,
+        None => KINDS - 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+    const BOUNDS: Bounds = Bounds { ahead: 256 * KIB, ahead_max: 1024 * KIB, file_bytes: 1 << 40 };
+
+    fn run(start: u64, bytes: u64) -> Run {
+        Run { start, end: start + bytes }
+    }
+
+    /// Follows reads; what the kernel is advised of after each.
+    fn advice(follow: &mut Follow, bounds: &Bounds, reads: &[Run]) -> Vec<Vec<Run>> {
+        let after = |read: &Run| {
+            let mut told = Vec::new();
+            follow.push(*read);
+            follow.refill(bounds, |run| {
+                told.push(run);
+                true
+            });
+            told
+        };
+        reads.iter().map(after).collect()
+    }
+
+    #[test]
+    fn strides_are_advised_of_once_each_and_further_ahead_with_time() {
+        let reads: Vec<Run> = (0..200).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let mut follow = Follow::default();
+        let told = advice(&mut follow, &BOUNDS, &reads);
+        assert!(told[..2].iter().all(Vec::is_empty));
+        assert_eq!(told[2], reads[3..7]);
+        let all: Vec<Run> = told.concat();
+        assert_eq!(
+            all,
+            (3..3 + all.len() as u64).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect::<Vec<_>>()
+        );
+        // Half a window of 16 reads at a time.
+        assert!((208..=216).contains(&(3 + all.len())), "{}", all.len());
+        assert!(told.iter().filter(|told| !told.is_empty()).count() < 40);
+    }
+
+    #[test]
+    fn sequential_reads_are_left_to_the_kernel() {
+        let reads: Vec<Run> = (0..100).map(|n| run(n * 64 * KIB, 64 * KIB)).collect();
+        assert!(advice(&mut Follow::default(), &BOUNDS, &reads).concat().is_empty());
+        // Backwards the kernel does not read ahead.
+        let backwards: Vec<Run> = reads.iter().rev().copied().collect();
+        assert!(!advice(&mut Follow::default(), &BOUNDS, &backwards).concat().is_empty());
+    }
+
+    #[test]
+    fn rows_of_reads_without_gaps_are_advised_of_as_one() {
+        let rows = (0..8)
+            .flat_map(|row| (0..4).map(move |n| run(row * 9000 * KIB + n * 64 * KIB, 64 * KIB)));
+        let reads: Vec<Run> = rows.collect();
+        let told = advice(&mut Follow::default(), &BOUNDS, &reads).concat();
+        assert!(told.contains(&run(4 * 9000 * KIB, 256 * KIB)), "{told:?}");
+    }
+
+    #[test]
+    fn nothing_behind_the_end_of_a_file_is_advised_of() {
+        let bounds = Bounds { file_bytes: 5 * 1000 * KIB + 10, ..BOUNDS };
+        let reads: Vec<Run> = (0..4).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let told = advice(&mut Follow::default(), &bounds, &reads).concat();
+        assert_eq!(
+            told,
+            [run(3 * 1000 * KIB, 64 * KIB), run(4 * 1000 * KIB, 64 * KIB), run(5 * 1000 * KIB, 10)]
+        );
+    }
+
+    #[test]
+    fn a_wrong_window_makes_the_next_ones_shorter() {
+        let mut follow = Follow::default();
+        let mut lengths = Vec::new();
+        for series in 0..4 {
+            let start = 1 << (30 + series);
+            let reads: Vec<Run> =
+                (0..4).map(|n| run(start + n * (1000 + series) * KIB, 4 * KIB)).collect();
+            lengths.push(advice(&mut follow, &BOUNDS, &reads).concat().len());
+        }
+        assert_eq!(lengths[0], 64);
+        // Of a series as short as those before it the first reads are taken to come again.
+        assert!(lengths[1..].iter().all(|length| *length < 8), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_queue_that_is_full_ends_the_window() {
+        let reads: Vec<Run> = (0..3).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let mut follow = Follow::default();
+        for read in &reads {
+            follow.push(*read);
+        }
+        let mut room = 2;
+        let advised = follow.refill(&BOUNDS, |_| {
+            room -= 1;
+            room >= 0
+        });
+        assert_eq!(advised, 128 * KIB);
+        assert!(follow.push(run(3000 * KIB, 64 * KIB)).was_advised);
+    }
+
+    #[test]
+    fn random_reads_are_not_advised_of() {
+        let mut state = 7_u64;
+        let reads: Vec<Run> = (0..2000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                run(state >> 30 << 12, 64 * KIB)
+            })
+            .collect();
+        assert!(advice(&mut Follow::default(), &BOUNDS, &reads).concat().is_empty());
+    }
+}

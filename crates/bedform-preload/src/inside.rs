@@ -1,0 +1,122 @@
+//! A thread's stay inside the library: once at a time, `errno` kept, one thread at a time in its memory.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Attempts to take the lock before an access is left out. About a microsecond.
+const ATTEMPTS: usize = 200;
+
+/// True while reads are watched.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// 1 while a thread uses the library's memory.
+static LOCK: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    // Constant and without a destructor: plain thread-local storage, which signal handlers may use.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    static HAS_LOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True while reads are watched.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Turns the watching on or off.
+pub(crate) fn set_on(is_on: bool) {
+    IS_ON.store(is_on, Ordering::Release);
+}
+
+/// True if this thread is inside the library.
+#[inline]
+pub(crate) fn is_inside() -> bool {
+    IS_INSIDE.with(Cell::get)
+}
+
+/// True if this thread may use the library's memory.
+#[inline]
+pub(crate) fn has_lock() -> bool {
+    HAS_LOCK.with(Cell::get)
+}
+
+/// An address that no other living thread has.
+#[inline]
+pub(crate) fn thread_mark() -> usize {
+    IS_INSIDE.with(|flag| std::ptr::from_ref(flag) as usize)
+}
+
+/// A stay inside the library. Calls that the thread makes meanwhile, in a signal handler or for the library, go
+/// straight to libc.
+pub(crate) struct Inside {
+    errno: i32,
+}
+
+impl Inside {
+    /// Enters; nothing if this thread is inside already.
+    #[inline]
+    pub(crate) fn enter() -> Option<Self> {
+        if IS_INSIDE.replace(true) {
+            return None;
+        }
+        // SAFETY: the address of this thread's `errno` is always valid.
+        Some(Self { errno: unsafe { *libc::__errno_location() } })
+    }
+
+    /// The library's memory, for this thread alone; nothing if another thread has it for long.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<Locked<'_>> {
+        for _ in 0..ATTEMPTS {
+            if LOCK.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                HAS_LOCK.set(true);
+                return Some(Locked { _inside: self });
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // SAFETY: as in `enter`.
+        unsafe { *libc::__errno_location() = self.errno };
+        IS_INSIDE.set(false);
+    }
+}
+
+/// The right to use the library's memory.
+pub(crate) struct Locked<'a> {
+    _inside: &'a Inside,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        HAS_LOCK.set(false);
+        LOCK.store(0, Ordering::Release);
+    }
+}
+
+/// In a forked child: the lock is free, whoever had it.
+pub(crate) fn free_lock() {
+    HAS_LOCK.set(false);
+    LOCK.store(0, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_inside_once_and_keeps_its_errno() {
+        // SAFETY: the address of this thread's `errno` is always valid.
+        let errno = unsafe { &mut *libc::__errno_location() };
+        *errno = libc::ENOENT;
+        let stay = Inside::enter().unwrap();
+        assert!(Inside::enter().is_none());
+        *errno = libc::EIO;
+        drop(stay);
+        assert_eq!(*errno, libc::ENOENT);
+        assert!(!is_inside());
+    }
+}

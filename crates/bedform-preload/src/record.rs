@@ -1,0 +1,247 @@
+//! Counters of a process and of each file that it reads, in memory that outlives the process.
+//!
+//! With a directory for the report, the memory is a file there that is mapped: the kernel has it when the process
+//! is killed, ends by `_exit` or becomes another program, without a moment at which anything must be written.
+//! `bedform run` reads these files. Without a directory the counters are for nobody.
+//!
+//! A file is [`RECORDS`] records of [`RECORD_BYTES`]: the process, all files that had no record any more, and one
+//! for each file. A record is a path (256 bytes, zeros behind) and numbers of 8 bytes in the
+//! order of the machine. `python/bedform/_run_report.py` has the same list.
+
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::io::Write;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::arena;
+use crate::settings;
+
+/// Kinds of patterns that are told apart, and one for others.
+pub(crate) const KINDS: usize = 6;
+/// Files of a process that have a record of their own.
+pub(crate) const FILES: usize = 510;
+
+const PATH_BYTES: usize = 256;
+const RECORD_BYTES: usize = 512;
+const RECORDS: usize = FILES + 2;
+/// The first number of a table that is whole.
+const MAGIC: u64 = u64::from_le_bytes(*b"BFRUN001");
+const DIRECTORY_BYTES: usize = 1024;
+
+/// One file, or the process, whose numbers are [`ProcessNumber`]s.
+#[repr(C)]
+pub(crate) struct Record {
+    path: UnsafeCell<[u8; PATH_BYTES]>,
+    /// Reads of any size.
+    pub(crate) reads: AtomicU64,
+    /// Their bytes.
+    pub(crate) bytes: AtomicU64,
+    /// Reads that were large enough to be followed.
+    pub(crate) followed_reads: AtomicU64,
+    /// Their bytes.
+    pub(crate) followed_bytes: AtomicU64,
+    /// Followed reads that a pattern had predicted, by kind.
+    pub(crate) predicted_reads: [AtomicU64; KINDS],
+    /// Their bytes, by kind.
+    pub(crate) predicted_bytes: [AtomicU64; KINDS],
+    /// Bytes that the kernel was advised of.
+    pub(crate) advised_bytes: AtomicU64,
+    /// Bytes of these that were read then.
+    pub(crate) used_bytes: AtomicU64,
+    /// Times that the file was mapped.
+    pub(crate) maps: AtomicU64,
+    /// Reads that were left out, because another thread was in the library.
+    pub(crate) left_out: AtomicU64,
+    spare: [AtomicU64; RECORD_BYTES / 8 - PATH_BYTES / 8 - 8 - 2 * KINDS],
+}
+
+const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
+
+/// Numbers of the first record, by their place.
+#[derive(Clone, Copy)]
+pub(crate) enum ProcessNumber {
+    /// What the file is.
+    Magic = 0,
+    /// The process.
+    Id = 1,
+    /// Files that have no record any more.
+    Folded = 2,
+    /// Rings of `io_uring` that were mapped.
+    Rings = 3,
+    /// Descriptors past the page cache.
+    Direct = 4,
+    /// Reads of files that were not looked up, because another thread was in the library.
+    LeftOut = 5,
+}
+
+struct Directory(UnsafeCell<[u8; DIRECTORY_BYTES]>);
+
+// SAFETY: written before the program begins, read after.
+unsafe impl Sync for Directory {}
+
+static DIRECTORY: Directory = Directory(UnsafeCell::new([0; DIRECTORY_BYTES]));
+/// The records of this process; null until it reads a file.
+static TABLE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+
+/// Keeps the directory of the report: a program may change its environment.
+pub(crate) fn remember_directory() {
+    let Some(directory) = settings::report_directory().map(CStr::to_bytes) else { return };
+    if directory.len() < DIRECTORY_BYTES {
+        // SAFETY: the program has not begun: no other thread is there.
+        let kept = unsafe { &mut *DIRECTORY.0.get() };
+        kept[..directory.len()].copy_from_slice(directory);
+    }
+}
+
+/// In a forked child: the records are the parent's.
+pub(crate) fn leave() {
+    TABLE.store(ptr::null_mut(), Ordering::Release);
+}
+
+/// The record of the file in a slot, if this process has records.
+#[inline]
+pub(crate) fn of_slot(slot: u16) -> Option<&'static Record> {
+    at(usize::from(slot) + 2)
+}
+
+fn at(number: usize) -> Option<&'static Record> {
+    let table = TABLE.load(Ordering::Acquire);
+    if table.is_null() || number >= RECORDS {
+        return None;
+    }
+    // SAFETY: a table has so many records, is never unmapped, and zeros are a valid record.
+    Some(unsafe { &*table.add(number) })
+}
+
+/// Counts something of the process.
+pub(crate) fn count_of_process(number: ProcessNumber) {
+    if let Some(cell) = number_of_process(number) {
+        cell.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn number_of_process(number: ProcessNumber) -> Option<&'static AtomicU64> {
+    let process = at(0)?;
+    Some(match number {
+        ProcessNumber::Magic => &process.reads,
+        ProcessNumber::Id => &process.bytes,
+        ProcessNumber::Folded => &process.followed_reads,
+        ProcessNumber::Rings => &process.followed_bytes,
+        ProcessNumber::Direct => &process.predicted_reads[0],
+        ProcessNumber::LeftOut => &process.predicted_reads[1],
+    })
+}
+
+/// Makes the records of this process, if it has none. The caller has the lock.
+pub(crate) fn make() {
+    if !TABLE.load(Ordering::Acquire).is_null() {
+        return;
+    }
+    let table = map_file().unwrap_or_else(|| arena::map_pages(RECORDS * RECORD_BYTES));
+    TABLE.store(table.cast(), Ordering::Release);
+    let Some(process) = at(0) else { return };
+    // SAFETY: nobody else writes paths: the caller has the lock.
+    read_link(c"/proc/self/exe", unsafe { &mut *process.path.get() });
+    if let Some(id) = number_of_process(ProcessNumber::Id) {
+        id.store(u64::from(std::process::id()), Ordering::Relaxed);
+    }
+    // Last: what has no magic is not whole.
+    if let Some(magic) = number_of_process(ProcessNumber::Magic) {
+        magic.store(MAGIC, Ordering::Release);
+    }
+}
+
+/// Begins the record of a file that is open as `descriptor`. The caller has the lock.
+pub(crate) fn begin(slot: u16, descriptor: i32) {
+    let Some(record) = of_slot(slot) else { return };
+    let mut link = [0_u8; 32];
+    if write!(&mut link[..31], "/proc/self/fd/{descriptor}").is_ok()
+        && let Ok(link) = CStr::from_bytes_until_nul(&link)
+    {
+        // SAFETY: nobody else writes paths: the caller has the lock.
+        read_link(link, unsafe { &mut *record.path.get() });
+    }
+}
+
+/// Adds the numbers of a slot's record to those of all files that had one, and clears it. The caller has the lock.
+pub(crate) fn fold(slot: u16) {
+    let (Some(record), Some(others)) = (of_slot(slot), at(1)) else { return };
+    for (number, sum) in record.numbers().zip(others.numbers()) {
+        sum.fetch_add(number.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+    // SAFETY: nobody else writes paths: the caller has the lock.
+    unsafe { *record.path.get() = [0; PATH_BYTES] };
+    count_of_process(ProcessNumber::Folded);
+}
+
+impl Record {
+    fn numbers(&self) -> impl Iterator<Item = &AtomicU64> {
+        let one = [&self.reads, &self.bytes, &self.followed_reads, &self.followed_bytes];
+        let two = [&self.advised_bytes, &self.used_bytes, &self.maps, &self.left_out];
+        let kinds = self.predicted_reads.iter().chain(&self.predicted_bytes);
+        one.into_iter().chain(kinds).chain(two)
+    }
+}
+
+/// Where a link leads; of a long path the end.
+fn read_link(link: &CStr, path: &mut [u8; PATH_BYTES]) {
+    let mut whole = [0_u8; 4096];
+    // SAFETY: the name ends with a zero, and the buffer has so many bytes.
+    let count = unsafe { libc::readlink(link.as_ptr(), whole.as_mut_ptr().cast(), whole.len()) };
+    let whole = &whole[..usize::try_from(count).unwrap_or(0)];
+    let end = &whole[whole.len().saturating_sub(PATH_BYTES - 1)..];
+    path.fill(0);
+    path[..end.len()].copy_from_slice(end);
+}
+
+/// A new file in the directory of the report, mapped; nothing where there is none, or no room in it.
+fn map_file() -> Option<*mut u8> {
+    // SAFETY: written before the program began.
+    let directory = CStr::from_bytes_until_nul(unsafe { &*DIRECTORY.0.get() }).ok()?;
+    if directory.is_empty() {
+        return None;
+    }
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock is written to a value of its type.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let mut path = [0_u8; DIRECTORY_BYTES + 80];
+    let mut rest = &mut path[..DIRECTORY_BYTES + 79];
+    rest.write_all(directory.to_bytes()).ok()?;
+    let [id, seconds, nanoseconds] = [i64::from(std::process::id()), now.tv_sec, now.tv_nsec];
+    write!(rest, "/{id}-{seconds}-{nanoseconds}.part").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: the path ends with a zero.
+    let descriptor = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
+    if descriptor < 0 {
+        return None;
+    }
+    let table = map_descriptor(descriptor);
+    // SAFETY: the descriptor is ours. Past the functions of `calls`, to which it is unknown.
+    unsafe { libc::syscall(libc::SYS_close, descriptor) };
+    table
+}
+
+fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
+    let bytes = RECORDS * RECORD_BYTES;
+    // Room for all of it: a write to a page for which a disk has none would kill the program.
+    // SAFETY: the descriptor is open.
+    let has_room = unsafe { libc::fallocate(descriptor, 0, 0, libc::off_t::try_from(bytes).ok()?) };
+    if has_room != 0 && !write_zeros(descriptor, bytes) {
+        return None;
+    }
+    let start = arena::map_raw(bytes, libc::MAP_SHARED, descriptor);
+    (!start.is_null()).then_some(start)
+}
+
+/// For file systems that cannot allocate ahead.
+fn write_zeros(descriptor: i32, bytes: usize) -> bool {
+    let zeros = [0_u8; 4096];
+    // SAFETY: the buffer has so many bytes.
+    let write = || unsafe { libc::write(descriptor, zeros.as_ptr().cast(), zeros.len()) };
+    (0..bytes / zeros.len()).all(|_| usize::try_from(write()) == Ok(zeros.len()))
+}
+
+// SAFETY: numbers are atomic, and paths are written by the thread with the lock alone.
+unsafe impl Sync for Record {}

@@ -1,0 +1,275 @@
+"""Any program with its reads watched: what ``bedform run`` does.
+
+The library ``libbedform_preload.so`` is named in ``LD_PRELOAD``, behind what is there, so that the
+loader puts it into the program. A program into which it cannot come is refused before it starts.
+
+Without a report this process becomes the program. With one it waits for the program, with every
+signal passed on, and merges what the program's processes have left in a directory of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from bedform import _shown
+from bedform._run_report import read_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["LIBRARY", "RunOptions", "become", "run_and_report"]
+
+LIBRARY: Final = Path(__file__).parent / "libbedform_preload.so"
+_SHEBANGS_MAX: Final = 4
+_LINE_BYTES: Final = 256
+_PROGRAM_HEADERS_MAX: Final = 1024
+_INTERPRETER: Final = 3
+#: In the order in which they are of use; others are not for passing on.
+_PASSED_ON: Final = (
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+    signal.SIGWINCH,
+)
+#: From the terminal, which sends them to the program, too.
+_LEFT_TO_PROGRAM: Final = (signal.SIGINT, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the library is told."""
+
+    #: Bytes from which a read is followed.
+    min_bytes: int = 4096
+    #: Bytes that the kernel is advised of at first.
+    ahead_bytes: int = 8 << 20
+    #: False to watch only.
+    advises: bool = True
+    #: Start programs into which the library cannot come, too.
+    force: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """The variables of the library."""
+        return {
+            "BEDFORM_RUN_MIN": str(self.min_bytes),
+            "BEDFORM_RUN_AHEAD": str(self.ahead_bytes),
+            "BEDFORM_RUN_ADVISE": str(int(self.advises)),
+        }
+
+
+def become(command: Sequence[str], options: RunOptions) -> NoReturn:
+    """Become the program, with the library in it.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such program.
+    ValueError
+        The library cannot come into it.
+    """
+    program = _checked(command, options)
+    environment = _environment(options)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # Python ignores these, and a program that is started would go on to.
+    for name in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(name, signal.SIG_DFL)
+    os.execve(program, list(command), environment)  # noqa: S606 - the user's own program
+
+
+def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, dict[str, Any]]:
+    """Run a program; give its exit code, as a shell has it, and the report.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such program.
+    ValueError
+        The library cannot come into it.
+    """
+    program = _checked(command, options)
+    parts = Path(tempfile.mkdtemp(prefix="bedform-run-", dir=_memory_directory()))
+    try:
+        environment = {**_environment(options), "BEDFORM_RUN_REPORT": str(parts)}
+        code = _run(program, command, environment)
+        report = {
+            "command": [_shown.printable(word) for word in command],
+            "exit_code": code,
+            "min_bytes": options.min_bytes,
+            **read_report(parts),
+        }
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
+    return code, report
+
+
+def write_report(report: Mapping[str, Any], place: str) -> None:
+    """Write a report to a file, or to stderr where ``place`` is ``-``."""
+    text = _shown.as_json(json.dumps(report, indent=2, ensure_ascii=False)) + "\n"
+    if place == "-":
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    else:
+        Path(place).write_text(text, encoding="utf-8")
+
+
+def _run(program: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the program, pass signals on, and wait for it."""
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        if child is None:
+            early.append(number)
+        elif child.returncode is None:
+            child.send_signal(number)
+
+    before = {name: signal.signal(name, pass_on) for name in _PASSED_ON}
+    before |= {name: signal.signal(name, lambda *_: None) for name in _LEFT_TO_PROGRAM}
+    try:
+        child = subprocess.Popen(  # noqa: S603 - the user's own program
+            list(command), executable=program, env=dict(environment), close_fds=False
+        )
+        for number in early:
+            child.send_signal(number)
+        code = child.wait()
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _memory_directory() -> str | None:
+    """Where files are memory, as counters change at every read; else that of temporary files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None  # noqa: S108
+
+
+def _environment(options: RunOptions) -> dict[str, str]:
+    environment = {**os.environ, **options.environment()}
+    environment.pop("BEDFORM_RUN_REPORT", None)
+    loaded = environment.get("LD_PRELOAD", "")
+    if str(LIBRARY) not in loaded.replace(":", " ").split():
+        environment["LD_PRELOAD"] = f"{loaded}:{LIBRARY}" if loaded else str(LIBRARY)
+    return environment
+
+
+def _checked(command: Sequence[str], options: RunOptions) -> str:
+    """The path of a program into which the library comes."""
+    if not LIBRARY.exists():
+        raise FileNotFoundError(
+            errno.ENOENT, "the library of bedform run was not built: run make build", str(LIBRARY)
+        )
+    if set(str(LIBRARY)) & set(" :"):
+        raise ValueError(
+            f"Bedform is installed at {str(LIBRARY)!r}, and the loader takes no path with spaces "
+            "or colons: install it in another place"
+        )
+    name = command[0]
+    found = shutil.which(name)
+    if found is None:
+        exists = os.path.lexists(name)
+        remedy = "no program: make it executable" if exists else "no such program: check the name"
+        raise FileNotFoundError(errno.ENOENT, remedy, name)
+    reason = None if options.force else why_unseen(Path(found))
+    if reason is not None:
+        raise ValueError(f"{found!r} {reason}; --force starts it all the same")
+    return found
+
+
+def why_unseen(program: Path) -> str | None:
+    """Say why the library cannot come into a program; nothing if it can, or if nobody knows."""
+    for part in _interpreters(program):
+        name = "" if part == program else f"is run by {str(part)!r}, which "
+        try:
+            with part.open("rb") as file:
+                reason = _why_not(file.read(_LINE_BYTES), file.fileno(), part)
+        except OSError:
+            # The system will say what is wrong.
+            return None
+        if reason is not None:
+            return name + reason
+    return None
+
+
+def _interpreters(program: Path) -> Iterator[Path]:
+    """A program and, where it is a script, what runs it."""
+    yield program
+    for _ in range(_SHEBANGS_MAX):
+        try:
+            with program.open("rb") as file:
+                line = file.readline(_LINE_BYTES)
+        except OSError:
+            return
+        words = line[2:].split()
+        if not line.startswith(b"#!") or not words:
+            return
+        program = Path(os.fsdecode(words[0]))
+        yield program
+
+
+def _why_not(head: bytes, file: int, program: Path) -> str | None:
+    status = os.fstat(file)
+    is_other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
+    is_other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
+    if is_other_user or is_other_group or _has_capabilities(program):
+        return "runs with the rights of another user, and the loader preloads nothing into it"
+    if not head.startswith(b"\x7fELF"):
+        return None
+    own = _elf_head()
+    if head[4:6] != own[4:6] or head[18:20] != own[18:20]:
+        return "is made for another kind of processor than Bedform"
+    interpreter = _interpreter_of(head, file)
+    if interpreter is None:
+        return "is linked statically: nothing can be preloaded into it, and its reads are not seen"
+    if b"musl" in interpreter and b"musl" not in (_own_interpreter() or b""):
+        return "uses another C library than Bedform (musl), which cannot load the library"
+    return None
+
+
+def _has_capabilities(program: Path) -> bool:
+    try:
+        return "security.capability" in os.listxattr(program)
+    except OSError:
+        return False
+
+
+def _elf_head() -> bytes:
+    with Path(sys.executable).open("rb") as file:
+        return file.read(_LINE_BYTES)
+
+
+def _own_interpreter() -> bytes | None:
+    with Path(sys.executable).open("rb") as file:
+        return _interpreter_of(file.read(_LINE_BYTES), file.fileno())
+
+
+def _interpreter_of(head: bytes, file: int) -> bytes | None:
+    """The loader of an ELF file of 64 bits; nothing if it has none, or is damaged."""
+    is_64_bits, order = head[4:5] == b"\x02", "<" if head[5:6] == b"\x01" else ">"
+    if len(head) < 64 or not is_64_bits:
+        return b""
+    at, size, count = struct.unpack_from(f"{order}Q14xHH", head, 32)
+    if size != struct.calcsize("IIQQQQQQ") or count > _PROGRAM_HEADERS_MAX:
+        return b""
+    try:
+        headers = os.pread(file, size * count, at)
+        for kind, _, offset, _, _, bytes_, _, _ in struct.iter_unpack(f"{order}IIQQQQQQ", headers):
+            if kind == _INTERPRETER:
+                return os.pread(file, min(bytes_, 4096), offset).rstrip(b"\0")
+    except (OSError, OverflowError, struct.error):
+        return b""
+    return None

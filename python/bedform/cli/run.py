@@ -1,0 +1,73 @@
+"""``bedform run``: any program, with its reads watched and the next ones read ahead."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .._text import parse_bytes
+from ._output import help_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    # What stands behind the program's name is the program's.
+    settings = {"allow_interspersed_args": False}
+    app.command("run", help=help_of(run), context_settings=settings)(run)
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(help="The program and its arguments.", metavar="-- PROGRAM ARGS")
+    ],
+    report: Annotated[
+        str | None,
+        typer.Option(help="Write what was read and predicted here, as JSON; - for stderr."),
+    ] = None,
+    min_read: Annotated[
+        str, typer.Option("--min", help="Bytes from which a read is followed.", metavar="SIZE")
+    ] = "4KiB",
+    ahead: Annotated[
+        str,
+        typer.Option(
+            help="Bytes ahead at first, two reads at least; up to 8 times that while right.",
+            metavar="SIZE",
+        ),
+    ] = "8MiB",
+    watch_only: Annotated[
+        bool, typer.Option("--watch-only", help="Report patterns, and advise nothing.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start it even where its reads cannot be seen.")
+    ] = False,
+) -> None:
+    """Run a program as it is, watch what it reads, and have the kernel read ahead what comes next.
+
+    A library is preloaded that follows read, pread, readv, preadv and fread of regular files. Once
+    their offsets make a pattern (strides, strides of strides, sequences that repeat), it advises
+    the kernel (posix_fadvise) of the next ones, from a thread of its own. Results are the
+    program's own: data come from the kernel, by the calls that the program makes. What is read
+    from front to back is left to the kernel's own readahead.
+
+    Not seen are mapped files, io_uring, direct I/O, programs that are linked statically, and those
+    that run as another user. docs/run.md has more.
+
+    Example: [bold]bedform run -- ./analyse run.nc --level 3[/bold]
+
+    What it read, by pattern: [bold]bedform run --report reads.json -- ./analyse run.nc[/bold]
+    """
+    from .. import _run
+
+    options = _run.RunOptions(
+        min_bytes=max(parse_bytes(min_read), 1),
+        ahead_bytes=parse_bytes(ahead),
+        advises=not watch_only,
+        force=force,
+    )
+    if report is None:
+        _run.become(command, options)
+    code, found = _run.run_and_report(command, options)
+    _run.write_report(found, report)
+    sys.exit(code)
