@@ -12,6 +12,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod patterns;
 mod publication;
 mod selection;
 mod session;
@@ -40,6 +41,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::{ForeignFile, place_kind};
+    #[pymodule_export]
+    use crate::patterns::predicted;
     #[pymodule_export]
     use crate::publication::{StagedFile, StagedGroup, StagedStore};
     #[pymodule_export]
