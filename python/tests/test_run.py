@@ -27,6 +27,7 @@ BLOCK, STRIDE = 8192, 40960
 WAYS = [
     "sequential", "strided", "nested", "random", "calls", "forks", "threads", "reuse", "ends",
     "many", "cancelled", "handler", "last-thread", "mapped", "executed", "killed",
+    "confined", "forks-of-threads",
 ]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not _run.LIBRARY.exists(), reason="make build builds the library")

@@ -6,12 +6,12 @@
 //! What libc calls itself is not seen. `fread` has therefore a function of its own here, and so have the variants
 //! that compilers put in the place of others (`_FORTIFY_SOURCE`).
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::{FILE, iovec, off_t, size_t, ssize_t};
 
 use crate::watch::{self, At};
-use crate::{descriptors, next};
+use crate::{descriptors, inside, next};
 
 /// Functions that read: the next one is called with the same arguments, then the access is looked at.
 macro_rules! reads {
@@ -22,7 +22,7 @@ macro_rules! reads {
             /// # Safety
             ///
             /// That of libc's function.
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> ssize_t {
                 // SAFETY: the arguments are the caller's own.
                 let count = unsafe { next::$name(fd, $($argument),*) };
@@ -52,7 +52,7 @@ reads! {
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn fread(
     data: *mut c_void,
     size: size_t,
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C-unwind" fn fread(
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn __fread_chk(
     data: *mut c_void,
     room: size_t,
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C-unwind" fn __fread_chk(
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     descriptors::forget(fd);
     // SAFETY: the argument is the caller's own.
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn close_range(
     first: c_uint,
     last: c_uint,
@@ -119,7 +119,7 @@ pub(crate) unsafe extern "C-unwind" fn close_range(
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
     // SAFETY: the stream is the caller's, and open.
     unsafe { forget_stream(stream) };
@@ -132,7 +132,7 @@ pub(crate) unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn freopen(
     path: *const c_char,
     mode: *const c_char,
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C-unwind" fn freopen(
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn freopen64(
     path: *const c_char,
     mode: *const c_char,
@@ -176,7 +176,7 @@ unsafe fn forget_stream(stream: *mut FILE) {
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
     descriptors::forget(to);
     // SAFETY: the arguments are the caller's own.
@@ -188,11 +188,32 @@ pub(crate) unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
 /// # Safety
 ///
 /// That of libc's function.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     descriptors::forget(to);
     // SAFETY: the arguments are the caller's own.
     unsafe { next::dup3(from, to, flags) }
+}
+
+/// As libc's, which takes as many arguments as the option needs: on Linux they come as these do. A program that is
+/// about to forbid itself system calls is not watched any more: it may be killed for those of the library.
+///
+/// # Safety
+///
+/// That of libc's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C-unwind" fn prctl(
+    option: c_int,
+    second: c_ulong,
+    third: c_ulong,
+    fourth: c_ulong,
+    fifth: c_ulong,
+) -> c_int {
+    if matches!(option, libc::PR_SET_SECCOMP | libc::PR_SET_NO_NEW_PRIVS) {
+        inside::set_on(false);
+    }
+    // SAFETY: the arguments are the caller's own.
+    unsafe { next::prctl(option, second, third, fourth, fifth) }
 }
 
 /// Functions that map files: mapped files are read past the library, which the report says.
@@ -204,7 +225,7 @@ macro_rules! maps {
             /// # Safety
             ///
             /// That of libc's function.
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             pub(crate) unsafe extern "C-unwind" fn $name(
                 start: *mut c_void,
                 count: size_t,

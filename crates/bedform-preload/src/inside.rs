@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Attempts to take the lock before an access is left out. About a microsecond.
-const ATTEMPTS: usize = 200;
+/// Attempts to take the lock before an access is left out: a microsecond or two, as long as one access takes.
+const ATTEMPTS: usize = 32;
 
 /// True while reads are watched.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -67,7 +67,9 @@ impl Inside {
     #[inline]
     pub(crate) fn lock(&self) -> Option<Locked<'_>> {
         for _ in 0..ATTEMPTS {
-            if LOCK.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if LOCK.load(Ordering::Relaxed) == 0
+                && LOCK.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 HAS_LOCK.set(true);
                 return Some(Locked { _inside: self });
             }

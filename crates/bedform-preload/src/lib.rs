@@ -38,7 +38,6 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod arena;
-#[cfg(not(test))]
 mod calls;
 mod descriptors;
 mod follow;

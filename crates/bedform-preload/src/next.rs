@@ -4,7 +4,7 @@
 //! preloaded, too) goes to the kernel, where there is a system call for it, and is looked up on the spot
 //! otherwise.
 
-use std::ffi::{CStr, c_int, c_long, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -105,6 +105,8 @@ functions! {
     __pread64_chk(fd: c_int, data: *mut c_void, count: size_t, at: off_t, room: size_t) -> ssize_t, else look;
     fread(data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, else look;
     __fread_chk(data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: *mut FILE) -> size_t, else look;
+    prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int,
+        else { libc::SYS_prctl };
     close(fd: c_int) -> c_int, else { libc::SYS_close };
     fclose(stream: *mut FILE) -> c_int, else look;
     freopen(path: *const libc::c_char, mode: *const libc::c_char, stream: *mut FILE) -> *mut FILE, else look;

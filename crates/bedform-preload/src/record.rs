@@ -9,7 +9,7 @@
 //! order of the machine. `python/bedform/_run_report.py` has the same list.
 
 use std::cell::UnsafeCell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_long};
 use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -212,13 +212,13 @@ fn map_file() -> Option<*mut u8> {
     write!(rest, "/{id}-{seconds}-{nanoseconds}.part").ok()?;
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // System calls, not libc's functions: a thread that is being cancelled would unwind from these.
     // SAFETY: the path ends with a zero.
-    let descriptor = unsafe { libc::open(path.as_ptr(), flags, 0o600) };
-    if descriptor < 0 {
-        return None;
-    }
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600) };
+    let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
     let table = map_descriptor(descriptor);
-    // SAFETY: the descriptor is ours. Past the functions of `calls`, to which it is unknown.
+    // SAFETY: the descriptor is ours.
     unsafe { libc::syscall(libc::SYS_close, descriptor) };
     table
 }
@@ -227,8 +227,9 @@ fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
     let bytes = RECORDS * RECORD_BYTES;
     // Room for all of it: a write to a page for which a disk has none would kill the program.
     // SAFETY: the descriptor is open.
-    let has_room = unsafe { libc::fallocate(descriptor, 0, 0, libc::off_t::try_from(bytes).ok()?) };
-    if has_room != 0 && !write_zeros(descriptor, bytes) {
+    let allocated =
+        unsafe { libc::syscall(libc::SYS_fallocate, descriptor, 0, 0 as c_long, bytes as c_long) };
+    if allocated != 0 && !write_zeros(descriptor, bytes) {
         return None;
     }
     let start = arena::map_raw(bytes, libc::MAP_SHARED, descriptor);
@@ -238,8 +239,10 @@ fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
 /// For file systems that cannot allocate ahead.
 fn write_zeros(descriptor: i32, bytes: usize) -> bool {
     let zeros = [0_u8; 4096];
-    // SAFETY: the buffer has so many bytes.
-    let write = || unsafe { libc::write(descriptor, zeros.as_ptr().cast(), zeros.len()) };
+    let write = || {
+        // SAFETY: the buffer has so many bytes.
+        unsafe { libc::syscall(libc::SYS_write, descriptor, zeros.as_ptr(), zeros.len()) }
+    };
     (0..bytes / zeros.len()).all(|_| usize::try_from(write()) == Ok(zeros.len()))
 }
 

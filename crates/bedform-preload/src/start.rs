@@ -18,7 +18,3 @@ extern "C" fn start() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
-
-#[cfg(test)]
-#[allow(dead_code)]
-static START: extern "C" fn() = start;

@@ -2,6 +2,7 @@
  * `bedform run`. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -9,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -197,6 +200,61 @@ static uint64_t threads(void)
         free(own);
     }
     return sum;
+}
+
+static volatile int is_over;
+
+static void *until_over(void *number)
+{
+    int file = opened(path);
+    while (!is_over)
+        strided(1, file, (off_t)(intptr_t)number * BLOCK, 20);
+    close(file);
+    return NULL;
+}
+
+/* Children that are forked while threads read: whatever these hold, nobody lets go of in the child. */
+static uint64_t forks_of_threads(void)
+{
+    pthread_t all[4];
+    int file = opened(path);
+    uint64_t expected = strided(1, file, 0, 40);
+    for (intptr_t i = 0; i < 4; i++)
+        check(pthread_create(&all[i], NULL, until_over, (void *)i) == 0, "pthread_create");
+    for (int child = 0; child < 200; child++) {
+        int status;
+        pid_t id = fork();
+        check(id >= 0, "fork");
+        if (id == 0)
+            _exit(strided(1, file, 0, 40) != expected);
+        check(waitpid(id, &status, 0) == id && status == 0, "a child");
+    }
+    is_over = 1;
+    for (int i = 0; i < 4; i++)
+        pthread_join(all[i], NULL);
+    return expected;
+}
+
+/* A program that may only read, write and end. */
+static uint64_t confined(void)
+{
+    int file = opened(path);
+    char data[BLOCK], text[20];
+    uint64_t sum = strided(1, file, 0, 40);
+    usleep(50000);
+    check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0, "prctl");
+    for (int i = 0; i < 40; i++) {
+        ssize_t got = read(file, data, sizeof data);
+        if (got <= 0)
+            syscall(SYS_exit, 8);
+        sum = mix(sum, data, (size_t)got);
+    }
+    for (int i = 0; i < 16; i++)
+        text[i] = "0123456789abcdef"[sum >> (60 - 4 * i) & 15];
+    if (write(1, text, 16) != 16)
+        syscall(SYS_exit, 8);
+    syscall(SYS_exit, 0);
+    return 0;
 }
 
 /* One number for several files, one after another, closed in every way. */
@@ -425,6 +483,7 @@ int main(int count, char **arguments)
         {"many", many},             {"cancelled", cancelled}, {"handler", handler},
         {"last-thread", last_thread}, {"ahead", ahead},      {"mapped", mapped},
         {"killed", killed},         {"executed", executed},
+        {"confined", confined},     {"forks-of-threads", forks_of_threads},
     };
     if (count != 3)
         return 2;
