@@ -4,7 +4,7 @@
 //! guards half changed; the helper thread is not there; the counters are the parent's. So the child uses none of
 //! it: the lock becomes free, the arena empty, all files unknown.
 
-use crate::{arena, helper, inside, record, watch};
+use crate::{arena, files, helper, inside, pending, record, watch};
 
 /// Has children start anew; false if that is not possible.
 pub(crate) fn begin() -> bool {
@@ -21,7 +21,9 @@ extern "C" fn start_anew() {
     inside::free_lock();
     record::leave();
     helper::leave();
-    if watch::leave_all() {
+    pending::leave();
+    if files::leave() {
+        watch::leave();
         arena::empty();
     }
 }

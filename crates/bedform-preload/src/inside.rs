@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Attempts to take the lock before an access is left out: a microsecond or two, as long as one access takes.
-const ATTEMPTS: usize = 32;
+/// Attempts to take the lock, before what is to be done is left to the thread that has it.
+const ATTEMPTS: usize = 4;
 
 /// True while reads are watched.
 static IS_ON: AtomicBool = AtomicBool::new(false);

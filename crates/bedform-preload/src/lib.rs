@@ -8,8 +8,8 @@
 //! # What it promises the program
 //!
 //! - Results and `errno` of every call are those of libc. The call comes first, the analysis after it.
-//! - The program's threads never wait: not for the kernel's queue (a helper thread advises), not for a lock (an
-//!   access that finds the lock taken is left out), not for a file system.
+//! - The program's threads never wait: not for the kernel's queue (a helper thread advises), not for a lock (a read
+//!   that finds it taken is followed by the thread that has it), not for a file system.
 //! - Nothing is printed. A failure, even a panic, ends the watching and nothing else.
 //!
 //! # How it keeps that
@@ -27,11 +27,12 @@
 //! |---|---|
 //! | `calls` | the functions that stand before those of libc |
 //! | `next` | libc's own functions, or those of the next preloaded library |
-//! | `watch` | the files that are read, and what happens at each read |
+//! | `watch` | what happens at each read |
+//! | `pending` | reads that wait to be followed |
+//! | `files`, `descriptors` | from descriptors to files |
 //! | `follow` | one sequence of reads: its pattern, and how far ahead the kernel is advised |
 //! | `helper` | the queue of advice and the thread that gives it |
 //! | `record` | counters in a file that outlives the process: the report |
-//! | `descriptors` | from descriptors to files |
 //! | `inside`, `arena`, `fork`, `settings` | reentrancy, memory, children, the environment |
 #![allow(unsafe_code)]
 // In tests libc stays what it is.
@@ -40,11 +41,13 @@
 mod arena;
 mod calls;
 mod descriptors;
+mod files;
 mod follow;
 mod fork;
 mod helper;
 mod inside;
 mod next;
+mod pending;
 mod record;
 mod settings;
 mod start;

@@ -51,7 +51,7 @@ pub(crate) struct Record {
     pub(crate) used_bytes: AtomicU64,
     /// Times that the file was mapped.
     pub(crate) maps: AtomicU64,
-    /// Reads that were left out, because another thread was in the library.
+    /// Reads that were left out: too many waited to be followed.
     pub(crate) left_out: AtomicU64,
     spare: [AtomicU64; RECORD_BYTES / 8 - PATH_BYTES / 8 - 8 - 2 * KINDS],
 }

@@ -1,20 +1,21 @@
-//! The files that are read, and what happens at each read.
+//! What happens at each read.
 //!
-//! A file is its device and inode, whatever descriptors it has. Its reads are followed as one sequence; once a
-//! second thread reads it, each thread's are followed beside. The first sequence that predicts is the one that
-//! advises.
+//! The reads of a file are followed as one sequence; once a second thread reads it, each thread's are followed beside.
+//! The first sequence that predicts is the one that advises.
 
 use std::cell::UnsafeCell;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::FILE;
 
 use crate::descriptors::{self, Known};
+use crate::files::{self, identify};
 use crate::follow::{Bounds, Follow, Outcome, Run};
 use crate::helper::{self, Advice};
 use crate::inside::{self, Inside, Locked};
+use crate::pending::{self, Read};
 use crate::record::{self, FILES, ProcessNumber};
 use crate::{arena, settings};
 
@@ -22,6 +23,8 @@ use crate::{arena, settings};
 const THREADS_MAX: usize = 16;
 /// Bytes of the arena that one read can take, with room to spare.
 const ARENA_BYTES_LEFT: usize = 8 << 20;
+/// Reads that a thread follows at a time: its own, and those of others.
+const READS_AT_ONCE: usize = 64;
 
 /// Where a read began.
 #[derive(Debug, Clone, Copy)]
@@ -39,15 +42,10 @@ impl At {
     }
 }
 
-/// A file that is read.
+/// What is known of the reads of the file in a slot.
 struct Slot {
-    is_used: bool,
-    device: u64,
-    inode: u64,
-    /// Bytes of the file when it was looked at last.
-    bytes: u64,
-    /// When it was read last, in reads of the process.
-    used_at: u64,
+    /// That of the slot when this was learned: another file has it since, if it has changed.
+    generation: u32,
     /// Its only read so far: many files are read once.
     first: Option<(usize, Run)>,
     followed: Option<Box<Followed>>,
@@ -60,61 +58,28 @@ struct Followed {
     threads: Vec<(usize, Follow)>,
 }
 
-struct Files {
-    slots: [Slot; FILES],
-    is_used: bool,
-    reads: u64,
-}
-
-struct Shared(UnsafeCell<Files>);
+struct Shared(UnsafeCell<[Slot; FILES]>);
 
 // SAFETY: used by the thread with the lock alone.
 unsafe impl Sync for Shared {}
 
-static ALL: Shared = Shared(UnsafeCell::new(Files {
-    slots: [const {
-        Slot {
-            is_used: false,
-            device: 0,
-            inode: 0,
-            bytes: 0,
-            used_at: 0,
-            first: None,
-            followed: None,
-        }
-    }; FILES],
-    is_used: false,
-    reads: 0,
-}));
-/// How many files each slot has had. What a descriptor is known as is true for one of them.
-static GENERATIONS: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
+static SLOTS: Shared =
+    Shared(UnsafeCell::new([const { Slot { generation: 0, first: None, followed: None } }; FILES]));
 
-fn is_current(slot: u16, generation: u32) -> bool {
-    GENERATIONS[usize::from(slot)].load(Ordering::Acquire) == generation
-}
-
-/// The files, for the thread with the lock.
+/// The slots, for the thread with the lock.
 #[allow(clippy::mut_from_ref)]
-fn files<'a>(_locked: &'a mut Locked<'_>) -> &'a mut Files {
-    // SAFETY: there is one lock, and it is borrowed as long as the files are.
-    unsafe { &mut *ALL.0.get() }
+fn slots<'a>(_locked: &'a mut Locked<'_>) -> &'a mut [Slot; FILES] {
+    // SAFETY: there is one lock, and it is borrowed as long as the slots are.
+    unsafe { &mut *SLOTS.0.get() }
 }
 
-/// In a forked child: forgets all files, without freeing what another thread may have been changing. False if
-/// there were none.
-pub(crate) fn leave_all() -> bool {
+/// In a forked child: forgets all patterns, without freeing what another thread may have been changing.
+pub(crate) fn leave() {
     // SAFETY: the child has one thread.
-    let files = unsafe { &mut *ALL.0.get() };
-    if !mem::replace(&mut files.is_used, false) {
-        return false;
-    }
-    for (number, slot) in files.slots.iter_mut().enumerate() {
+    for slot in unsafe { &mut *SLOTS.0.get() } {
         mem::forget(slot.followed.take());
         slot.first = None;
-        slot.is_used = false;
-        GENERATIONS[number].fetch_add(1, Ordering::AcqRel);
     }
-    true
 }
 
 /// After a call that read `count` bytes, or failed.
@@ -218,44 +183,49 @@ fn access(inside: &Inside, descriptor: i32, bytes: u64, start: impl FnOnce() -> 
     else {
         return;
     };
-    let Some(mut locked) = inside.lock() else {
-        if let Some(record) = record {
-            record.left_out.fetch_add(1, Ordering::Relaxed);
-        }
-        return;
-    };
-    if !is_current(slot, generation) {
-        return;
+    let read = Read { descriptor, slot, generation, thread: inside::thread_mark(), run };
+    if !pending::put(read)
+        && let Some(record) = record
+    {
+        record.left_out.fetch_add(1, Ordering::Relaxed);
     }
-    let has_advice = follow(files(&mut locked), slot, generation, descriptor, run);
-    drop(locked);
-    if has_advice {
-        helper::wake(inside);
+    follow_pending(inside);
+}
+
+/// Follows the reads that wait, unless another thread does.
+fn follow_pending(inside: &Inside) {
+    // Once more for a read that was left while the lock was being let go of.
+    for _ in 0..2 {
+        let Some(mut locked) = inside.lock() else { return };
+        let slots = slots(&mut locked);
+        let mut has_advice = false;
+        for read in std::iter::from_fn(pending::take).take(READS_AT_ONCE) {
+            if files::is_current(read.slot, read.generation) {
+                has_advice |= follow(slots, &read);
+            }
+        }
+        drop(locked);
+        if has_advice {
+            helper::wake(inside);
+        }
+        if pending::is_empty() {
+            return;
+        }
     }
 }
 
-/// Follows a read of the file in a slot; true if there is advice to give.
-fn follow(files: &mut Files, slot: u16, generation: u32, descriptor: i32, run: Run) -> bool {
+/// Follows a read; true if there is advice to give.
+fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
     if arena::untouched_bytes() < ARENA_BYTES_LEFT {
-        forget_patterns(files);
+        forget_patterns(slots);
     }
-    files.reads += 1;
-    let file = &mut files.slots[usize::from(slot)];
-    file.used_at = files.reads;
-    let thread = inside::thread_mark();
-    let outcome = match (&mut file.followed, file.first.take()) {
-        (Some(followed), _) => followed.push(thread, run),
-        (None, None) => {
-            file.first = Some((thread, run));
-            Outcome::default()
-        }
-        (followed, Some((first_thread, first))) => {
-            let mut whole = Follow::default();
-            whole.push(first);
-            let new = Followed { whole, first_thread, threads: Vec::new() };
-            followed.insert(Box::new(new)).push(thread, run)
-        }
-    };
+    let Read { descriptor, slot, generation, thread, run } = *read;
+    files::touch(slot);
+    let file = &mut slots[usize::from(slot)];
+    if file.generation != generation {
+        *file = Slot { generation, first: None, followed: None };
+    }
+    let outcome = file.push(thread, run);
     count(slot, run, outcome);
     if outcome.is_stale {
         helper::cancel(slot);
@@ -264,13 +234,10 @@ fn follow(files: &mut Files, slot: u16, generation: u32, descriptor: i32, run: R
     if !settings::ADVISES.load(Ordering::Relaxed) {
         return false;
     }
-    if run.end > file.bytes {
-        file.bytes = bytes_of(descriptor).unwrap_or(0).max(run.end);
-    }
     let bounds = Bounds {
         ahead: settings::AHEAD.load(Ordering::Relaxed),
         ahead_max: settings::AHEAD_MAX.load(Ordering::Relaxed),
-        file_bytes: file.bytes,
+        file_bytes: files::bytes(slot, descriptor, run.end),
     };
     let epoch = helper::epoch(slot);
     let known = Known::File { slot, generation };
@@ -280,6 +247,24 @@ fn follow(files: &mut Files, slot: u16, generation: u32, descriptor: i32, run: R
         record.advised_bytes.fetch_add(advised, Ordering::Relaxed);
     }
     advised > 0
+}
+
+impl Slot {
+    fn push(&mut self, thread: usize, run: Run) -> Outcome {
+        match (&mut self.followed, self.first.take()) {
+            (Some(followed), _) => followed.push(thread, run),
+            (None, None) => {
+                self.first = Some((thread, run));
+                Outcome::default()
+            }
+            (followed, Some((first_thread, first))) => {
+                let mut whole = Follow::default();
+                whole.push(first);
+                let new = Followed { whole, first_thread, threads: Vec::new() };
+                followed.insert(Box::new(new)).push(thread, run)
+            }
+        }
+    }
 }
 
 impl Followed {
@@ -341,8 +326,8 @@ fn count(slot: u16, run: Run, outcome: Outcome) {
 }
 
 /// The arena is full: what was learned of all files is forgotten.
-fn forget_patterns(files: &mut Files) {
-    for (number, slot) in (0_u16..).zip(&mut files.slots) {
+fn forget_patterns(slots: &mut [Slot; FILES]) {
+    for (number, slot) in (0_u16..).zip(slots) {
         if let Some(followed) = slot.followed.take() {
             // Freed with the whole arena, below.
             mem::forget(followed);
@@ -350,90 +335,6 @@ fn forget_patterns(files: &mut Files) {
         }
     }
     arena::empty();
-}
-
-/// What a descriptor is; looked at if it is not known yet. A file without bytes of which some were read is none of
-/// a disk: those of `/proc` say that they are regular.
-fn identify(inside: &Inside, descriptor: i32, bytes: u64) -> Known {
-    match descriptors::known(descriptor) {
-        Known::File { slot, generation } if is_current(slot, generation) => {
-            return Known::File { slot, generation };
-        }
-        Known::Ignored => return Known::Ignored,
-        _ => {}
-    }
-    let Some(status) = status_of(descriptor) else { return Known::No };
-    // SAFETY: asks for flags.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-    let is_direct = flags & libc::O_DIRECT != 0;
-    let is_regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if !is_regular || is_direct || (status.st_size == 0 && bytes > 0) {
-        if is_regular && is_direct {
-            record::count_of_process(ProcessNumber::Direct);
-        }
-        descriptors::keep(descriptor, Known::Ignored);
-        return Known::Ignored;
-    }
-    let Some(mut locked) = inside.lock() else {
-        record::count_of_process(ProcessNumber::LeftOut);
-        return Known::No;
-    };
-    let known = files(&mut locked).slot_for(descriptor, &status);
-    descriptors::keep(descriptor, known);
-    known
-}
-
-impl Files {
-    /// The slot of a file: its own, a free one, or that which was used longest ago.
-    fn slot_for(&mut self, descriptor: i32, status: &libc::stat) -> Known {
-        record::make();
-        self.is_used = true;
-        let of_file = |slot: &Slot| {
-            slot.is_used && slot.device == status.st_dev && slot.inode == status.st_ino
-        };
-        let found = self.slots.iter().position(of_file);
-        let number = found
-            .or_else(|| self.slots.iter().position(|slot| !slot.is_used))
-            .or_else(|| (0..FILES).min_by_key(|number| self.slots[*number].used_at))
-            .unwrap_or(0);
-        let Ok(slot) = u16::try_from(number) else { return Known::No };
-        if found.is_none() {
-            self.begin(slot, descriptor, status);
-        }
-        Known::File { slot, generation: GENERATIONS[number].load(Ordering::Acquire) }
-    }
-
-    fn begin(&mut self, number: u16, descriptor: i32, status: &libc::stat) {
-        let slot = &mut self.slots[usize::from(number)];
-        if slot.is_used {
-            record::fold(number);
-        }
-        self.reads += 1;
-        *slot = Slot {
-            is_used: true,
-            device: status.st_dev,
-            inode: status.st_ino,
-            bytes: u64::try_from(status.st_size).unwrap_or(0),
-            used_at: self.reads,
-            first: None,
-            followed: None,
-        };
-        GENERATIONS[usize::from(number)].fetch_add(1, Ordering::AcqRel);
-        helper::cancel(number);
-        record::begin(number, descriptor);
-    }
-}
-
-fn status_of(descriptor: i32) -> Option<libc::stat> {
-    // SAFETY: a value of integers may be zero, and the call writes one of this type.
-    unsafe {
-        let mut status: libc::stat = mem::zeroed();
-        (libc::fstat(descriptor, &raw mut status) == 0).then_some(status)
-    }
-}
-
-fn bytes_of(descriptor: i32) -> Option<u64> {
-    u64::try_from(status_of(descriptor)?.st_size).ok()
 }
 
 /// True if the descriptor is a ring of `io_uring`, whose reads nobody sees.

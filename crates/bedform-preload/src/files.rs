@@ -1,0 +1,176 @@
+//! The files that are read: from a descriptor to a slot.
+//!
+//! A file is its device and inode, whatever descriptors it has. It has a slot until another file needs it: then the
+//! slot's generation changes, and what descriptors were known as is no longer true.
+//!
+//! The table has a lock of its own, which is held for a microsecond; nothing here allocates.
+
+use std::cell::UnsafeCell;
+use std::mem;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::descriptors::{self, Known};
+use crate::helper;
+use crate::inside::Inside;
+use crate::record::{self, FILES, ProcessNumber};
+
+/// Attempts to take the lock: some microseconds. Descriptors are looked up once.
+const ATTEMPTS: usize = 256;
+
+#[derive(Clone, Copy)]
+struct File {
+    is_used: bool,
+    device: u64,
+    inode: u64,
+}
+
+struct Files {
+    all: [File; FILES],
+    is_used: bool,
+}
+
+struct Shared(UnsafeCell<Files>);
+
+// SAFETY: used by the thread with the lock alone.
+unsafe impl Sync for Shared {}
+
+static TABLE: Shared = Shared(UnsafeCell::new(Files {
+    all: [File { is_used: false, device: 0, inode: 0 }; FILES],
+    is_used: false,
+}));
+static LOCK: AtomicU32 = AtomicU32::new(0);
+/// How many files each slot has had.
+static GENERATIONS: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
+/// Bytes of the file in each slot, when it was looked at last.
+static BYTES: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
+/// When the file in each slot was looked up or read last, by [`TIME`].
+static USED_AT: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
+static TIME: AtomicU64 = AtomicU64::new(0);
+
+/// True if the slot has the file that it had at this generation.
+pub(crate) fn is_current(slot: u16, generation: u32) -> bool {
+    GENERATIONS[usize::from(slot)].load(Ordering::Acquire) == generation
+}
+
+/// Says that the file in a slot is in use.
+pub(crate) fn touch(slot: u16) {
+    let now = TIME.fetch_add(1, Ordering::Relaxed);
+    USED_AT[usize::from(slot)].store(now, Ordering::Relaxed);
+}
+
+/// Bytes of the file in a slot, which has `end` at least.
+pub(crate) fn bytes(slot: u16, descriptor: i32, end: u64) -> u64 {
+    let known = &BYTES[usize::from(slot)];
+    let bytes = known.load(Ordering::Relaxed);
+    if end <= bytes {
+        return bytes;
+    }
+    let status = status_of(descriptor);
+    let bytes = status.map_or(0, |status| u64::try_from(status.st_size).unwrap_or(0)).max(end);
+    known.store(bytes, Ordering::Relaxed);
+    bytes
+}
+
+/// In a forked child: forgets all files; false if there were none.
+pub(crate) fn leave() -> bool {
+    LOCK.store(0, Ordering::Release);
+    // SAFETY: the child has one thread.
+    let files = unsafe { &mut *TABLE.0.get() };
+    if !mem::replace(&mut files.is_used, false) {
+        return false;
+    }
+    for (file, generation) in files.all.iter_mut().zip(&GENERATIONS) {
+        file.is_used = false;
+        generation.fetch_add(1, Ordering::AcqRel);
+    }
+    true
+}
+
+/// What a descriptor is; looked at if it is not known yet. A file without bytes of which some were read is none of
+/// a disk: those of `/proc` say that they are regular.
+pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
+    match descriptors::known(descriptor) {
+        Known::File { slot, generation } if is_current(slot, generation) => {
+            return Known::File { slot, generation };
+        }
+        Known::Ignored => return Known::Ignored,
+        _ => {}
+    }
+    let Some(status) = status_of(descriptor) else { return Known::No };
+    // SAFETY: asks for flags.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+    let is_direct = flags & libc::O_DIRECT != 0;
+    let is_regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if !is_regular || is_direct || (status.st_size == 0 && bytes > 0) {
+        if is_regular && is_direct {
+            record::count_of_process(ProcessNumber::Direct);
+        }
+        descriptors::keep(descriptor, Known::Ignored);
+        return Known::Ignored;
+    }
+    let Some(known) = with_table(|files| files.slot_for(descriptor, &status)) else {
+        record::count_of_process(ProcessNumber::LeftOut);
+        return Known::No;
+    };
+    descriptors::keep(descriptor, known);
+    known
+}
+
+/// Does something with the table; nothing if another thread has it for long.
+fn with_table<T>(act: impl FnOnce(&mut Files) -> T) -> Option<T> {
+    let is_mine = (0..ATTEMPTS).any(|_| {
+        std::hint::spin_loop();
+        LOCK.load(Ordering::Relaxed) == 0
+            && LOCK.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    });
+    if !is_mine {
+        return None;
+    }
+    // SAFETY: this thread has the lock. Nothing in the table panics; a lock that is never let go of ends the looking
+    // up, and nothing else.
+    let result = act(unsafe { &mut *TABLE.0.get() });
+    LOCK.store(0, Ordering::Release);
+    Some(result)
+}
+
+impl Files {
+    /// The slot of a file: its own, a free one, or that which was used longest ago.
+    fn slot_for(&mut self, descriptor: i32, status: &libc::stat) -> Known {
+        record::make();
+        self.is_used = true;
+        let is_same = |file: &File| {
+            file.is_used && file.device == status.st_dev && file.inode == status.st_ino
+        };
+        let found = self.all.iter().position(is_same);
+        let number = found
+            .or_else(|| self.all.iter().position(|file| !file.is_used))
+            .or_else(|| (0..FILES).min_by_key(|at| USED_AT[*at].load(Ordering::Relaxed)))
+            .unwrap_or(0);
+        let Ok(slot) = u16::try_from(number) else { return Known::No };
+        if found.is_none() {
+            self.begin(slot, descriptor, status);
+        }
+        touch(slot);
+        Known::File { slot, generation: GENERATIONS[number].load(Ordering::Acquire) }
+    }
+
+    fn begin(&mut self, slot: u16, descriptor: i32, status: &libc::stat) {
+        let number = usize::from(slot);
+        if self.all[number].is_used {
+            record::fold(slot);
+        }
+        self.all[number] = File { is_used: true, device: status.st_dev, inode: status.st_ino };
+        BYTES[number].store(u64::try_from(status.st_size).unwrap_or(0), Ordering::Relaxed);
+        GENERATIONS[number].fetch_add(1, Ordering::AcqRel);
+        helper::cancel(slot);
+        record::begin(slot, descriptor);
+    }
+}
+
+fn status_of(descriptor: i32) -> Option<libc::stat> {
+    // SAFETY: a value of integers may be zero, and the call writes one of this type.
+    unsafe {
+        let mut status: libc::stat = mem::zeroed();
+        (libc::fstat(descriptor, &raw mut status) == 0).then_some(status)
+    }
+}
