@@ -5,11 +5,14 @@
 //!
 //! A bounded queue: a cell has a turn, which is even while it is empty and odd while it is full. Threads put reads
 //! in with one exchange; the thread with the lock takes them out. A thread that dies between its exchange and the end
-//! of its write leaves a cell that stays empty: then the queue fills up, and reads are left out.
+//! of its write leaves a cell that stays empty: then the queue fills up, and reads are left out. A forked child makes
+//! a queue of its own.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
+use crate::arena::map_pages;
 use crate::follow::Run;
 
 /// Reads that wait at most: those that others make while the thread with the lock has lost its core for some
@@ -47,25 +50,10 @@ struct Queue {
 // thread with the lock.
 unsafe impl Sync for Queue {}
 
-static READS: Queue = Queue::new();
+/// The queue of this process; null until a read waits.
+static READS: AtomicPtr<Queue> = AtomicPtr::new(ptr::null_mut());
 
 impl Queue {
-    const fn new() -> Self {
-        const NONE: Read = Read {
-            descriptor: -1,
-            slot: 0,
-            generation: 0,
-            thread: 0,
-            run: Run { start: 0, end: 0 },
-        };
-        Self {
-            cells: [const { Cell { turn: AtomicUsize::new(0), read: UnsafeCell::new(NONE) } };
-                CELLS],
-            put: AtomicUsize::new(0),
-            taken: AtomicUsize::new(0),
-        }
-    }
-
     fn put(&self, read: Read) -> bool {
         let mut at = self.put.load(Ordering::Relaxed);
         loop {
@@ -112,35 +100,49 @@ impl Queue {
     }
 }
 
+/// The queue, if there is one or one can be made.
+fn queue(may_make: bool) -> Option<&'static Queue> {
+    let mut queue = READS.load(Ordering::Acquire);
+    if queue.is_null() && may_make {
+        let made = map_pages(size_of::<Queue>()).cast();
+        match READS.compare_exchange(queue, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => queue = made,
+            // Another thread was first; so much is lost once in a process.
+            Err(other) => queue = other,
+        }
+    }
+    // SAFETY: a queue is never unmapped, and zeros are an empty one.
+    unsafe { queue.as_ref() }
+}
+
 /// Leaves a read; false if there is no room.
 pub(crate) fn put(read: Read) -> bool {
-    READS.put(read)
+    queue(true).is_some_and(|queue| queue.put(read))
 }
 
 /// The read that waits longest. The caller has the lock.
 pub(crate) fn take() -> Option<Read> {
-    READS.take()
+    queue(false)?.take()
 }
 
 /// True if no read waits.
 pub(crate) fn is_empty() -> bool {
-    READS.is_empty()
+    queue(false).is_none_or(Queue::is_empty)
 }
 
-/// In a forked child: the reads are the parent's, and may be half written.
+/// In a forked child: the queue is the parent's, and a read in it may be half written.
 pub(crate) fn leave() {
-    if READS.put.swap(0, Ordering::Relaxed) == 0 {
-        return;
-    }
-    READS.taken.store(0, Ordering::Relaxed);
-    for cell in &READS.cells {
-        cell.turn.store(0, Ordering::Relaxed);
-    }
+    READS.store(ptr::null_mut(), Ordering::Release);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn new() -> &'static Queue {
+        // SAFETY: zeros are an empty queue.
+        unsafe { map_pages(size_of::<Queue>()).cast::<Queue>().as_ref() }.unwrap()
+    }
 
     fn read(thread: usize, number: u64) -> Read {
         let run = Run { start: number, end: number + 1 };
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn reads_come_out_as_they_came_and_not_more_than_there_is_room_for() {
-        let queue = Queue::new();
+        let queue = new();
         for round in 0..5_u64 {
             let count = (0..u64::MAX).take_while(|number| queue.put(read(0, round + number)));
             assert_eq!(count.count(), CELLS);
@@ -163,8 +165,7 @@ mod tests {
 
     #[test]
     fn reads_of_each_thread_come_out_in_their_order_and_none_is_lost() {
-        let queue = Queue::new();
-        let queue = &queue;
+        let queue = new();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 scope.spawn(move || {

@@ -221,7 +221,7 @@ static uint64_t forks_of_threads(void)
     uint64_t expected = strided(1, file, 0, 40);
     for (intptr_t i = 0; i < 4; i++)
         check(pthread_create(&all[i], NULL, until_over, (void *)i) == 0, "pthread_create");
-    for (int child = 0; child < 200; child++) {
+    for (int child = 0; child < 60; child++) {
         int status;
         pid_t id = fork();
         check(id >= 0, "fork");
