@@ -29,7 +29,7 @@ from bedform._run_report import read_report
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["LIBRARY", "RunOptions", "become", "run_and_report"]
+__all__ = ["LIBRARY", "RunOptions", "become", "check_report", "run_and_report", "write_report"]
 
 LIBRARY: Final = Path(__file__).parent / "libbedform_preload.so"
 _SHEBANGS_MAX: Final = 4
@@ -115,6 +115,18 @@ def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, di
     finally:
         shutil.rmtree(parts, ignore_errors=True)
     return code, report
+
+
+def check_report(place: str) -> None:
+    """Say that a report cannot be written before a program has run for hours.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
+    if place != "-":
+        Path(place).open("a").close()
 
 
 def write_report(report: Mapping[str, Any], place: str) -> None:

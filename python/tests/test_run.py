@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK, STRIDE = 8192, 40960
 WAYS = [
-    "sequential", "strided", "nested", "random", "calls", "forks", "threads", "reuse", "ends",
-    "many", "cancelled", "handler", "last-thread", "mapped", "executed", "killed",
+    "sequential", "strided", "nested", "hours", "random", "calls", "forks", "threads", "reuse",
+    "ends", "many", "cancelled", "handler", "last-thread", "mapped", "executed", "killed",
     "confined", "forks-of-threads",
 ]  # fmt: skip
 
@@ -186,6 +186,14 @@ def test_descriptors_that_become_other_files_are_counted_as_these(reads: Path, d
     assert counts == [4 * 12, 6]
 
 
+def test_hours_that_repeat_every_day_are_predicted(reads: Path, data: Path) -> None:
+    entry = of_file(reported(reads, "hours", data)[1], data)
+    assert entry["reads"] == 4 * 8
+    # Twice the sequence of four steps, and one read more.
+    assert shares(entry) == {"composed": pytest.approx(1 - 9 / 32, abs=1e-4)}
+    assert entry["used_bytes"] == (32 - 9) * BLOCK
+
+
 def test_what_is_mapped_is_named_as_not_seen(reads: Path, data: Path) -> None:
     report = reported(reads, "mapped", data)[1]
     assert report["unseen"]["mapped_files"] == [str(data)]
@@ -285,6 +293,9 @@ def test_programs_that_are_not_there_are_refused_in_one_line(
     tmp_path: Path, bedform_command: Bedform
 ) -> None:
     assert "no such program" in refused(bedform_command, tmp_path / "nothing")
+    done = bedform_command("run", "--report", str(tmp_path / "no" / "r.json"), "touch", "/no/way")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), "before the program has run"
+    assert str(tmp_path / "no" / "r.json") in done.stderr
     (tmp_path / "text").write_text("hello\n")
     assert "make it executable" in refused(bedform_command, tmp_path / "text")
     assert '"64 apples" is not a size' in refused(bedform_command, "--min", "64 apples", "true")

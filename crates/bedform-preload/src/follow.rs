@@ -244,11 +244,10 @@ fn run_of(place: &Place, file_bytes: u64) -> Option<Run> {
 
 fn index(kind: Kind, is_contiguous: bool) -> usize {
     let kinds = [Kind::Strided, Kind::ComposedRows, Kind::Composed, Kind::Correlated];
-    match kinds.iter().position(|known| *known == kind) {
-        Some(0) if is_contiguous => 0,
-        Some(number) => number + 1,
-        None => KINDS - 1,
+    if is_contiguous && kind != Kind::Correlated {
+        return 0;
     }
+    kinds.iter().position(|known| *known == kind).map_or(KINDS - 1, |number| number + 1)
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ def run(
     )
     if report is None:
         _run.become(command, options)
+    _run.check_report(report)
     code, found = _run.run_and_report(command, options)
     _run.write_report(found, report)
     sys.exit(code)

@@ -88,6 +88,19 @@ static uint64_t nested(void)
     return sum;
 }
 
+/* Some hours of each day. */
+static uint64_t hours(void)
+{
+    static const int of_day[] = {5, 6, 14, 15};
+    uint64_t sum = 1;
+    int file = opened(path);
+    for (int day = 0; day < 8; day++)
+        for (int i = 0; i < 4; i++)
+            sum = at(sum, file, (off_t)(24 * day + of_day[i]) * STRIDE, BLOCK);
+    close(file);
+    return sum;
+}
+
 static uint64_t random_places(void)
 {
     uint64_t sum = 1, state = 7;
@@ -483,7 +496,7 @@ int main(int count, char **arguments)
         {"many", many},             {"cancelled", cancelled}, {"handler", handler},
         {"last-thread", last_thread}, {"ahead", ahead},      {"mapped", mapped},
         {"killed", killed},         {"executed", executed},
-        {"confined", confined},     {"forks-of-threads", forks_of_threads},
+        {"hours", hours},           {"confined", confined},     {"forks-of-threads", forks_of_threads},
     };
     if (count != 3)
         return 2;
