@@ -3,13 +3,15 @@
 //! A file is its device and inode, whatever descriptors it has. It has a slot until another file needs it: then the
 //! slot's generation changes, and what descriptors were known as is no longer true.
 //!
-//! The table has a lock of its own, which is held for a microsecond; nothing here allocates.
+//! The table has a lock of its own, which is held for a microsecond, longer for the first file on a device; nothing
+//! here allocates.
 
 use std::cell::UnsafeCell;
 use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::descriptors::{self, Known};
+use crate::device::Devices;
 use crate::helper;
 use crate::inside::Inside;
 use crate::record::{self, FILES, ProcessNumber};
@@ -26,6 +28,7 @@ struct File {
 
 struct Files {
     all: [File; FILES],
+    devices: Devices,
     is_used: bool,
 }
 
@@ -36,6 +39,7 @@ unsafe impl Sync for Shared {}
 
 static TABLE: Shared = Shared(UnsafeCell::new(Files {
     all: [File { is_used: false, device: 0, inode: 0 }; FILES],
+    devices: Devices::new(),
     is_used: false,
 }));
 static LOCK: AtomicU32 = AtomicU32::new(0);
@@ -43,6 +47,8 @@ static LOCK: AtomicU32 = AtomicU32::new(0);
 static GENERATIONS: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
 /// Bytes of the file in each slot, when it was looked at last.
 static BYTES: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
+/// Bytes that one hint about the file in each slot may have.
+static HINT_BYTES: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
 /// When the file in each slot was looked up or read last, by [`TIME`].
 static USED_AT: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
 static TIME: AtomicU64 = AtomicU64::new(0);
@@ -56,6 +62,11 @@ pub(crate) fn is_current(slot: u16, generation: u32) -> bool {
 pub(crate) fn touch(slot: u16) {
     let now = TIME.fetch_add(1, Ordering::Relaxed);
     USED_AT[usize::from(slot)].store(now, Ordering::Relaxed);
+}
+
+/// Bytes that one hint about the file in a slot may have.
+pub(crate) fn hint_bytes(slot: u16) -> u64 {
+    u64::from(HINT_BYTES[usize::from(slot)].load(Ordering::Relaxed))
 }
 
 /// Bytes of the file in a slot, which has `end` at least.
@@ -161,6 +172,8 @@ impl Files {
         }
         self.all[number] = File { is_used: true, device: status.st_dev, inode: status.st_ino };
         BYTES[number].store(u64::try_from(status.st_size).unwrap_or(0), Ordering::Relaxed);
+        let hint_bytes = self.devices.hint_bytes(status.st_dev);
+        HINT_BYTES[number].store(hint_bytes, Ordering::Relaxed);
         GENERATIONS[number].fetch_add(1, Ordering::AcqRel);
         helper::cancel(slot);
         record::begin(slot, descriptor);

@@ -19,8 +19,6 @@ use crate::record::FILES;
 
 /// Pieces of advice that wait.
 const QUEUE: usize = 8192;
-/// The kernel reads no more of one call than its readahead of the device, which is 128 KiB unless raised.
-const CALL_BYTES: u64 = 128 << 10;
 /// Milliseconds after which the thread ends.
 const IDLE_MS: i64 = 200;
 const STACK_BYTES: usize = 256 << 10;
@@ -40,11 +38,19 @@ pub(crate) struct Advice {
     pub(crate) epoch: u32,
     /// What comes next.
     pub(crate) run: Run,
+    /// Bytes of which the kernel is advised at a time.
+    pub(crate) hint_bytes: u64,
 }
 
 impl Advice {
-    const NONE: Self =
-        Self { descriptor: -1, known: Known::No, slot: 0, epoch: 0, run: Run { start: 0, end: 0 } };
+    const NONE: Self = Self {
+        descriptor: -1,
+        known: Known::No,
+        slot: 0,
+        epoch: 0,
+        run: Run { start: 0, end: 0 },
+        hint_bytes: 1,
+    };
 
     fn is_valid(&self) -> bool {
         inside::is_on()
@@ -205,7 +211,7 @@ fn sleep(calls: u32) -> bool {
 fn give(advice: &Advice) {
     let mut start = advice.run.start;
     while start < advice.run.end && advice.is_valid() {
-        let bytes = CALL_BYTES.min(advice.run.end - start);
+        let bytes = advice.hint_bytes.max(1).min(advice.run.end - start);
         let (Ok(at), Ok(count)) = (libc::off_t::try_from(start), libc::off_t::try_from(bytes))
         else {
             return;

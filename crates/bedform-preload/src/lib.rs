@@ -29,7 +29,7 @@
 //! | `next` | libc's own functions, or those of the next preloaded library |
 //! | `watch` | what happens at each read |
 //! | `pending` | reads that wait to be followed |
-//! | `files`, `descriptors` | from descriptors to files |
+//! | `files`, `descriptors`, `device` | from descriptors to files, and to the devices that these are on |
 //! | `follow` | one sequence of reads: its pattern, and how far ahead the kernel is advised |
 //! | `helper` | the queue of advice and the thread that gives it |
 //! | `record` | counters in a file that outlives the process: the report |
@@ -41,6 +41,7 @@
 mod arena;
 mod calls;
 mod descriptors;
+mod device;
 mod files;
 mod follow;
 mod fork;

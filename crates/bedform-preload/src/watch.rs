@@ -241,8 +241,10 @@ fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
     };
     let epoch = helper::epoch(slot);
     let known = Known::File { slot, generation };
-    let advised = followed
-        .refill(thread, &bounds, |run| helper::put(Advice { descriptor, known, slot, epoch, run }));
+    let hint_bytes = files::hint_bytes(slot);
+    let advised = followed.refill(thread, &bounds, |run| {
+        helper::put(Advice { descriptor, known, slot, epoch, run, hint_bytes })
+    });
     if let Some(record) = record::of_slot(slot) {
         record.advised_bytes.fetch_add(advised, Ordering::Relaxed);
     }
