@@ -137,8 +137,9 @@ impl Analyzer {
         let runs = self.contiguous.known().iter().cloned().chain(self.contiguous.current());
         let rows = self.rows.known().chain(self.rows.current());
         let walks = self.walks().map(Pattern::Walk).chain(rows.map(Pattern::Rows));
-        let unstructured = sequences.map(Pattern::Sequence).chain(correlated);
-        walks.chain(unstructured).chain(runs.map(Pattern::Contiguous)).collect()
+        // Those of which there may be many come last, as a reader stops at its limit.
+        let few = sequences.map(Pattern::Sequence).chain(runs.map(Pattern::Contiguous));
+        walks.chain(few).chain(correlated).collect()
     }
 
     /// The next access.

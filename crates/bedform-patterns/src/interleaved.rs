@@ -222,7 +222,11 @@ impl Interleaved {
         let most = begun.max(AHEAD.div_ceil(length.max(1)));
         let mut free = most.saturating_sub(claims);
         while left <= AHEAD && free > 0 && self.make_room() {
-            let Some(row) = self.shapes.free_rows(step, &start).next() else { break };
+            let Some(row) = self.shapes.free_rows(step, &start).next() else {
+                // There is none, and will not be.
+                left = u64::MAX;
+                break;
+            };
             left = left.saturating_add(row.length);
             free -= 1;
             if !self.begin_row(row) {

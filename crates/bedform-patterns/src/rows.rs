@@ -61,6 +61,8 @@ impl RowSteps {
         let steps = self.steps.sequence().cycle().take_while(|_| self.is_under_way);
         let rows = steps.map_while(move |step| {
             row.start = row.start.after(step)?;
+            // Rows of nothing have no end.
+            row.place(0).filter(|_| row.count() > 0)?;
             Some(row.clone())
         });
         rows.flat_map(|row| (0..row.count()).map_while(move |number| row.place(number)))

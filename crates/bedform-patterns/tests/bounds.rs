@@ -1,7 +1,10 @@
 //! Whatever comes: nothing fails, and memory is bounded.
 #![allow(clippy::unwrap_used)]
 
-use bedform_patterns::{Analyzer, Global, Patterns, Place, Settings, Walk, merge};
+use bedform_patterns::{
+    Analyzer, Followed, Global, Level, Pattern, Patterns, Place, Rows, Run, Sequence, Settings,
+    Walk, merge,
+};
 use proptest::prelude::*;
 
 /// More than regular accesses may take, and than any may.
@@ -63,6 +66,26 @@ fn hostile_accesses_take_bounded_memory() {
         Some(tile(&[*at]))
     });
     assert!(heap_bytes_after(nearly) < 2 * MIB);
+}
+
+#[test]
+fn known_patterns_that_nobody_checked_end_where_they_are_none() {
+    let step = |rank: usize| tile(&vec![0; rank]).step_to(&tile(&vec![1; rank])).unwrap();
+    for (rank, count) in [(1, 0), (1, 1), (2, 5), (2, u64::MAX)] {
+        let row = Walk { start: tile(&[0]), levels: vec![Level { step: step(rank), count }] };
+        let mut analyzer = Analyzer::knowing([
+            Pattern::Walk(row.clone()),
+            Pattern::Rows(Rows { row, steps: vec![step(1)] }),
+            Pattern::Sequence(Sequence { start: tile(&[0]), steps: vec![step(rank); 600] }),
+            Pattern::Contiguous(Run { start: tile(&[0]), axis: 7, size: i64::MAX, accesses: 0 }),
+            Pattern::Correlated(Followed { entry: tile(&[0]), followers: vec![tile(&[0; 9]); 99] }),
+        ]);
+        for at in [0, 1, 2, 0, 5] {
+            analyzer.push(tile(&[at]));
+            assert!(analyzer.ahead().take(100).count() <= 100);
+        }
+        assert!(analyzer.patterns().len() < 20);
+    }
 }
 
 /// Bounds at which numbers end, and few others.
