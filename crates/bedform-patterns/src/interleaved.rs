@@ -13,6 +13,8 @@
 //!
 //! Rows of equal length teach their [`Shapes`]: then the next row is served before its first place is read.
 
+use std::cmp::Reverse;
+
 use crate::fingerprint::{self, Fingerprint};
 use crate::recent::RecentAccesses;
 use crate::shapes::{NextRow, Shapes};
@@ -128,11 +130,12 @@ impl Interleaved {
     /// The places that come, each walk's in turn, without those that were seen; then those of the rows behind.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = Place> + '_ {
         let served = || self.walkers.iter().filter(|walker| walker.is_served);
-        let (claims, begun): (Vec<&Walker>, Vec<&Walker>) =
-            served().partition(|walker| walker.is_claim);
-        let mut turns: Vec<_> = begun.into_iter().map(Walker::ahead).collect();
+        let mut turns: Vec<_> = in_turn(served())
+            .into_iter()
+            .map(|walkers| walkers.into_iter().flat_map(Walker::ahead))
+            .collect();
         let mut turn = 0;
-        let begun = std::iter::from_fn(move || {
+        let walks = std::iter::from_fn(move || {
             while !turns.is_empty() {
                 turn %= turns.len();
                 if let Some(place) = turns[turn].next() {
@@ -150,7 +153,7 @@ impl Interleaved {
         let rows = rows.flat_map(|row| {
             (0..row.length).map_while(move |number| row.start.after(&row.step.times(number)?))
         });
-        begun.chain(claims.into_iter().flat_map(Walker::ahead)).chain(rows)
+        walks.chain(rows)
     }
 
     /// The walks that were found: rows that make up one as that, others one by one.
@@ -412,6 +415,27 @@ impl Interleaved {
         let own = size_of::<Walker>() * self.walkers.capacity() + 16 * self.lately.capacity();
         own + walkers + self.recent.heap_bytes() + self.shapes.heap_bytes()
     }
+}
+
+/// Walks whose places come in turn, those that may be over last; each with the rows that come behind it:
+/// the first of them behind the walk that ends first.
+fn in_turn<'a>(walkers: impl Iterator<Item = &'a Walker>) -> Vec<Vec<&'a Walker>> {
+    let (claims, mut begun): (Vec<&Walker>, Vec<&Walker>) =
+        walkers.partition(|walker| walker.is_claim);
+    begun.sort_by_key(|walker| Reverse(walker.at));
+    let left = |walker: &Walker| walker.left().unwrap_or(u64::MAX);
+    let mut turns: Vec<(u64, Vec<&Walker>)> =
+        begun.into_iter().map(|walker| (left(walker), vec![walker])).collect();
+    for claim in claims {
+        match turns.iter_mut().min_by_key(|(left, _)| *left) {
+            Some((all, turn)) => {
+                *all = all.saturating_add(left(claim));
+                turn.push(claim);
+            }
+            None => turns.push((left(claim), vec![claim])),
+        }
+    }
+    turns.into_iter().map(|(_, turn)| turn).collect()
 }
 
 fn lately(fingerprint: Fingerprint) -> usize {

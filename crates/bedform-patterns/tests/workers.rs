@@ -211,3 +211,17 @@ fn interleaved_walks_that_are_known_miss_fewer() {
     let again = missed(&mut loaded, &interleaved(blocks(4, 10, 40), 2));
     assert!(3 * again < 2 * new, "{again} of {new}");
 }
+
+#[test]
+fn what_interleaved_walks_predict_is_near_ahead() {
+    let mut analyzer = Analyzer::default();
+    let places = dynamic(60, 40, 4, 3);
+    for (number, place) in places.iter().enumerate() {
+        let ahead: Vec<Place> =
+            if number % 7 == 0 { analyzer.ahead().take(400).collect() } else { Vec::new() };
+        let predicted = analyzer.push(place.clone()).predicted;
+        if number % 7 == 0 && predicted == Some(Kind::Interleaved) {
+            assert!(ahead.contains(place), "{number}");
+        }
+    }
+}
