@@ -37,6 +37,7 @@ pub mod path;
 pub mod shard;
 pub mod shown;
 pub mod size;
+pub mod trace;
 
 pub use codec::{BytesCodec, CodecChain, Serializer};
 pub use dtype::{DataType, Endian, TimeUnit};

@@ -196,6 +196,11 @@ impl Analyzer {
         places.into_iter().flatten()
     }
 
+    /// What says which places come next, if anything does.
+    pub fn serving(&self) -> Option<Kind> {
+        self.active
+    }
+
     /// The structured patterns that ended and the ones that go on, oldest first.
     pub fn walks(&self) -> impl Iterator<Item = Walk> + '_ {
         // Ordered accesses have such walks by chance.

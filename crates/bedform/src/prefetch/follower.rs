@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bedform_geometry::Selection;
-use bedform_patterns::{Analyzer, Place};
+use bedform_patterns::{Analyzer, Kind, Place};
 
 use super::ahead::{Ahead, ReadAhead};
 use super::form::{Form, cut, place_of, selection_at};
@@ -295,6 +295,10 @@ impl State {
     fn next(&mut self) -> Option<(Selection, u64)> {
         if let Some(listed) = self.listed.pop_front() {
             return Some(listed);
+        }
+        // Of those of any size nobody knows what is asked for.
+        if self.analyzer.serving() == Some(Kind::Contiguous) {
+            return None;
         }
         let known = self.ahead.len() + 1;
         for place in self.analyzer.ahead().take(known + usize::try_from(OVERTAKEN_MAX).ok()?) {

@@ -1,0 +1,298 @@
+//! Traces: which reads a process has made of the arrays of a store or file.
+//!
+//! A trace file is a sequence of **blocks**, each of reads of one array:
+//!
+//! | bytes | are |
+//! |---|---|
+//! | 4 | `BfTr` |
+//! | 4 | length of the rest, without the checksum, little-endian |
+//! | 4 | CRC-32C of the rest |
+//! | rest | version 1, weight, source, array, columns: varints and [columns](crate::log::varint) |
+//!
+//! Equal steps take a few bytes whatever their number, so that most of a trace are its times. A process appends
+//! blocks; what a crash has cut off at the end is left out. Blocks stand for themselves: after a damaged one
+//! nothing is believed, for its length may be damaged, too.
+
+use crate::checksum::crc32c;
+use crate::log::varint::{
+    decode_column, encode_column, read_varint, unzigzag, write_varint, zigzag,
+};
+
+const MAGIC: &[u8; 4] = b"BfTr";
+const HEAD: usize = 12;
+const VERSION: u64 = 1;
+/// Bytes of a block.
+pub const BLOCK_BYTES_MAX: usize = 4 << 20;
+/// Reads of a block.
+pub const BLOCK_READS_MAX: usize = 4096;
+const RANK_MAX: usize = 32;
+const PATH_BYTES_MAX: usize = 4096;
+
+/// An array as its reads know it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TracedArray {
+    /// Its path in the store or file.
+    pub path: String,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Bytes of an element.
+    pub item_size: u64,
+}
+
+/// What a read took along one axis: `count` positions from `first` on, `step` apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TracedAxis {
+    /// The first position.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// From one to the next.
+    pub step: i64,
+}
+
+/// A read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TracedRead {
+    /// The thread or task that made it, as a number of the process.
+    pub stream: u64,
+    /// When it began, in nanoseconds since 1970.
+    pub began_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// Bytes of the result.
+    pub bytes: u64,
+    /// True if the elements had been read ahead.
+    pub was_ahead: bool,
+    /// True for lists of positions and points: the axes are the box around them.
+    pub is_list: bool,
+    /// What it took along each axis.
+    pub axes: Vec<TracedAxis>,
+}
+
+/// Reads of one array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceBlock {
+    /// Tells the store or file from others, where it has something that does; zeros elsewhere.
+    pub source: [u8; 16],
+    /// Each read stands for so many: 1, unless there were too many to keep.
+    pub weight: u64,
+    /// The array.
+    pub array: TracedArray,
+    /// In the order in which they began in the process.
+    pub reads: Vec<TracedRead>,
+}
+
+impl TraceBlock {
+    /// The block as bytes; nothing for one that breaks a limit.
+    ///
+    /// ```
+    /// use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead, blocks};
+    ///
+    /// let read = |at| TracedRead {
+    ///     stream: 1,
+    ///     began_ns: 1_000_000 + 5000 * at,
+    ///     took_ns: 700,
+    ///     bytes: 32,
+    ///     was_ahead: at > 3,
+    ///     is_list: false,
+    ///     axes: vec![TracedAxis { first: at, count: 1, step: 1 }, TracedAxis { first: 0, count: 8, step: 1 }],
+    /// };
+    /// let block = TraceBlock {
+    ///     source: [7; 16],
+    ///     weight: 1,
+    ///     array: TracedArray { path: "t".into(), shape: vec![4096, 8], item_size: 4 },
+    ///     reads: (0..4000).map(read).collect(),
+    /// };
+    /// let bytes = block.encode().unwrap();
+    /// assert!(bytes.len() < 200);
+    /// assert_eq!(blocks(&bytes).collect::<Vec<_>>(), [block]);
+    /// ```
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let TracedArray { path, shape, item_size } = &self.array;
+        let rank = shape.len();
+        let fits = self.reads.len() <= BLOCK_READS_MAX
+            && rank <= RANK_MAX
+            && path.len() <= PATH_BYTES_MAX
+            && self.reads.iter().all(|read| read.axes.len() == rank);
+        if !fits {
+            return None;
+        }
+        let mut bytes = [MAGIC.as_slice(), &[0; HEAD - 4]].concat();
+        for number in [VERSION, self.weight, path.len() as u64] {
+            write_varint(number, &mut bytes);
+        }
+        bytes.extend(self.source);
+        bytes.extend(path.as_bytes());
+        for number in [*item_size, rank as u64].iter().chain(shape) {
+            write_varint(*number, &mut bytes);
+        }
+        write_varint(self.reads.len() as u64, &mut bytes);
+        let mut column = |value: &dyn Fn(&TracedRead) -> u64| {
+            let column = encode_column(&self.reads.iter().map(value).collect::<Vec<_>>());
+            write_varint(column.len() as u64, &mut bytes);
+            bytes.extend(column);
+        };
+        column(&|read| read.stream);
+        column(&|read| read.began_ns);
+        column(&|read| read.took_ns);
+        column(&|read| read.bytes);
+        column(&|read| u64::from(read.was_ahead) | u64::from(read.is_list) << 1);
+        for axis in 0..rank {
+            column(&|read| read.axes[axis].first);
+            column(&|read| read.axes[axis].count);
+            column(&|read| zigzag(read.axes[axis].step));
+        }
+        let length = u32::try_from(bytes.len() - HEAD).ok()?;
+        let sum = crc32c(&bytes[HEAD..]);
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        bytes[8..HEAD].copy_from_slice(&sum.to_le_bytes());
+        (bytes.len() <= BLOCK_BYTES_MAX).then_some(bytes)
+    }
+}
+
+/// The blocks that `bytes` begin with, up to the first that is damaged, cut off or of another version.
+pub fn blocks(bytes: &[u8]) -> impl Iterator<Item = TraceBlock> + '_ {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (block, behind) = split(rest)?;
+        rest = behind;
+        decode(block)
+    })
+}
+
+/// Bytes of the whole blocks that `bytes` begin with.
+pub fn whole_bytes(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((_, behind)) = split(rest) {
+        rest = behind;
+    }
+    bytes.len() - rest.len()
+}
+
+/// A block whose checksum is right, without its head, and what follows.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let length = usize::try_from(number(4)).ok()?;
+    if &head[..4] != MAGIC || length > BLOCK_BYTES_MAX {
+        return None;
+    }
+    let (block, behind) = rest.split_at_checked(length)?;
+    (crc32c(block) == number(8)).then_some((block, behind))
+}
+
+/// What is left of a block.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = read_varint(self.0).ok()?;
+        self.0 = rest;
+        Some(number)
+    }
+
+    /// A number up to `most`.
+    fn count(&mut self, most: usize) -> Option<usize> {
+        usize::try_from(self.number()?).ok().filter(|count| *count <= most)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn column(&mut self, count: usize) -> Option<Vec<u64>> {
+        let length = self.count(BLOCK_BYTES_MAX)?;
+        decode_column(self.bytes(length)?, count).ok()
+    }
+}
+
+fn decode(block: &[u8]) -> Option<TraceBlock> {
+    let mut rest = Rest(block);
+    if rest.number()? != VERSION {
+        return None;
+    }
+    let weight = rest.number()?.max(1);
+    let path_bytes = rest.count(PATH_BYTES_MAX)?;
+    let source = rest.bytes(16)?.try_into().ok()?;
+    let path = std::str::from_utf8(rest.bytes(path_bytes)?).ok()?.to_owned();
+    let (item_size, rank) = (rest.number()?, rest.count(RANK_MAX)?);
+    let shape = (0..rank).map(|_| rest.number()).collect::<Option<Vec<_>>>()?;
+    let count = rest.count(BLOCK_READS_MAX)?;
+    let mut columns = Vec::with_capacity(5 + 3 * rank);
+    for _ in 0..5 + 3 * rank {
+        columns.push(rest.column(count)?);
+    }
+    let read = |at: usize| TracedRead {
+        stream: columns[0][at],
+        began_ns: columns[1][at],
+        took_ns: columns[2][at],
+        bytes: columns[3][at],
+        was_ahead: columns[4][at] & 1 != 0,
+        is_list: columns[4][at] & 2 != 0,
+        axes: (0..rank)
+            .map(|axis| TracedAxis {
+                first: columns[5 + 3 * axis][at],
+                count: columns[6 + 3 * axis][at],
+                step: unzigzag(columns[7 + 3 * axis][at]),
+            })
+            .collect(),
+    };
+    let array = TracedArray { path, shape, item_size };
+    Some(TraceBlock { source, weight, array, reads: (0..count).map(read).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(count: u64) -> TraceBlock {
+        let read = |at: u64| TracedRead {
+            stream: at % 3,
+            began_ns: at * 1_000_003,
+            took_ns: at * at % 977,
+            bytes: 64,
+            was_ahead: at.is_multiple_of(2),
+            is_list: at.is_multiple_of(5),
+            axes: vec![TracedAxis { first: at, count: 4, step: -2 }; 2],
+        };
+        TraceBlock {
+            source: [1; 16],
+            weight: 4,
+            array: TracedArray { path: "a/b".into(), shape: vec![9, 9], item_size: 4 },
+            reads: (0..count).map(read).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_ends_a_trace_and_what_is_before_counts() {
+        let one = block(10).encode().unwrap();
+        let both = [one.clone(), block(7).encode().unwrap()].concat();
+        assert_eq!(blocks(&both).count(), 2);
+        assert_eq!(whole_bytes(&both), both.len());
+        for cut in 0..both.len() {
+            let expected = usize::from(cut >= one.len());
+            assert_eq!(blocks(&both[..cut]).count(), expected, "{cut}");
+            assert_eq!(whole_bytes(&both[..cut]), expected * one.len());
+        }
+        for at in 0..one.len() {
+            let mut damaged = both.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(blocks(&damaged).count(), 0, "{at}");
+        }
+    }
+
+    #[test]
+    fn blocks_beyond_the_limits_are_not_made_and_not_believed() {
+        assert!(block(BLOCK_READS_MAX as u64 + 1).encode().is_none());
+        let mut odd = block(3);
+        odd.reads[1].axes.pop();
+        assert!(odd.encode().is_none());
+        // A count that no column fills.
+        let mut payload = vec![1, 1, 0];
+        payload.extend([0; 16]);
+        payload.extend([4, 0, 0xff, 0x1f]);
+        assert!(decode(&payload).is_none());
+    }
+}
