@@ -44,6 +44,7 @@ from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store
+from bedform._traces import learn, watch
 from bedform._write_dataset import write_dataset
 
 __all__ = [
@@ -85,10 +86,12 @@ __all__ = [
     "calibrate",
     "convert",
     "create",
+    "learn",
     "machine",
     "machines",
     "open",
     "simulate",
+    "watch",
     "write_dataset",
 ]
 

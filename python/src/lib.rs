@@ -19,6 +19,7 @@ mod session;
 mod signals;
 mod simulate;
 mod store;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -51,6 +52,8 @@ mod _internal {
     use crate::simulate::{check_machine, organize, placement, simulate};
     #[pymodule_export]
     use crate::store::Store;
+    #[pymodule_export]
+    use crate::trace::{keep_traces, learn, watch};
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

@@ -376,7 +376,7 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 }
 
 /// Calls a Python function, some times a second; what it raises ends the work.
-fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
+pub(crate) fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
     let last = Cell::new(None::<Instant>);
     move |done, total| {
         let Some(progress) = progress else { return };

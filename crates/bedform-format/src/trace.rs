@@ -172,7 +172,8 @@ pub fn whole_bytes(bytes: &[u8]) -> usize {
 /// A block whose checksum is right, without its head, and what follows.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
-    let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let number =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let length = usize::try_from(number(4)).ok()?;
     if &head[..4] != MAGIC || length > BLOCK_BYTES_MAX {
         return None;

@@ -12,6 +12,7 @@
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
+//! | [`trace`] | which reads were made, and what is learnt from them |
 //! | [`config`] | `bedform.toml` and variables of the environment |
 //! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
@@ -40,6 +41,7 @@ pub mod size;
 mod source;
 pub mod store;
 mod threads;
+pub mod trace;
 mod write;
 mod zarr;
 

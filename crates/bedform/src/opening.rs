@@ -14,6 +14,7 @@ use crate::config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::placement::ShardTargets;
+use crate::sidecar::Sidecar;
 
 pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_file};
 pub use detect::{PlaceKind, detect};
@@ -41,6 +42,7 @@ pub(crate) fn remote_of(
     let storage = RemoteStorage::open(url, mode, &options.remote);
     let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
     add_kept_profile_of(&storage, options);
+    add_sidecar(options, Path::new(url));
     Ok(Arc::new(storage))
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn remote_file_of(
     let opened = RemoteStorage::open_parent(url, &options.remote);
     let (storage, name) = opened.map_err(|error| Error::invalid(error.to_string()))?;
     add_kept_profile_of(&storage, options);
+    add_sidecar(options, Path::new(url));
     Ok((Arc::new(storage), name))
 }
 
@@ -79,6 +82,14 @@ pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
         // A kept profile that cannot be read must not keep data from being read.
         options.profile = Profile::for_path(path).ok().flatten();
         options.refines = Profile::place_for_path(path).ok();
+    }
+    add_sidecar(options, path);
+}
+
+/// Says where what is known of the reads of the store or file at `path` is kept.
+fn add_sidecar(options: &mut OpenOptions, path: &Path) {
+    if options.sidecar.is_none() {
+        options.sidecar = Sidecar::of_path(path).ok().flatten();
     }
 }
 

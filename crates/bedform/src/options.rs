@@ -9,6 +9,7 @@ use bedform_storage::{Durability, Profile};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
+use crate::sidecar::Sidecar;
 use crate::size;
 
 /// Told, on the caller's thread, how much of how much is done: bytes, or what the call says.
@@ -100,6 +101,8 @@ pub struct OpenOptions {
     pub profile: Option<Profile>,
     /// The file that keeps the profile, where reads refine it.
     pub refines: Option<PathBuf>,
+    /// Where what is known of the reads is kept, and traces of them, if they are recorded.
+    pub sidecar: Option<Sidecar>,
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
     pub direct_reads: bool,
@@ -123,6 +126,7 @@ impl Default for OpenOptions {
             gap_bytes: None,
             profile: None,
             refines: None,
+            sidecar: None,
             direct_reads: true,
             commits_named: 16,
             remote: RemoteOptions::default(),

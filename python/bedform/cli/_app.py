@@ -28,6 +28,7 @@ from . import (
     settle,
     simulate,
     verify,
+    watch,
 )
 from . import run as run_command
 from ._output import (
@@ -59,6 +60,7 @@ for command in (
     convert,
     explain,
     simulate,
+    watch,
     learn,
     run_command,
     settle,

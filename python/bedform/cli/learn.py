@@ -10,10 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes
-from ._output import JsonOption, cell, emit, help_of, paragraph
+from .._traces import learn as learn_reads
+from ._output import JsonOption, cell, emit, help_of, paragraph, progress
 
 _FILES_SHOWN = 20
 _PATH_SHOWN = 28
+_PATTERNS_SHOWN = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -22,25 +24,115 @@ def register(app: typer.Typer) -> None:
 
 
 def learn(
+    path: Annotated[
+        str | None, typer.Argument(help="A store, file or URL whose reads were recorded.")
+    ] = None,
     darshan: Annotated[
         str | None, typer.Option(help="A Darshan log with DXT records.", metavar="FILE")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    r"""Say which patterns recorded reads have, and how many would have been predicted.
+    r"""Say which patterns recorded reads have, and how many of them they foretell.
 
-    The reads of each file and rank are followed in the order in which they began. A read counts as
-    predicted if a pattern of the reads before it said that it would come. Needs the package
-    darshan: pip install 'bedform\[darshan]'.
+    Merges what 'bedform watch' has had recorded of a store or file, and keeps it for later runs:
+    they foresee a known pattern from its second read on.
 
-    Example: [bold]bedform learn --darshan run.darshan[/bold]
+    With --darshan the reads of each file and rank of a Darshan log are followed in the order in
+    which they began. A read counts as predicted if a pattern of the reads before it said that it
+    would come. Needs the package darshan: pip install 'bedform\[darshan]'.
+
+    Example: [bold]bedform learn era5.nc[/bold]
     """
+    if darshan is None and path is not None:
+        with progress("learning", is_bytes=False) as tell:
+            known = learn_reads(path, tell)
+        emit({"path": path, **known}, _render_known(path, known), as_json)
+        return
+    if darshan is None or path is not None:
+        raise ValueError("name a store or file that was watched, or a log with --darshan FILE")
     from .._darshan import learn_darshan
 
-    if darshan is None:
-        raise ValueError("nothing to learn from: name a log with --darshan FILE")
     learned = learn_darshan(darshan)
     emit(learned, _render_darshan(learned), as_json)
+
+
+def _render_known(path: str, learned: dict[str, Any]) -> Group:
+    """What is known of the reads of each array."""
+    arrays = learned["knowledge"]["arrays"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("array", overflow="fold")
+    for column in ("reads", "bytes", "time", "foretold", "of bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("by")
+    patterns = Table(box=None, pad_edge=False, header_style="bold")
+    patterns.add_column("array", overflow="fold")
+    patterns.add_column("pattern")
+    shown = sorted(arrays, key=lambda name: -arrays[name]["read"]["bytes"])
+    for name in shown[:_FILES_SHOWN]:
+        array = arrays[name]
+        kinds = sorted(array["predicted"], key=lambda kind: -array["predicted"][kind]["bytes"])
+        foretold = [
+            sum(array["predicted"][kind][of] for kind in kinds) for of in ("reads", "bytes")
+        ]
+        table.add_row(
+            cell(name or "/"),
+            f"{array['read']['reads']:,}",
+            format_bytes(array["read"]["bytes"]),
+            f"{array['seconds']:.3g} s",
+            f"{foretold[0] / max(array['read']['reads'], 1):.1%}",
+            f"{foretold[1] / max(array['read']['bytes'], 1):.1%}",
+            ", ".join(kinds),
+        )
+        for pattern in array["patterns"][-_PATTERNS_SHOWN:]:
+            if said := described(pattern):
+                patterns.add_row(cell(name or "/"), cell(said))
+    news = learned["traces"]
+    head = f"{path}: {news} new {'trace' if news == 1 else 'traces'}"
+    if learned["left_out"]:
+        head += f", {learned['left_out']} left out: damaged, or somebody else's"
+    parts: list[Any] = [paragraph(head), Text(""), table]
+    if (more := len(shown) - _FILES_SHOWN) > 0:
+        parts.append(paragraph(f"{more} more, with fewer bytes: --json has them"))
+    return Group(*parts, Text(""), patterns) if patterns.row_count else Group(*parts)
+
+
+def described(pattern: dict[str, Any]) -> str:
+    """A pattern in words; nothing for a kind that is not known."""
+    match pattern["kind"]:
+        case "walk":
+            levels = [
+                f"{level['count']} times {_step(level['step'])}" for level in pattern["levels"]
+            ]
+            return f"from {_box(pattern['start'])}: {', then '.join(levels)}"
+        case "sequence":
+            return f"from {_box(pattern['start'])}, again and again: {_steps(pattern['steps'])}"
+        case "rows":
+            row = described({**pattern["row"], "kind": "walk"})
+            return f"{row}; such rows, again and again: {_steps(pattern['steps'])}"
+        case "contiguous":
+            count, size = pattern["accesses"], pattern["size"]
+            return f"from {_box(pattern['start'])}: {count} in a row, of {size} or so"
+        case "correlated":
+            return f"after {_box(pattern['entry'])}: {', '.join(map(_box, pattern['followers']))}"
+        case _:
+            return ""
+
+
+def _box(place: list[int]) -> str:
+    bounds = zip(place[::2], place[1::2], strict=True)
+    return "[" + ", ".join(str(a) if b == a + 1 else f"{a}:{b}" for a, b in bounds) + "]"
+
+
+def _steps(steps: list[list[int]]) -> str:
+    said = [_step(step) for step in steps[:_PATTERNS_SHOWN]]
+    return ", ".join([*said, "..."] if len(steps) > len(said) else said)
+
+
+def _step(step: list[int]) -> str:
+    """A step: moves of the box along each axis, and of both ends apart where it grows."""
+    moves = zip(step[::2], step[1::2], strict=True)
+    said = [f"{a:+d}" if a == b else f"{a:+d}..{b:+d}" for a, b in moves]
+    return "(" + ", ".join("0" if move == "+0" else move for move in said) + ")"
 
 
 def _render_darshan(learned: dict[str, Any]) -> Group:

@@ -1,6 +1,7 @@
 //! Reads of an array before they are asked for.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bedform_geometry::Selection;
 
@@ -61,6 +62,26 @@ impl Known<'_> {
         };
         let is_followed = !self.layout().is_text();
         follows.filter(|_| is_followed).map(|follows| (follows, self.path()))
+    }
+
+    /// Records a read that has ended, where reads are recorded.
+    pub(super) fn record(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+        (took, was_ahead): (Duration, bool),
+    ) {
+        let Some((follows, path)) = self.follows().filter(|(follows, _)| follows.records()) else {
+            return;
+        };
+        let bytes = match deliver {
+            Deliver::Buffer(target) => target.len() as u64,
+            Deliver::Visitor(_) => self.geometry(selection).map_or(0, |plan| plan.result_bytes()),
+            Deliver::Cache(_) => return,
+        };
+        let layout = self.layout();
+        let array = (path, layout.grid.array_shape(), layout.item_size as u64);
+        follows.record(array, selection, (bytes, took, was_ahead));
     }
 
     /// The array, for the threads that read ahead.

@@ -105,10 +105,12 @@ impl Known<'_> {
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
         let reader = || self.reader();
+        let (began, mut was_ahead) = (Instant::now(), true);
         let mut followed = self.followed(selection, deliver, &reader);
         let done = match self.read_before(selection, deliver, followed.as_mut())? {
             Some(done) => done,
             None => {
+                was_ahead = false;
                 let began = Instant::now();
                 let done = self.read_now(selection, deliver, once_begun)?;
                 if let Some(followed) = followed {
@@ -117,6 +119,7 @@ impl Known<'_> {
                 done
             }
         };
+        self.record(selection, deliver, (began.elapsed(), was_ahead));
         // What is not there was never written, or is gone with its array.
         if let Self::Stored(handle, state, _) = self
             && done.absent > 0

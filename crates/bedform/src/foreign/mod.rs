@@ -123,7 +123,7 @@ impl ForeignFile {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
         let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
-        let follows = Follows::new(options.prefetch, options.cache_bytes);
+        let follows = Follows::new(options);
         Ok(Self { storage, path, map, lookup, tables, tuning, follows, cache, checks, kept: None })
     }
 

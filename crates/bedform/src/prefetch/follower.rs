@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bedform_geometry::Selection;
-use bedform_patterns::{Analyzer, Kind, Place};
+use bedform_patterns::{Analyzer, Kind, Pattern, Place};
 
 use super::ahead::{Ahead, ReadAhead};
 use super::form::{Form, cut, place_of, selection_at};
@@ -41,6 +41,8 @@ pub(super) struct Follower {
 #[derive(Debug, Default)]
 struct State {
     analyzer: Analyzer,
+    /// Patterns of earlier runs.
+    known: Vec<Pattern>,
     form: Form,
     shape: Vec<u64>,
     item_size: u64,
@@ -161,8 +163,11 @@ impl Drop for Followed<'_> {
 }
 
 impl Follower {
-    pub(super) fn new(limit: u64) -> Self {
-        Self { limit, state: Mutex::default() }
+    /// One that knows patterns of earlier runs.
+    pub(super) fn new(limit: u64, known: &[Pattern]) -> Self {
+        let known = known.to_vec();
+        let analyzer = Analyzer::knowing(known.clone());
+        Self { limit, state: Mutex::new(State { analyzer, known, ..State::default() }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -229,7 +234,9 @@ impl State {
 
     fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
         if form != self.form || shape != self.shape {
-            self.analyzer = Analyzer::default();
+            if self.form != Form::default() {
+                self.analyzer = Analyzer::knowing(self.known.clone());
+            }
             self.form = form;
             self.shape = shape.to_vec();
         }

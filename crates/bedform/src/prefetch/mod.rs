@@ -46,12 +46,16 @@ mod statistics;
 mod workers;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bedform_geometry::Selection;
+use bedform_patterns::Pattern;
 
-use crate::options::Prefetch;
+use crate::options::{OpenOptions, Prefetch};
+use crate::sidecar::Sidecar;
+use crate::trace::{self, KnownPatterns};
 
 pub(crate) use ahead::ReadAhead;
 pub(crate) use follower::{Followed, MakeReader};
@@ -78,23 +82,57 @@ pub(crate) trait ReadsAhead: Send + Sync + Debug {
 #[derive(Debug)]
 pub(crate) struct Follows {
     id: u64,
+    /// Bytes that may be ahead; 0 where nothing is read ahead.
     limit: u64,
     is_auto: bool,
+    /// Where the reads are recorded, if they are.
+    traces: Option<trace::Place>,
+    sidecar: Option<Sidecar>,
+    known: OnceLock<KnownPatterns>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Follows {
-    /// For a handle that may keep `cache_bytes` in the cache; nothing where nothing is to be read ahead.
-    pub(crate) fn new(prefetch: Prefetch, cache_bytes: u64) -> Option<Arc<Self>> {
-        let prefetch = or_environment(prefetch);
+    /// For a handle that was opened like that; nothing where nothing is to be read ahead and none is recorded.
+    pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
+        let prefetch = or_environment(options.prefetch);
         let limit = match prefetch {
             Prefetch::Off => 0,
-            Prefetch::Auto => cache_bytes / 2,
+            Prefetch::Auto => options.cache_bytes / 2,
             Prefetch::Bytes(bytes) => bytes,
         };
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        (limit > 0).then(|| Arc::new(Self { id, limit, is_auto: prefetch == Prefetch::Auto }))
+        let sidecar = options.sidecar.clone();
+        let watched = sidecar.as_ref().filter(|sidecar| trace::is_watched(sidecar));
+        let traces = watched.and_then(Sidecar::own_directory);
+        let traces = traces.map(|directory| trace::Place { id, directory, source: [0; 16] });
+        let is_auto = prefetch == Prefetch::Auto;
+        (limit > 0 || traces.is_some())
+            .then(|| Arc::new(Self { id, limit, is_auto, traces, sidecar, known: OnceLock::new() }))
+    }
+
+    /// True if reads are recorded.
+    pub(crate) fn records(&self) -> bool {
+        self.traces.is_some()
+    }
+
+    /// Records a read that has ended, where reads are recorded.
+    pub(crate) fn record(
+        &self,
+        array: (&str, &[u64], u64),
+        selection: &Selection,
+        read: (u64, Duration, bool),
+    ) {
+        if let Some(place) = &self.traces {
+            trace::record(place, array, selection, read);
+        }
+    }
+
+    /// The patterns of an array that earlier runs had.
+    fn known(&self, path: &str) -> &[Pattern] {
+        let load = || self.sidecar.as_ref().map(trace::known_patterns).unwrap_or_default();
+        self.known.get_or_init(load).get(path).map_or(&[], Vec::as_slice)
     }
 
     /// A read of `bytes` bytes of the array at `path` begins; nothing where it is not followed. `reader` gives who
@@ -106,7 +144,7 @@ impl Follows {
         read: (&Selection, u64),
         reader: MakeReader<'a>,
     ) -> Option<Followed<'a>> {
-        if self.is_auto && !workers::is_main_thread() {
+        if self.limit == 0 || self.is_auto && !workers::is_main_thread() {
             return None;
         }
         Some(follower::begin(workers::follower(self, path), shape, read, reader))
@@ -120,7 +158,9 @@ impl Follows {
         selections: Vec<(Selection, u64)>,
         reader: MakeReader<'_>,
     ) {
-        workers::follower(self, path).foresee(selections, reader);
+        if self.limit > 0 {
+            workers::follower(self, path).foresee(selections, reader);
+        }
     }
 
     /// Drops what is ahead, and what is known of the reads.
@@ -137,5 +177,11 @@ impl Follows {
 impl Drop for Follows {
     fn drop(&mut self) {
         workers::forget(self);
+        if self.traces.is_some() {
+            trace::forget(self.id);
+        }
+        if self.traces.is_some() {
+            trace::forget(self.id);
+        }
     }
 }

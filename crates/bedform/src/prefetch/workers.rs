@@ -78,17 +78,18 @@ pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
 
 /// The follower of an array.
 pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
-    let mut followers = lock(&process().followers);
-    let of_handle = followers.entry(follows.id).or_default();
-    if let Some(known) = of_handle.get(path) {
+    let followers = lock(&process().followers);
+    if let Some(known) = followers.get(&follows.id).and_then(|of_handle| of_handle.get(path)) {
         return known.clone();
     }
+    drop(followers);
+    let new = Arc::new(Follower::new(follows.limit, follows.known(path)));
+    let mut followers = lock(&process().followers);
+    let of_handle = followers.entry(follows.id).or_default();
     if of_handle.len() >= ARRAYS_MAX {
         of_handle.drain().for_each(|(_, follower)| follower.forget());
     }
-    let new = Arc::new(Follower::new(follows.limit));
-    of_handle.insert(path.into(), new.clone());
-    new
+    of_handle.entry(path.into()).or_insert(new).clone()
 }
 
 /// Drops all that is ahead for a handle.

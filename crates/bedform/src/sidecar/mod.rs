@@ -47,14 +47,16 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, Version};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use place::{Holder, TrustedStorage};
 
 /// A kind of helper file.
@@ -128,6 +130,33 @@ impl Sidecar {
     /// `InvalidArgument` for a `BEDFORM_SIDECAR_BYTES` that is no size.
     pub fn of_path(path: &Path) -> Result<Option<Self>> {
         place::of_path(path)
+    }
+
+    /// The directory of the sidecar of the file or directory at `path`, made if it is missing: beside the source
+    /// where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no place for it.
+    ///
+    /// # Errors
+    /// As [`Sidecar::of_path`]; those of making the directory.
+    pub fn make_of_path(path: &Path) -> Result<Option<PathBuf>> {
+        place::make_beside(path);
+        let Some(directory) = Self::of_path(path)?.and_then(|sidecar| sidecar.own_directory())
+        else {
+            return Ok(None);
+        };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
+        })?;
+        Ok(Some(directory))
+    }
+
+    /// The directory of the sidecar, there or not, if it is one of this machine.
+    pub fn own_directory(&self) -> Option<PathBuf> {
+        let local = self.holder.local()?;
+        Some(match self.directory.is_root() {
+            true => local.to_owned(),
+            false => local.join(self.directory.as_str()),
+        })
     }
 
     /// The sidecar in the directory `directory` of `storage`, all of which is trusted; with a budget for all

@@ -29,6 +29,11 @@ pub(super) trait Holder: Send + Sync + Debug {
     /// The place, made if it is missing; nothing where it cannot be written.
     fn to_write(&self) -> Option<Arc<dyn Storage>>;
 
+    /// The directory of this machine that it is, if it is one.
+    fn local(&self) -> Option<&Path> {
+        None
+    }
+
     /// True if the object at `path`, which was opened as `version`, may be believed.
     fn is_own(&self, path: &ObjectPath, version: &Version) -> bool;
 }
@@ -73,6 +78,10 @@ impl Holder for OwnDirectory {
         Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadWrite).ok()?))
     }
 
+    fn local(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
     fn is_own(&self, path: &ObjectPath, version: &Version) -> bool {
         // The name may stand for another file by now: what was opened has to be the one that is asked about.
         symlink_metadata(self.path.join(path.as_str())).is_ok_and(|found| {
@@ -101,6 +110,17 @@ pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
     let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
     let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")));
     Ok(cache.and_then(|cache| keyed(cache.join("bedform/sidecars"), user, &path, budget_bytes)))
+}
+
+/// Makes the sidecar beside the source at `path`, where that can be done and no variable names another place.
+pub(super) fn make_beside(path: &Path) {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if variable(PLACE_VARIABLE).is_none() && symlink_metadata(&path).is_ok() {
+        let mut beside = path.into_os_string();
+        beside.push(SUFFIX);
+        // One that is there, and one that cannot be made, are no errors: then it is in the cache.
+        let _ = DirBuilder::new().mode(0o700).create(&beside);
+    }
 }
 
 fn variable(name: &str) -> Option<PathBuf> {

@@ -129,7 +129,7 @@ impl Hierarchy {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         Self {
             cache: Arc::new(CacheHandle::new(options.cache_bytes, place)),
-            follows: Follows::new(options.prefetch, options.cache_bytes),
+            follows: Follows::new(&options),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),

@@ -1,0 +1,119 @@
+//! Traces: which reads were made of a store or file, kept in its sidecar; and what is learnt from them.
+//!
+//! Nothing is recorded before somebody has turned it on: [`watch`] leaves a file `watch` in the sidecar, which
+//! every open of this user sees; `BEDFORM_TRACE=1` does the same for one process. Then each process appends
+//! [blocks](bedform_format::trace) to a file of its own in `traces/`, which only this user may read. It holds
+//! paths of arrays, positions and times; no names of machines or users.
+//!
+//! - **At one place**: `Known::read` in `array`, where every read of an array comes by.
+//! - **Bounded**: reads wait in memory for ten seconds or a block; a process writes no more than
+//!   [`FILE_BYTES_MAX`], of more and more reads every fourth, 16th, 64th for as many; the oldest files go when all
+//!   have more than [`ALL_BYTES_MAX`].
+//! - **Harmless**: what cannot be written is not kept, and no read fails. A process that is killed loses the last
+//!   seconds. A forked child has a file of its own.
+//!
+//! [`learn`] merges the files of all processes into [`Knowledge`]: patterns of each array, and how many reads and
+//! bytes they explain. Who opens the store later knows these patterns from the first read on.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `record` | reads that wait, and the file that they go to |
+//! | `knowledge` | merged patterns as a helper file |
+//! | `learn` | traces into knowledge |
+
+mod knowledge;
+mod learn;
+mod record;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+pub use knowledge::{Explained, Knowledge, LearnedArray};
+pub(crate) use knowledge::{KnownPatterns, known_patterns};
+pub use learn::{Learned, learn};
+pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, keep_traces};
+pub(crate) use record::{Place, forget, record};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sidecar::Sidecar;
+
+const MARKER: &str = "watch";
+const VARIABLE: &str = "BEDFORM_TRACE";
+
+/// True if reads of the source with this sidecar are to be recorded.
+pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
+    let said = std::env::var(VARIABLE).ok();
+    match said.as_deref().map(str::trim) {
+        Some("0" | "off" | "false") => return false,
+        Some("") | None => {}
+        Some(_) => return true,
+    }
+    sidecar.own_directory().is_some_and(|directory| is_marked(&directory))
+}
+
+fn is_marked(directory: &Path) -> bool {
+    fs::symlink_metadata(directory.join(MARKER)).is_ok_and(|found| found.is_file())
+}
+
+/// Turns on, or off, that reads of the store or file at `path` are recorded, by all processes of this user that
+/// open it from now on. Gives the directory of the traces. The sidecar is made beside the data where that can be
+/// done, else in the user's cache.
+///
+/// # Errors
+/// `NotFound` if there is nothing at `path`; those of making the sidecar.
+pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
+    let is_url = path.to_str().is_some_and(|text| text.contains("://"));
+    if !is_url && fs::symlink_metadata(path).is_err() {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{}: there is nothing", path.display()),
+        ));
+    }
+    let directory = match on {
+        true => Sidecar::make_of_path(path)?,
+        false => Sidecar::of_path(path)?.and_then(|sidecar| sidecar.own_directory()),
+    };
+    let unknown = || {
+        let text = format!(
+            "{}: no place for a sidecar: set BEDFORM_SIDECAR to a directory",
+            path.display()
+        );
+        Error::new(ErrorKind::NotFound, text)
+    };
+    let marker = directory.ok_or_else(unknown)?.join(MARKER);
+    let failed =
+        |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", marker.display()));
+    match on {
+        true => drop(private_file(&marker).map_err(failed)?),
+        false => match fs::remove_file(&marker) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
+            _ => {}
+        },
+    }
+    Ok(marker.with_file_name(TRACES))
+}
+
+/// The directory of traces in a sidecar.
+const TRACES: &str = "traces";
+
+/// Opens a file of this user alone at its end, made if it is missing; no link is followed.
+fn private_file(path: &Path) -> std::io::Result<fs::File> {
+    fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)
+}
+
+/// Appends to such a file, whose directory is made if it is missing.
+fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    private_file(path)?.write_all(bytes)
+}

@@ -1,0 +1,234 @@
+//! Reads that wait to be written, and the file that they go to: one for each handle of a process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bedform_format::trace::{BLOCK_READS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead};
+use bedform_geometry::{AxisSelection, Selection};
+
+use super::{TRACES, append};
+use crate::threads::per_process::PerProcess;
+
+/// Bytes of a process's trace; beyond it nothing more is recorded.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of all traces of a source; beyond it the oldest go.
+pub const ALL_BYTES_MAX: u64 = 1 << 30;
+/// Traces of a source; beyond it the oldest go.
+const FILES_MAX: usize = 10_000;
+/// How long a read waits in memory.
+const WAITING_MAX: Duration = Duration::from_secs(10);
+/// Arrays whose reads wait.
+const ARRAYS_MAX: usize = 256;
+/// Positions of a list that are looked at for the box around them.
+const POINTS_MAX: usize = 1 << 16;
+
+static PROCESS: PerProcess<Mutex<HashMap<u64, Trace>>> = PerProcess::new();
+
+/// Where the reads of a handle are recorded.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The handle, among those of the process.
+    pub(crate) id: u64,
+    /// The directory of the sidecar.
+    pub(crate) directory: PathBuf,
+    /// What tells the source from others, or zeros.
+    pub(crate) source: [u8; 16],
+}
+
+/// The reads of one handle.
+#[derive(Debug)]
+struct Trace {
+    file: PathBuf,
+    source: [u8; 16],
+    written: u64,
+    /// Reads since the last one that was kept.
+    skipped: u64,
+    waiting: HashMap<Box<str>, Vec<(u64, TracedRead)>>,
+    arrays: HashMap<Box<str>, TracedArray>,
+    flushed: Instant,
+}
+
+fn lock() -> MutexGuard<'static, HashMap<u64, Trace>> {
+    let all = PROCESS.get(|_| Mutex::default());
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records a read of `array` that has just ended.
+pub(crate) fn record(
+    place: &Place,
+    (path, shape, item_size): (&str, &[u64], u64),
+    selection: &Selection,
+    (bytes, took, was_ahead): (u64, Duration, bool),
+) {
+    let mut all = lock();
+    let trace = all.entry(place.id).or_insert_with(|| Trace::new(place));
+    let weight = trace.weight();
+    trace.skipped += 1;
+    if weight == 0 || trace.skipped < weight {
+        return;
+    }
+    trace.skipped = 0;
+    let (axes, is_list) = axes_of(selection, shape.len());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let began = nanoseconds(now.saturating_sub(took));
+    let stream = u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
+    let read = TracedRead {
+        stream,
+        began_ns: began,
+        took_ns: nanoseconds(took),
+        bytes,
+        was_ahead,
+        is_list,
+        axes,
+    };
+    trace.keep(path, shape, item_size, (weight, read));
+}
+
+/// Writes what waits of a handle that goes, and forgets it.
+pub(crate) fn forget(id: u64) {
+    let Some(all) = PROCESS.existing() else { return };
+    let gone = all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    gone.into_iter().for_each(|mut trace| trace.flush());
+}
+
+/// Writes what waits of all handles: for the end of a process.
+pub fn keep_traces() {
+    let Some(all) = PROCESS.existing() else { return };
+    all.lock().unwrap_or_else(PoisonError::into_inner).values_mut().for_each(Trace::flush);
+}
+
+impl Trace {
+    fn new(place: &Place) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut random = [0_u8; 4];
+        // Without it names still differ by time and process.
+        let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        let name = format!(
+            "{:016x}-{:08x}-{:08x}-{:x}",
+            nanoseconds(now),
+            std::process::id(),
+            u32::from_ne_bytes(random),
+            place.id
+        );
+        let directory = place.directory.join(TRACES);
+        make_room(&directory);
+        Self {
+            file: directory.join(name),
+            source: place.source,
+            written: 0,
+            skipped: 0,
+            waiting: HashMap::new(),
+            arrays: HashMap::new(),
+            flushed: Instant::now(),
+        }
+    }
+
+    /// How many reads the next one that is kept stands for; 0 if nothing more is kept. Each quarter of the file
+    /// holds twice the reads of the one before.
+    fn weight(&self) -> u64 {
+        match 4 * self.written / FILE_BYTES_MAX {
+            quarter @ 0..4 => 1 << (2 * quarter),
+            _ => 0,
+        }
+    }
+
+    fn keep(&mut self, path: &str, shape: &[u64], item_size: u64, read: (u64, TracedRead)) {
+        let is_other = self.arrays.get(path).is_none_or(|known| known.shape != shape);
+        if is_other {
+            if self.arrays.len() >= ARRAYS_MAX || self.arrays.contains_key(path) {
+                self.flush();
+                self.arrays.clear();
+            }
+            let array = TracedArray { path: path.to_owned(), shape: shape.to_vec(), item_size };
+            self.arrays.insert(path.into(), array);
+        }
+        let waiting = match self.waiting.get_mut(path) {
+            Some(waiting) => waiting,
+            None => self.waiting.entry(path.into()).or_default(),
+        };
+        waiting.push(read);
+        if waiting.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flushed = Instant::now();
+        let mut bytes = Vec::new();
+        for (path, reads) in self.waiting.drain() {
+            let Some(array) = self.arrays.get(&path) else { continue };
+            for reads in reads.chunk_by(|one, next| one.0 == next.0) {
+                let block = TraceBlock {
+                    source: self.source,
+                    weight: reads.first().map_or(1, |(weight, _)| *weight),
+                    array: array.clone(),
+                    reads: reads.iter().map(|(_, read)| read.clone()).collect(),
+                };
+                bytes.extend(block.encode().unwrap_or_default());
+            }
+        }
+        if !bytes.is_empty() && append(&self.file, &bytes).is_ok() {
+            self.written += bytes.len() as u64;
+        }
+    }
+}
+
+/// Removes the oldest traces where there are too many: names begin with a time.
+fn make_room(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let sized = entries.flatten().filter_map(|entry| {
+        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some((entry.file_name(), metadata.len()))
+    });
+    let mut all: Vec<_> = sized.collect();
+    all.sort_unstable();
+    let mut bytes: u64 = all.iter().map(|(_, size)| size).sum();
+    let mut count = all.len();
+    for (name, size) in all {
+        if bytes < ALL_BYTES_MAX && count < FILES_MAX {
+            return;
+        }
+        let _ = std::fs::remove_file(directory.join(name));
+        (bytes, count) = (bytes.saturating_sub(size), count - 1);
+    }
+}
+
+/// What a selection takes along each axis, and whether that is a box around a list.
+fn axes_of(selection: &Selection, rank: usize) -> (Vec<TracedAxis>, bool) {
+    let span =
+        |first: u64, end: u64| TracedAxis { first, count: end.saturating_sub(first), step: 1 };
+    let around = |positions: &[u64]| {
+        let some = positions.iter().take(POINTS_MAX);
+        let first = some.clone().min().copied().unwrap_or(0);
+        span(first, some.max().map_or(first, |last| last.saturating_add(1)))
+    };
+    match selection {
+        Selection::Orthogonal(axes) => {
+            let is_list = axes.iter().any(|axis| matches!(axis, AxisSelection::Coords(_)));
+            let axis = |axis: &AxisSelection| match axis {
+                AxisSelection::Range(range) => {
+                    TracedAxis { first: range.start(), count: range.len(), step: range.step() }
+                }
+                AxisSelection::Coords(positions) => around(positions),
+            };
+            (axes.iter().map(axis).collect(), is_list)
+        }
+        Selection::Points(points) if points.rank() == rank => {
+            (points.coords().iter().map(|positions| around(positions)).collect(), true)
+        }
+        Selection::Union(regions) => {
+            let axis = |axis: usize| {
+                let first = regions.iter().map(|region| region.start()[axis]).min().unwrap_or(0);
+                span(first, regions.iter().map(|region| region.end(axis)).max().unwrap_or(first))
+            };
+            ((0..rank).map(axis).collect(), true)
+        }
+        Selection::Points(_) => (vec![span(0, 0); rank], true),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

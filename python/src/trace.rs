@@ -1,0 +1,38 @@
+//! Traces of reads, and what is learnt from them.
+
+use std::path::PathBuf;
+
+use bedform::Error;
+use pyo3::prelude::*;
+
+use crate::error::{ended, raise};
+use crate::signals::detached;
+use crate::store::telling;
+
+/// Turns on, or off, that reads of the store or file at `path` are recorded; gives the directory of the traces.
+#[pyfunction]
+pub(crate) fn watch(py: Python<'_>, path: PathBuf, on: bool) -> PyResult<String> {
+    let directory = detached(py, || bedform::trace::watch(&path, on)).map_err(raise)?;
+    Ok(directory.display().to_string())
+}
+
+/// Merges the traces of the store or file at `path` into what is known of its reads; gives that as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, progress=None))]
+pub(crate) fn learn(
+    py: Python<'_>,
+    path: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let outcome = detached(py, || {
+        let learned = bedform::trace::learn(&path, &telling(progress.as_ref()))?;
+        serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
+    });
+    ended(outcome)
+}
+
+/// Writes the reads that wait to be recorded: for the end of a process.
+#[pyfunction]
+pub(crate) fn keep_traces(py: Python<'_>) {
+    py.detach(bedform::trace::keep_traces);
+}
