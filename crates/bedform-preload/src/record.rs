@@ -28,6 +28,7 @@ const RECORDS: usize = FILES + 2;
 /// The first number of a table that is whole.
 const MAGIC: u64 = u64::from_le_bytes(*b"BFRUN001");
 const DIRECTORY_BYTES: usize = 1024;
+const PROCESS_NUMBERS: usize = 6;
 
 /// One file, or the process, whose numbers are [`ProcessNumber`]s.
 #[repr(C)]
@@ -84,6 +85,9 @@ static DIRECTORY: Directory = Directory(UnsafeCell::new([0; DIRECTORY_BYTES]));
 /// The records of this process; null until it reads a file.
 static TABLE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 
+/// What was counted of the process before it had records.
+static EARLY: [AtomicU64; PROCESS_NUMBERS] = [const { AtomicU64::new(0) }; PROCESS_NUMBERS];
+
 /// Keeps the directory of the report: a program may change its environment.
 pub(crate) fn remember_directory() {
     let Some(directory) = settings::report_directory().map(CStr::to_bytes) else { return };
@@ -97,6 +101,7 @@ pub(crate) fn remember_directory() {
 /// In a forked child: the records are the parent's.
 pub(crate) fn leave() {
     TABLE.store(ptr::null_mut(), Ordering::Release);
+    EARLY.iter().for_each(|number| number.store(0, Ordering::Relaxed));
 }
 
 /// The record of the file in a slot, if this process has records.
@@ -116,9 +121,8 @@ fn at(number: usize) -> Option<&'static Record> {
 
 /// Counts something of the process.
 pub(crate) fn count_of_process(number: ProcessNumber) {
-    if let Some(cell) = number_of_process(number) {
-        cell.fetch_add(1, Ordering::Relaxed);
-    }
+    let cell = number_of_process(number);
+    cell.unwrap_or(&EARLY[number as usize]).fetch_add(1, Ordering::Relaxed);
 }
 
 fn number_of_process(number: ProcessNumber) -> Option<&'static AtomicU64> {
@@ -145,6 +149,11 @@ pub(crate) fn make() {
     read_link(c"/proc/self/exe", unsafe { &mut *process.path.get() });
     if let Some(id) = number_of_process(ProcessNumber::Id) {
         id.store(u64::from(std::process::id()), Ordering::Relaxed);
+    }
+    for number in [ProcessNumber::Rings, ProcessNumber::Direct, ProcessNumber::LeftOut] {
+        if let Some(cell) = number_of_process(number) {
+            cell.fetch_add(EARLY[number as usize].swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
     // Last: what has no magic is not whole.
     if let Some(magic) = number_of_process(ProcessNumber::Magic) {
