@@ -32,7 +32,7 @@ def run(
     ahead: Annotated[
         str,
         typer.Option(
-            help="Bytes ahead at first, two reads at least; up to 8 times that while right.",
+            help="Bytes ahead at most, two reads at least; up to 8 times that while right.",
             metavar="SIZE",
         ),
     ] = "8MiB",

@@ -438,7 +438,7 @@ static int is_resident(int file, off_t offset, size_t count)
 static uint64_t ahead(void)
 {
     int file = opened(path);
-    off_t next = 20 * STRIDE;
+    off_t next = 11 * STRIDE;
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     if (is_resident(file, next, BLOCK)) {
         printf("in memory always\n");
