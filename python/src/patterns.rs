@@ -11,11 +11,11 @@ use pyo3::types::PyBytes;
 use crate::error::raise;
 use crate::signals::detached;
 
-/// What had predicted each read before it came, by the reads before it in its stream: a code for each, and the kinds
-/// of patterns by code, from 1 on. A read that nothing predicted has the code 0.
+/// What had predicted each read before it came, by the reads before it in its stream: a code for each, and
+/// the kinds of patterns by code, from 1 on. A read that nothing predicted has the code 0.
 ///
-/// Reads are given in the order in which they began, streams mixed. All arguments have as many elements, of type
-/// `uint64`.
+/// Reads are given in the order in which they began, streams mixed. All arguments have as many elements, of
+/// type `uint64`.
 #[pyfunction]
 pub(crate) fn predicted<'py>(
     py: Python<'py>,

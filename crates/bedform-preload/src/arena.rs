@@ -1,12 +1,12 @@
 //! The memory of the library: an arena of its own.
 //!
-//! `malloc` is not for it: a signal handler that reads may have interrupted `malloc` in the same thread, and a
-//! forked child may have a copy of its lock. The arena is used by the thread with the lock alone
+//! `malloc` is not for it: a signal handler that reads may have interrupted `malloc` in the same thread,
+//! and a forked child may have a copy of its lock. The arena is used by the thread with the lock alone
 //! ([`crate::inside::Locked`]); what others allocate, which is next to nothing, is mapped by itself.
 //!
-//! Blocks are powers of two. Those that are freed are kept by size. When the arena is full, its owner forgets
-//! everything and empties it at once ([`empty`]): cheaper than to collect, and as safe in a forked child, where
-//! what the parent left may be half changed.
+//! Blocks are powers of two. Those that are freed are kept by size. When the arena is full, its owner
+//! forgets everything and empties it at once ([`empty`]): cheaper than to collect, and as safe in a forked
+//! child, where what the parent left may be half changed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -117,8 +117,8 @@ impl Blocks {
     }
 }
 
-// SAFETY: a block is given to one owner until that frees it, has at least the bytes of the layout, and lies at a
-// multiple of its size, up to a page. Larger alignments are refused.
+// SAFETY: a block is given to one owner until that frees it, has at least the bytes of the layout, and lies
+// at a multiple of its size, up to a page. Larger alignments are refused.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {

@@ -1,10 +1,11 @@
 //! The functions that stand before those of libc: they call the next one, and look at what it did.
 //!
-//! Nothing with a destructor lives while the next function runs: a thread that is cancelled there unwinds through
-//! these frames. Descriptors are forgotten *before* they are closed: after that they may be another thread's.
+//! Nothing with a destructor lives while the next function runs: a thread that is cancelled there unwinds
+//! through these frames. Descriptors are forgotten *before* they are closed: after that they may be another
+//! thread's.
 //!
-//! What libc calls itself is not seen. `fread` has therefore a function of its own here, and so have the variants
-//! that compilers put in the place of others (`_FORTIFY_SOURCE`).
+//! What libc calls itself is not seen. `fread` has therefore a function of its own here, and so have the
+//! variants that compilers put in the place of others (`_FORTIFY_SOURCE`).
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -195,8 +196,9 @@ pub(crate) unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int
     unsafe { next::dup3(from, to, flags) }
 }
 
-/// As libc's, which takes as many arguments as the option needs: on Linux they come as these do. A program that is
-/// about to forbid itself system calls is not watched any more: it may be killed for those of the library.
+/// As libc's, which takes as many arguments as the option needs: on Linux they come as these do. A program
+/// that is about to forbid itself system calls is not watched any more: it may be killed for those of the
+/// library.
 ///
 /// # Safety
 ///

@@ -7,7 +7,8 @@ use crate::arena::map_pages;
 
 /// Descriptors of one part of the table, which is 32 KiB.
 const PART: usize = 4096;
-/// Parts of the table: the kernel's own limit is 2^20 descriptors unless raised. Those beyond are not watched.
+/// Parts of the table: the kernel's own limit is 2^20 descriptors unless raised. Those beyond are not
+/// watched.
 const PARTS: usize = 256;
 
 /// What is known of a descriptor.

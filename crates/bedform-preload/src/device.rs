@@ -1,9 +1,9 @@
 //! How much the kernel reads for one hint.
 //!
-//! It reads no more of one `posix_fadvise` than the readahead of the device (128 KiB, unless raised), and drops the
-//! rest. Requests as large as that are the fastest, so it is asked for: once for each device, in `/sys`. The thread
-//! that looks up a file asks, never the helper: a descriptor that another thread opens may be one that the program
-//! expects to get.
+//! It reads no more of one `posix_fadvise` than the readahead of the device (128 KiB, unless raised), and
+//! drops the rest. Requests as large as that are the fastest, so it is asked for: once for each device, in
+//! `/sys`. The thread that looks up a file asks, never the helper: a descriptor that another thread opens
+//! may be one that the program expects to get.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -39,7 +39,8 @@ impl Devices {
     }
 }
 
-/// The readahead of a device in bytes: of a disk, a partition, or a file system without a disk. Zero if nobody knows.
+/// The readahead of a device in bytes: of a disk, a partition, or a file system without a disk. Zero if
+/// nobody knows.
 fn ask(device: u64) -> u32 {
     let [major, minor] = [libc::major(device), libc::minor(device)];
     let mut name = [0_u8; 80];

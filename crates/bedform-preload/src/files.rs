@@ -1,10 +1,10 @@
 //! The files that are read: from a descriptor to a slot.
 //!
-//! A file is its device and inode, whatever descriptors it has. It has a slot until another file needs it: then the
-//! slot's generation changes, and what descriptors were known as is no longer true.
+//! A file is its device and inode, whatever descriptors it has. It has a slot until another file needs it:
+//! then the slot's generation changes, and what descriptors were known as is no longer true.
 //!
-//! The table has a lock of its own, which is held for a microsecond, longer for the first file on a device; nothing
-//! here allocates.
+//! The table has a lock of its own, which is held for a microsecond, longer for the first file on a device;
+//! nothing here allocates.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -97,8 +97,8 @@ pub(crate) fn leave() -> bool {
     true
 }
 
-/// What a descriptor is; looked at if it is not known yet. A file without bytes of which some were read is none of
-/// a disk: those of `/proc` say that they are regular.
+/// What a descriptor is; looked at if it is not known yet. A file without bytes of which some were read is
+/// none of a disk: those of `/proc` say that they are regular.
 pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
     match descriptors::known(descriptor) {
         Known::File { slot, generation } if is_current(slot, generation) => {
@@ -137,8 +137,8 @@ fn with_table<T>(act: impl FnOnce(&mut Files) -> T) -> Option<T> {
     if !is_mine {
         return None;
     }
-    // SAFETY: this thread has the lock. Nothing in the table panics; a lock that is never let go of ends the looking
-    // up, and nothing else.
+    // SAFETY: this thread has the lock. Nothing in the table panics; a lock that is never let go of ends
+    // the looking up, and nothing else.
     let result = act(unsafe { &mut *TABLE.0.get() });
     LOCK.store(0, Ordering::Release);
     Some(result)

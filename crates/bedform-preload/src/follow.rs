@@ -1,12 +1,12 @@
 //! One sequence of reads: its pattern, and how far ahead of it the kernel is advised.
 //!
-//! The places that come next are a window over what the pattern predicts. It is filled again when half of it has
-//! been read, so that most reads advise nothing. It has a quarter of the reads that were right so far: whenever a
-//! pattern ends, no more than a fifth of what was advised of is in vain. Its size in bytes is a setting at first, and
-//! doubles each time that bounds it.
+//! The places that come next are a window over what the pattern predicts. It is filled again when half of
+//! it has been read, so that most reads advise nothing. It has a quarter of the reads that were right so
+//! far: whenever a pattern ends, no more than a fifth of what was advised of is in vain. Its size in bytes
+//! is a setting at first, and doubles each time that bounds it.
 //!
-//! Places that follow the last read without a gap are in the window, but left to the kernel, whose own readahead
-//! has them.
+//! Places that follow the last read without a gap are in the window, but left to the kernel, whose own
+//! readahead has them.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use bedform_patterns::{Analyzer, Kind, Place};
 
 use crate::record::KINDS;
 
-/// Places that a window has at most. Filling it again takes some ten microseconds, in which no other thread's reads
-/// are followed.
+/// Places that a window has at most. Filling it again takes some ten microseconds, in which no other
+/// thread's reads are followed.
 const PLACES_MAX: usize = 512;
 /// Windows may have this many reads from the beginning.
 const PLACES_MIN: usize = 4;
@@ -111,7 +111,8 @@ impl Follow {
         !self.window.is_empty()
     }
 
-    /// Advises of what comes next, if half of the window was read; `advise` is false when it can take no more.
+    /// Advises of what comes next, if half of the window was read; `advise` is false when it can take no
+    /// more.
     pub(crate) fn refill(&mut self, bounds: &Bounds, mut advise: impl FnMut(Run) -> bool) -> u64 {
         let Some(last) = self.last else { return 0 };
         let depth = self.depth.unwrap_or(bounds.ahead);

@@ -1,8 +1,8 @@
 //! Forked children start anew.
 //!
-//! A child has the parent's memory as it was, with one thread. The lock may be another thread's, and what it
-//! guards half changed; the helper thread is not there; the counters are the parent's. So the child uses none of
-//! it: the lock becomes free, the arena empty, all files unknown.
+//! A child has the parent's memory as it was, with one thread. The lock may be another thread's, and what
+//! it guards half changed; the helper thread is not there; the counters are the parent's. So the child uses
+//! none of it: the lock becomes free, the arena empty, all files unknown.
 
 use crate::{arena, files, helper, inside, pending, record, watch};
 

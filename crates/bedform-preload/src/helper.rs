@@ -1,12 +1,12 @@
 //! The queue of advice, and the thread that gives it.
 //!
-//! `posix_fadvise` waits while the kernel's queue of requests is full: a thread of its own waits for it, never the
-//! program's. The thread begins with the first advice and ends when it has had none for a while: a program whose
-//! last thread has ended must end, too.
+//! `posix_fadvise` waits while the kernel's queue of requests is full: a thread of its own waits for it,
+//! never the program's. The thread begins with the first advice and ends when it has had none for a while:
+//! a program whose last thread has ended must end, too.
 //!
-//! The queue has one producer, the thread with the lock, and one consumer. A piece of advice names a descriptor and
-//! what was known of it. When that has changed, or the pattern has, the advice is dropped. If the descriptor
-//! changes in the instant between, the kernel gets a useless hint about another file.
+//! The queue has one producer, the thread with the lock, and one consumer. A piece of advice names a
+//! descriptor and what was known of it. When that has changed, or the pattern has, the advice is dropped.
+//! If the descriptor changes in the instant between, the kernel gets a useless hint about another file.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -148,8 +148,8 @@ pub(crate) fn leave() {
 
 /// Starts the thread, which gets no signal of the program's.
 fn start() -> bool {
-    // SAFETY: all values are initialised by the calls that take their addresses, in this order; the attributes are
-    // destroyed once.
+    // SAFETY: all values are initialised by the calls that take their addresses, in this order; the
+    // attributes are destroyed once.
     unsafe {
         let mut attributes = std::mem::zeroed();
         let mut all = std::mem::zeroed();

@@ -46,8 +46,8 @@ pub(crate) fn thread_mark() -> usize {
     IS_INSIDE.with(|flag| std::ptr::from_ref(flag) as usize)
 }
 
-/// A stay inside the library. Calls that the thread makes meanwhile, in a signal handler or for the library, go
-/// straight to libc.
+/// A stay inside the library. Calls that the thread makes meanwhile, in a signal handler or for the
+/// library, go straight to libc.
 pub(crate) struct Inside {
     errno: i32,
 }

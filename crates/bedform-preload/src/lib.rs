@@ -1,22 +1,22 @@
 //! The library that `bedform run` preloads into a program.
 //!
-//! It stands between the program and libc, follows the program's reads of regular files, finds their patterns
-//! ([`bedform_patterns`]) and advises the kernel (`posix_fadvise`, `POSIX_FADV_WILLNEED`) of the reads that come
-//! next. It has no buffers of data: what the program reads comes from the kernel, by the call that the program
-//! made.
+//! It stands between the program and libc, follows the program's reads of regular files, finds their
+//! patterns ([`bedform_patterns`]) and advises the kernel (`posix_fadvise`, `POSIX_FADV_WILLNEED`) of the
+//! reads that come next. It has no buffers of data: what the program reads comes from the kernel, by the
+//! call that the program made.
 //!
 //! # What it promises the program
 //!
 //! - Results and `errno` of every call are those of libc. The call comes first, the analysis after it.
-//! - The program's threads never wait: not for the kernel's queue (a helper thread advises), not for a lock (a read
-//!   that finds it taken is followed by the thread that has it), not for a file system.
+//! - The program's threads never wait: not for the kernel's queue (a helper thread advises), not for a lock
+//!   (a read that finds it taken is followed by the thread that has it), not for a file system.
 //! - Nothing is printed. A failure, even a panic, ends the watching and nothing else.
 //!
 //! # How it keeps that
 //!
-//! - Any thread may be anywhere when a signal handler reads: inside `malloc`, or inside this library. So the
-//!   library allocates from an arena of its own (`arena`), and a thread that is inside it already passes
-//!   through (`inside`).
+//! - Any thread may be anywhere when a signal handler reads: inside `malloc`, or inside this library. So
+//!   the library allocates from an arena of its own (`arena`), and a thread that is inside it already
+//!   passes through (`inside`).
 //! - A forked child starts anew (`fork`): the parent's lock may be held by a thread that the child lacks.
 //! - A thread may be cancelled inside a call. The functions let such an unwinding pass (`C-unwind`) and own
 //!   nothing while libc's function runs.

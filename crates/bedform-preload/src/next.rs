@@ -1,4 +1,5 @@
-//! The functions that the program would have called: libc's, or those of a library that is preloaded after this.
+//! The functions that the program would have called: libc's, or those of a library that is preloaded after
+//! this.
 //!
 //! They are looked up when the library is loaded. A call that comes even earlier (of an allocator that is
 //! preloaded, too) goes to the kernel, where there is a system call for it, and is looked up on the spot
@@ -34,8 +35,8 @@ impl Next {
     }
 }
 
-/// For each function one that calls the next of its name, and one that looks all of them up. After `else` stands
-/// what is done where there is none: a system call, or a look at once.
+/// For each function one that calls the next of its name, and one that looks all of them up. After `else`
+/// stands what is done where there is none: a system call, or a look at once.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, else $otherwise:tt;)*) => {
         $(

@@ -1,12 +1,13 @@
 //! Reads that wait to be followed.
 //!
-//! One thread at a time follows reads, with the lock ([`crate::inside::Locked`]). The others leave theirs here and go
-//! on: whoever has the lock, or gets it next, follows all of them in the order in which they came.
+//! One thread at a time follows reads, with the lock ([`crate::inside::Locked`]). The others leave theirs
+//! here and go on: whoever has the lock, or gets it next, follows all of them in the order in which they
+//! came.
 //!
-//! A bounded queue: a cell has a turn, which is even while it is empty and odd while it is full. Threads put reads
-//! in with one exchange; the thread with the lock takes them out. A thread that dies between its exchange and the end
-//! of its write leaves a cell that stays empty: then the queue fills up, and reads are left out. A forked child makes
-//! a queue of its own.
+//! A bounded queue: a cell has a turn, which is even while it is empty and odd while it is full. Threads
+//! put reads in with one exchange; the thread with the lock takes them out. A thread that dies between its
+//! exchange and the end of its write leaves a cell that stays empty: then the queue fills up, and reads are
+//! left out. A forked child makes a queue of its own.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -46,8 +47,8 @@ struct Queue {
     taken: AtomicUsize,
 }
 
-// SAFETY: a cell is written by the thread whose exchange got it, and read once its turn says that it is full, by the
-// thread with the lock.
+// SAFETY: a cell is written by the thread whose exchange got it, and read once its turn says that it is
+// full, by the thread with the lock.
 unsafe impl Sync for Queue {}
 
 /// The queue of this process; null until a read waits.

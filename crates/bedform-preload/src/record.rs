@@ -1,12 +1,12 @@
 //! Counters of a process and of each file that it reads, in memory that outlives the process.
 //!
-//! With a directory for the report, the memory is a file there that is mapped: the kernel has it when the process
-//! is killed, ends by `_exit` or becomes another program, without a moment at which anything must be written.
-//! `bedform run` reads these files. Without a directory the counters are for nobody.
+//! With a directory for the report, the memory is a file there that is mapped: the kernel has it when the
+//! process is killed, ends by `_exit` or becomes another program, without a moment at which anything must
+//! be written. `bedform run` reads these files. Without a directory the counters are for nobody.
 //!
-//! A file is [`RECORDS`] records of [`RECORD_BYTES`]: the process, all files that had no record any more, and one
-//! for each file. A record is a path (256 bytes, zeros behind) and numbers of 8 bytes in the
-//! order of the machine. `python/bedform/_run_report.py` has the same list.
+//! A file is [`RECORDS`] records of [`RECORD_BYTES`]: the process, all files that had no record any more,
+//! and one for each file. A record is a path (256 bytes, zeros behind) and numbers of 8 bytes in the order
+//! of the machine. `python/bedform/_run_report.py` has the same list.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_long};
@@ -173,7 +173,8 @@ pub(crate) fn begin(slot: u16, descriptor: i32) {
     }
 }
 
-/// Adds the numbers of a slot's record to those of all files that had one, and clears it. The caller has the lock.
+/// Adds the numbers of a slot's record to those of all files that had one, and clears it. The caller has
+/// the lock.
 pub(crate) fn fold(slot: u16) {
     let (Some(record), Some(others)) = (of_slot(slot), at(1)) else { return };
     for (number, sum) in record.numbers().zip(others.numbers()) {

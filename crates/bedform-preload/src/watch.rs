@@ -1,7 +1,7 @@
 //! What happens at each read.
 //!
-//! The reads of a file are followed as one sequence; once a second thread reads it, each thread's are followed beside.
-//! The first sequence that predicts is the one that advises.
+//! The reads of a file are followed as one sequence; once a second thread reads it, each thread's are
+//! followed beside. The first sequence that predicts is the one that advises.
 
 use std::cell::UnsafeCell;
 use std::mem;
