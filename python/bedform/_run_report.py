@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["read_report"]
 
-_KINDS: Final = ("contiguous", "strided", "composed_rows", "composed", "correlated", "other")
+_KINDS: Final = (
+    "contiguous",
+    "strided",
+    "composed_rows",
+    "composed",
+    "correlated",
+    "interleaved",
+    "other",
+)
 _COUNTERS: Final = ("reads", "bytes", "followed_reads", "followed_bytes")
 _LAST: Final = ("advised_bytes", "used_bytes", "maps", "left_out")
 _RECORD: Final = np.dtype(
@@ -26,7 +34,7 @@ _RECORD: Final = np.dtype(
         ("predicted_reads", "=u8", (len(_KINDS),)),
         ("predicted_bytes", "=u8", (len(_KINDS),)),
         *((name, "=u8") for name in _LAST),
-        ("spare", "=u8", (12,)),
+        ("spare", "=u8", (10,)),
     ]
 )
 _RECORDS: Final = 512

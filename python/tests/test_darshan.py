@@ -117,10 +117,10 @@ def test_every_log_of_the_package_loads(path: Path) -> None:
     assert learned["bytes"] == learned["predicted_bytes"] + missed
 
 
-def test_half_of_the_bytes_of_a_real_run_are_predicted() -> None:
+def test_most_of_the_bytes_of_a_real_run_are_predicted() -> None:
     learned = learn_darshan(log("dxt.darshan"))
     assert (learned["reads"] + learned["reads_at_end"], learned["bytes"]) == (6126, 22_517_726)
-    assert learned["share_of_bytes"] > 0.54
+    assert learned["share_of_bytes"] > 0.6
 
 
 def test_reads_of_mpi_io_and_of_posix_below_it_count_once() -> None:

@@ -252,12 +252,18 @@ fn run_of(place: &Place, file_bytes: u64) -> Option<Run> {
     (start < end).then_some(Run { start, end })
 }
 
+/// Where a kind is counted in a [`crate::record::Record`].
 fn index(kind: Kind, is_contiguous: bool) -> usize {
-    let kinds = [Kind::Strided, Kind::ComposedRows, Kind::Composed, Kind::Correlated];
-    if is_contiguous && kind != Kind::Correlated {
-        return 0;
+    match kind {
+        Kind::Correlated => 4,
+        Kind::Contiguous => 0,
+        _ if is_contiguous => 0,
+        Kind::Strided => 1,
+        Kind::ComposedRows => 2,
+        Kind::Composed => 3,
+        Kind::Interleaved => 5,
+        _ => KINDS - 1,
     }
-    kinds.iter().position(|known| *known == kind).map_or(KINDS - 1, |number| number + 1)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::arena;
 use crate::settings;
 
 /// Kinds of patterns that are told apart, and one for others.
-pub(crate) const KINDS: usize = 6;
+pub(crate) const KINDS: usize = 7;
 /// Files of a process that have a record of their own.
 pub(crate) const FILES: usize = 510;
 
