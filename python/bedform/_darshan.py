@@ -11,7 +11,6 @@ columns of 8 bytes for each read: offset, length, time of the start in seconds.
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import itertools
 import json
@@ -27,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bedform import _internal
-from bedform._errors import CorruptError, LimitExceededError
+from bedform._errors import (
+    CorruptError,
+    InvalidArgumentError,
+    LimitExceededError,
+    UnsupportedError,
+)
 from bedform._foreign_child import python_command
 
 if TYPE_CHECKING:
@@ -93,12 +97,14 @@ def read_log(path: str | Path) -> DarshanReads:
     as POSIX. Raises as `learn_darshan`.
     """
     if importlib.util.find_spec("darshan") is None:
-        raise ImportError("Darshan logs need the package darshan: pip install 'bedform[darshan]'")
+        raise UnsupportedError(
+            "Darshan logs need the package darshan: pip install 'bedform[darshan]'"
+        )
     mode = Path(path).stat().st_mode
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a directory, not a Darshan log", str(path))
+        raise InvalidArgumentError(f"{path}: a directory, not a Darshan log")
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "no regular file, as Darshan logs are", str(path))
+        raise InvalidArgumentError(f"{path}: no regular file, as Darshan logs are")
     command = python_command("bedform._darshan", [str(Path(path).absolute())])
     try:
         done = subprocess.run(  # noqa: S603 - this Python

@@ -31,6 +31,8 @@ BUILTINS = {
     # What only the process that asks for values sees: it says of them what happened.
     "_foreign_values.py": {"ValueError"},
     "_foreign_worker.py": {"AssertionError", "ValueError"},
+    # In the process that reads a log, whose parent says of which.
+    "_darshan.py": {"ValueError"},
     # What Python asks of `__getattr__`.
     "_advise.py": {"AttributeError"},
     # Conversion, which moves into the engine.

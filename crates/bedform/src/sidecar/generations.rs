@@ -36,6 +36,15 @@ impl Sidecar {
         found
     }
 
+    /// The highest number in the directory `list`, valid or not; 0 if there is none.
+    pub fn last_number(&self, list: &str) -> u64 {
+        let directory = self.directory.join(list).ok();
+        let numbers = self.holder.to_read().zip(directory).map(|(storage, directory)| {
+            numbers(&*storage, &directory).last().copied().unwrap_or(0)
+        });
+        numbers.unwrap_or(0)
+    }
+
     /// Keeps `helper` as the next generation in the directory `list`, and removes those before the last. Gives
     /// its number if it is kept now. A writer that builds on an earlier generation compares the numbers.
     pub fn save_next<H: Helper>(&self, list: &str, helper: &H) -> Option<u64> {

@@ -80,9 +80,10 @@ impl Helper for Knowledge {
 }
 
 impl Knowledge {
-    /// The newest of a sidecar, and its number.
-    pub(super) fn newest(sidecar: &Sidecar) -> Option<(u64, Self)> {
-        sidecar.load_newest(LIST, &SourceVersion::default(), &Limits::default())
+    /// The newest valid one of a sidecar.
+    pub(super) fn newest(sidecar: &Sidecar) -> Option<Self> {
+        let newest = sidecar.load_newest(LIST, &SourceVersion::default(), &Limits::default());
+        newest.map(|(_, known)| known)
     }
 }
 
@@ -91,6 +92,6 @@ pub(crate) type KnownPatterns = BTreeMap<String, Vec<Pattern>>;
 
 /// What a sidecar knows of the reads of its source.
 pub(crate) fn known_patterns(sidecar: &Sidecar) -> KnownPatterns {
-    let newest = Knowledge::newest(sidecar).map(|(_, known)| known.arrays).unwrap_or_default();
+    let newest = Knowledge::newest(sidecar).map(|known| known.arrays).unwrap_or_default();
     newest.into_iter().map(|(path, array)| (path, array.patterns.0)).collect()
 }

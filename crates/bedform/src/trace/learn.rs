@@ -51,9 +51,8 @@ pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
     };
     let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
     let directory = sidecar.own_directory().ok_or_else(none)?.join(TRACES);
-    let newest = Knowledge::newest(&sidecar);
-    let number = newest.as_ref().map_or(0, |(number, _)| *number);
-    let knowledge = newest.map(|(_, known)| known).unwrap_or_default();
+    let number = sidecar.last_number(LIST);
+    let knowledge = Knowledge::newest(&sidecar).unwrap_or_default();
     let names = names_of(&directory);
     if names.is_empty() && knowledge.arrays.is_empty() {
         return Err(none());

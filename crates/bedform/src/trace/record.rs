@@ -109,7 +109,7 @@ impl Trace {
             "{:016x}-{:08x}-{:08x}-{:x}",
             nanoseconds(now),
             std::process::id(),
-            u32::from_ne_bytes(random),
+            u32::from_le_bytes(random),
             place.id
         );
         let directory = place.directory.join(TRACES);

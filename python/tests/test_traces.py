@@ -1,0 +1,239 @@
+"""Reads that are recorded, and what is learnt from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import bedform as bf
+
+SHAPE = (60, 16, 32)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("BEDFORM_SIDECAR", raising=False)
+    path = tmp_path / "s.zarr"
+    data = np.zeros(SHAPE, "f4")
+    bf.create(path).create_array("t", data=data, dims=("time", "y", "x"), chunks=(1, 16, 32))
+    return path
+
+
+def run(script: str, place: Path, **environment: str) -> str:
+    code = f"import os\nimport bedform as bf\nplace = {str(place)!r}\n" + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bedform", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def traces(place: Path) -> list[Path]:
+    return sorted(Path(f"{place}.bedform/traces").glob("*"))
+
+
+MAPS = """
+store = bf.open(place)
+for at in range(60):
+    store["t"][at]
+"""
+
+
+def learned(place: Path) -> dict[str, Any]:
+    return bf.learn(place)["knowledge"]["arrays"]["t"]
+
+
+def test_nothing_is_recorded_before_it_is_turned_on_and_after_it_is_turned_off(place: Path):
+    run(MAPS, place)
+    assert not Path(f"{place}.bedform").exists()
+    with pytest.raises(bf.NotFoundError, match="bedform watch"):
+        bf.learn(place)
+    assert bf.watch(place) == f"{place}.bedform/traces"
+    run(MAPS, place)
+    assert len(traces(place)) == 1
+    bf.watch(place, on=False)
+    run(MAPS, place)
+    assert len(traces(place)) == 1
+
+
+def test_maps_are_learnt_and_foreseen_from_the_second_read_on(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    known = learned(place)
+    assert known["read"] == {"reads": 60, "bytes": 60 * 16 * 32 * 4}
+    assert known["predicted"]["strided"]["reads"] == 57
+    assert known["shape"] == list(SHAPE)
+    assert known["seconds"] > 0
+    again = run(
+        MAPS + "print(store.stats()['prefetch']['foreseen'])",
+        place,
+        BEDFORM_THROTTLE="1 GB/s, 2 ms",
+    )
+    # The first says which pattern it is, and the second how long a read takes.
+    assert int(again) >= 58
+
+
+def test_processes_and_forks_have_files_of_their_own_that_only_this_user_reads(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    run(
+        """
+        store = bf.open(place)
+        store["t"][0]
+        if os.fork() == 0:
+            store["t"][1], store["t"][2]
+            store.close()
+            del store
+            bf._internal.keep_traces()
+            os._exit(0)
+        os.wait()
+        store["t"][3]
+        """,
+        place,
+    )
+    files = traces(place)
+    assert len(files) == 3
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
+    assert learned(place)["read"]["reads"] == 64
+
+
+def test_learning_again_adds_what_is_new_alone(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    assert bf.learn(place)["traces"] == 1
+    again = bf.learn(place)
+    assert again["traces"] == 0
+    assert again["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+    run(MAPS, place)
+    assert learned(place)["read"]["reads"] == 120
+
+
+def test_the_environment_records_the_reads_of_one_process(place: Path):
+    run(MAPS, place, BEDFORM_TRACE="1", BEDFORM_SIDECAR=str(place.with_name("kept")))
+    run(MAPS, place, BEDFORM_SIDECAR=str(place.with_name("kept")))
+    assert not Path(f"{place}.bedform").exists()
+    assert len(list(place.with_name("kept").glob("*/traces/*"))) == 1
+
+
+def test_reads_of_netcdf_files_through_xarray_are_recorded(place: Path):
+    file = place.with_name("t.nc")
+    xr.Dataset({"v": (("time", "y", "x"), np.zeros(SHAPE, "f4"))}).to_netcdf(file)
+    bf.watch(file)
+    run(
+        """
+        import xarray as xr
+        data = xr.open_dataset(place, engine="bedform")
+        for at in range(16):
+            data["v"][:, at, 3].values
+        """,
+        file,
+    )
+    known = bf.learn(file)["knowledge"]["arrays"]["v"]
+    assert known["read"]["reads"] == 16
+    assert known["predicted"]["strided"]["reads"] == 13
+
+
+def test_lists_are_counted_and_text_is_not(place: Path):
+    with bf.open(place, "r+") as store:
+        store.create_array("names", (3,), str)[:] = ["a", "b", "c"]
+    bf.watch(place)
+    run(
+        """
+        store = bf.open(place)
+        store["t"][[1, 5, 7]], store["t"].vindex[[1, 2], [3, 4], [5, 6]], store["names"][:]
+        store["t"].read_union([(slice(0, 2),), (slice(5, 6),)])
+        """,
+        place,
+    )
+    known = bf.learn(place)["knowledge"]["arrays"]
+    assert known["t"]["lists"]["reads"] == 3
+    assert set(known) == {"t"}
+
+
+def test_damaged_traces_and_what_is_no_trace_are_left_out(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    (whole,) = traces(place)
+    content = whole.read_bytes()
+    whole.with_name("torn").write_bytes(content[:-3])
+    whole.with_name("noise").write_bytes(os.urandom(5000))
+    whole.with_name("empty").write_bytes(b"")
+    whole.with_name("link").symlink_to(whole)
+    whole.with_name("directory").mkdir()
+    os.mkfifo(whole.with_name("fifo"))
+    found = bf.learn(place)
+    assert found["traces"] == 1
+    assert found["left_out"] == 6
+    assert found["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+
+
+def test_damaged_knowledge_is_none(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    bf.learn(place)
+    (kept,) = Path(f"{place}.bedform/knowledge").glob("*")
+    hostile = [
+        b"",
+        b"{",
+        b"[1]",
+        b'{"version": 9}',
+        b'{"version":1,"arrays":{"t":{"patterns":[1]}}}',
+    ]
+    for content in hostile:
+        kept.write_bytes(content)
+        run(MAPS, place)
+        assert learned(place)["read"]["reads"] >= 60
+        for newer in Path(f"{place}.bedform/knowledge").glob("*"):
+            if newer != kept:
+                newer.unlink()
+
+
+def test_a_place_that_takes_no_traces_keeps_no_read_from_being_made(place: Path):
+    bf.watch(place)
+    directory = Path(f"{place}.bedform/traces")
+    directory.write_text("in the way")
+    run(MAPS, place)
+    assert directory.read_text() == "in the way"
+
+
+def test_the_commands_say_what_they_did_and_what_to_do(place: Path):
+    missing = command("learn", str(place))
+    assert missing.returncode == 2
+    assert "bedform watch" in missing.stderr
+    assert "are recorded in" in command("watch", str(place)).stdout
+    run(MAPS, place)
+    shown = command("learn", str(place)).stdout
+    assert "60 times (+1, 0, 0)" in shown
+    assert "strided" in shown
+    found = json.loads(command("learn", str(place), "--json").stdout)
+    assert found["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+    assert "no longer recorded" in command("watch", "--off", str(place)).stdout
+    nowhere = command("watch", str(place.with_name("nowhere")))
+    assert nowhere.returncode == 2
+    assert len(nowhere.stderr.splitlines()) == 1
