@@ -34,6 +34,7 @@ NAMES = {
     "codec-choice": "benchmarks.codec_choice",
     "convert-dask": "benchmarks.convert_dask",
     "advise-mixes": "benchmarks.advise_mixes",
+    "prefetch": "benchmarks.prefetch",
     "xarray": "benchmarks.xarray_engine",
 }
 

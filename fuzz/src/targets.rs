@@ -4,6 +4,8 @@
 use std::cell::RefCell;
 
 use bedform::codec::{ChunkCodec, Scratch, text};
+use bedform::sidecar::Helper as _;
+use bedform::trace::Knowledge;
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{
@@ -22,7 +24,9 @@ use bedform_format::metadata::{
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
     BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
+    trace,
 };
+use bedform_patterns::{Analyzer, Place};
 use bedform_storage::Profile;
 use serde_json::{Map, Value};
 
@@ -38,7 +42,43 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("chunk_map", chunk_map),
     ("log", log),
     ("names", names),
+    ("traces", traces),
 ];
+
+/// Traces, what is learnt from them, and the patterns of whatever a trace may hold.
+fn traces(data: &[u8]) {
+    assert!(trace::whole_bytes(data) <= data.len());
+    // As a payload whose head is right: no fuzzer finds a checksum.
+    let length = u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let framed = [b"BfTr".as_slice(), &length, &crc32c(data).to_le_bytes(), data].concat();
+    for block in trace::blocks(&framed) {
+        let again = block.encode().expect("what was read can be written");
+        assert_eq!(trace::blocks(&again).next(), Some(block));
+    }
+    if let Some(known) = Knowledge::decode(data, &Limits::default()) {
+        known.encode().expect("what was read can be written");
+        let patterns = known.arrays.into_values().flat_map(|array| array.patterns.0);
+        follow(&mut Analyzer::knowing(patterns), data);
+    }
+    follow(&mut Analyzer::default(), data);
+}
+
+fn follow(analyzer: &mut Analyzer, data: &[u8]) {
+    let mut at = 0_i64;
+    for step in data.iter().take(512) {
+        // Small steps, some far ones, and now and then another number of axes.
+        at = match step {
+            0xff => i64::MAX - 1,
+            0xfe => i64::MIN,
+            step => at.saturating_add(i64::from(*step) - 8),
+        };
+        let bounds = (at, at.saturating_add(i64::from(step % 3)));
+        let rank = if *step == 0xfd { 3 } else { 1 };
+        analyzer.push(Place::new(std::iter::repeat_n(bounds, rank)));
+        analyzer.ahead().take(4).for_each(drop);
+    }
+    assert!(analyzer.heap_bytes() < 8 << 20);
+}
 
 /// Fails for inputs that a working fuzzer finds in seconds.
 pub(crate) fn canary(data: &[u8]) {

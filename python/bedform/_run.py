@@ -9,7 +9,6 @@ signal passed on, and merges what the program's processes have left in a directo
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bedform import _shown
+from bedform._errors import InvalidArgumentError, NotFoundError
 from bedform._run_report import read_report
 
 if TYPE_CHECKING:
@@ -182,11 +182,9 @@ def _environment(options: RunOptions) -> dict[str, str]:
 def _checked(command: Sequence[str], options: RunOptions) -> str:
     """The path of a program into which the library comes."""
     if not LIBRARY.exists():
-        raise FileNotFoundError(
-            errno.ENOENT, "the library of bedform run was not built: run make build", str(LIBRARY)
-        )
+        raise NotFoundError(f"{LIBRARY}: the library of bedform run was not built: run make build")
     if set(str(LIBRARY)) & set(" :"):
-        raise ValueError(
+        raise InvalidArgumentError(
             f"Bedform is installed at {str(LIBRARY)!r}, and the loader takes no path with spaces "
             "or colons: install it in another place"
         )
@@ -195,10 +193,10 @@ def _checked(command: Sequence[str], options: RunOptions) -> str:
     if found is None:
         exists = os.path.lexists(name)
         remedy = "no program: make it executable" if exists else "no such program: check the name"
-        raise FileNotFoundError(errno.ENOENT, remedy, name)
+        raise NotFoundError(f"{name}: {remedy}")
     reason = None if options.force else why_unseen(Path(found))
     if reason is not None:
-        raise ValueError(f"{found!r} {reason}; --force starts it all the same")
+        raise InvalidArgumentError(f"{found!r} {reason}; --force starts it all the same")
     return found
 
 

@@ -17,6 +17,8 @@ use crate::error::Result;
 const BYTES_MIN: u64 = 1 << 10;
 /// Shorter reads are over before a thread has begun.
 const TOOK_MIN: Duration = Duration::from_micros(150);
+/// Reads that are followed in any case.
+const LOOKED_AT: u64 = 8;
 /// The share of a read's time that the program must spend between reads, where nobody waits for a device.
 const GAP_SHARE: f64 = 0.1;
 /// Threads of the process that read ahead.
@@ -52,6 +54,8 @@ struct State {
     listed: VecDeque<(Selection, u64)>,
     /// Reads in a row that were foreseen.
     run: u64,
+    /// A guess was wrong: the next one waits until a pattern was right.
+    was_misled: bool,
     ended: Option<Instant>,
     /// What the program takes between two reads, and a read that nobody has made before.
     gap: Mean,
@@ -103,13 +107,15 @@ pub(super) fn begin<'a>(
     if let Some(ended) = state.ended.take() {
         state.gap.add(now - ended);
     }
+    if state.are_short() {
+        drop(state);
+        return Followed { follower, reader, ahead: None, bytes, computed: None };
+    }
     let (form, place) = place_of(selection).unzip();
     let own = form.as_ref().zip(place.as_ref());
     let canonical = own.and_then(|(form, place)| selection_at(form, place));
-    let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection));
-    if let Some((form, place)) = form.zip(place) {
-        state.see(form, place, shape);
-    }
+    let seen = form.zip(place).map(|(form, place)| state.see(form, place, shape));
+    let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection), seen.unwrap_or_default());
     state.item_size = item_size(selection, bytes);
     if ahead.is_some() {
         state.top_up(follower.limit, reader);
@@ -210,19 +216,21 @@ impl Follower {
 
 impl State {
     /// The read ahead of `selection`, if there is one. A read that nobody has foreseen ends what a pattern says.
-    fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
+    fn foreseen(&mut self, selection: &Selection, was_predicted: bool) -> Option<Arc<Ahead>> {
         let number = self.statistics.reads;
         let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
-        let Some(at) = at else {
-            if self.listed.is_empty() {
-                self.drop_ahead();
-                self.run = 0;
-            }
-            return None;
-        };
-        self.run += 1;
-        self.statistics.foreseen += 1;
-        let found = self.ahead.remove(at).map(|(_, ahead)| ahead);
+        let found = at.and_then(|at| self.ahead.remove(at)).map(|(_, ahead)| ahead);
+        if found.is_some() {
+            self.run += 1;
+        } else if self.listed.is_empty() && !was_predicted {
+            self.was_misled |= self.run == 0 && !self.ahead.is_empty();
+            self.drop_ahead();
+            self.run = 0;
+        }
+        if found.is_some() || was_predicted {
+            self.was_misled = false;
+        }
+        self.statistics.foreseen += u64::from(found.is_some());
         while let Some((since, _)) = self.ahead.front()
             && since + OVERTAKEN_MAX + (self.ahead.len() as u64) < number
         {
@@ -232,7 +240,8 @@ impl State {
         found
     }
 
-    fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
+    /// Shows the next read to the analyzer; true if a pattern had said it.
+    fn see(&mut self, form: Form, place: Place, shape: &[u64]) -> bool {
         if form != self.form || shape != self.shape {
             if self.form != Form::default() {
                 self.analyzer = Analyzer::knowing(self.known.clone());
@@ -240,7 +249,7 @@ impl State {
             self.form = form;
             self.shape = shape.to_vec();
         }
-        self.analyzer.push(place);
+        self.analyzer.push(place).predicted.is_some()
     }
 
     fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) {
@@ -255,6 +264,15 @@ impl State {
     fn drop_ahead(&mut self) {
         let unused = std::mem::take(&mut self.ahead);
         self.waste(unused.into_iter().map(|(_, ahead)| ahead));
+    }
+
+    /// True if reads are over so soon that their pattern does not matter: to look for it would cost more. It is
+    /// looked for again as soon as they take longer.
+    fn are_short(&self) -> bool {
+        self.ahead.is_empty()
+            && self.listed.is_empty()
+            && self.statistics.reads > LOOKED_AT
+            && 2.0 * self.took.seconds() < TOOK_MIN.as_secs_f64()
     }
 
     /// True if reading ahead gains more than it takes.
@@ -273,7 +291,8 @@ impl State {
     /// Has more read ahead, as deep as it is worth.
     fn top_up(&mut self, limit: u64, reader: MakeReader<'_>) {
         let is_listed = !self.listed.is_empty();
-        if !is_listed && !self.is_worth_it() {
+        let is_guess = self.run == 0 && self.was_misled;
+        if !is_listed && (is_guess || !self.is_worth_it()) {
             return;
         }
         let threads = self.at_once();
