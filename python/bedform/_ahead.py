@@ -37,7 +37,7 @@ class ReadsAhead:
         @property
         def _inner(self) -> _internal.Store | _internal.ForeignFile: ...
 
-        def array(self, path: str) -> Any: ...
+        def _array_at(self, path: str) -> Any: ...
 
     def prefetch(self, selections: Mapping[str, Sequence[Any]] | Iterable[tuple[str, Any]]) -> None:
         """Read ahead what is said to come, in this order, as it is used.
@@ -72,7 +72,7 @@ class ReadsAhead:
         for path, chosen in _pairs(selections):
             by_path.setdefault(path, []).append(chosen)
         for path, chosen in by_path.items():
-            self.array(path)._foresee(chosen)
+            self._array_at(path)._foresee(chosen)
 
     def stats(self) -> dict[str, Any]:
         """What the reads of this handle did, in ``"prefetch"`` what was read ahead.

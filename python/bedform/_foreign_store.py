@@ -253,6 +253,12 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         members = [name for name in below if "/" not in name]
         raise NotFoundError(unknown_member(path, self._shown, members, below))
 
+    def _array_at(self, path: str) -> ForeignArray:
+        found = self[path]
+        if not isinstance(found, ForeignArray):
+            raise NotFoundError(f"no array {path!r} in {self._shown}")
+        return found
+
     def info(self) -> dict[str, Any]:
         """What the file holds, as plain values."""
         return {

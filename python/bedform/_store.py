@@ -190,6 +190,8 @@ class Store(ReadsAhead, Group):
         """The array at ``path``."""
         return Array(self, self._call(self._inner.array)(check_name(path)))
 
+    _array_at = array
+
     def _attributes_of(self, path: str) -> dict[str, Any]:
         """The attributes of a node, as reads of this handle see them."""
         if self._call(self._inner.kind)(path) == "array":

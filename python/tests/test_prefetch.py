@@ -188,14 +188,31 @@ def test_a_shuffled_epoch_is_handed_over(place: Path):
     assert found[1]["used"] == found[0]["used"] + 2
 
 
+def test_reads_of_a_netcdf_file_are_handed_over(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        order = np.random.default_rng(1).permutation(60)
+        store.prefetch([("t", np.s_[at]) for at in order])
+        for at in order:
+            np.testing.assert_array_equal(store["t"][at], field[at])
+        print(json.dumps(store.stats()["prefetch"]))
+        """,
+        place.with_name("t.nc"),
+    )
+    assert found["used"] > 50
+    assert found["wasted_bytes"] == 0
+
+
 def test_what_is_no_list_and_no_size_is_said(place: Path):
     store = bf.open(place)
     with pytest.raises(bf.InvalidArgumentError, match="pairs of the path"):
         store.prefetch(["t"])
     with pytest.raises(bf.OutOfBoundsError):
         store.prefetch([("t", np.s_[60])])
-    with pytest.raises(bf.NotFoundError):
-        store.prefetch([("u", np.s_[0])])
+    for opened in (store, bf.open(place.with_name("t.nc"))):
+        with pytest.raises(bf.NotFoundError):
+            opened.prefetch([("u", np.s_[0])])
     with pytest.raises(bf.InvalidArgumentError, match="prefetch"):
         bf.open(place, prefetch="much")
     with pytest.raises(bf.InvalidArgumentError, match="prefetch"):
