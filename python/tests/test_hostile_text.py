@@ -214,10 +214,13 @@ REFUSED = {
     "explain": [["none/{}", "{}", "{}"]],
     "gc": [["none/{}"], ["a", "--grace", "{}"]],
     "info": [["none/{}"], ["{}", "{}"]],
+    "learn": [["none/{}"], ["--darshan", "none/{}"]],
     "recover": [["none/{}"], ["a", "--leftover", "{}"]],
+    "run": [["none/{}"], ["--min", "{}", "--", "none/{}"]],
     "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],
     "simulate": [["none/{}", "{}", "{}"], ["--machine", "{}"], ["--pattern", "{}"]],
     "verify": [["none/{}"], ["--{}"], ["a", "b", "{}"]],
+    "watch": [["none/{}"], ["none/{}", "--off"]],
 }
 
 
