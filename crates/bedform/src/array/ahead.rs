@@ -1,7 +1,7 @@
 //! Reads of an array before they are asked for.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bedform_geometry::Selection;
 
@@ -22,11 +22,11 @@ impl ReadsAhead for Array {
         elements.try_reserve_exact(bytes).ok()?;
         elements.resize(bytes, 0);
         let read = known.with_plan(selection, |plan| {
-            let opened = Mutex::default();
+            let (opened, began) = (Mutex::default(), SystemTime::now());
             let deliver = Deliver::Buffer(Target::new(&mut elements));
             let statistics = execute_noting(plan, deliver, Some(&opened))?;
             let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
-            Ok(plan.as_of(opened).map(|as_of| (as_of, statistics)))
+            Ok(plan.as_of(opened, began).map(|as_of| (as_of, statistics)))
         });
         let (as_of, statistics) = read.ok()??;
         Some(ReadAhead { elements, as_of, statistics })

@@ -191,13 +191,18 @@ impl Hash for Key {
 
 /// True if another version of the object could look the same, because this one is as young as the steps in which
 /// its file system counts time.
-pub(crate) fn is_too_young(version: &Version) -> bool {
+pub(super) fn is_too_young(version: &Version) -> bool {
+    was_too_young(version, SystemTime::now())
+}
+
+/// As [`is_too_young`], for who has looked at the object at `time`, and needs it to be the same since.
+pub(crate) fn was_too_young(version: &Version, time: SystemTime) -> bool {
     if version.changed_ns == 0 {
         return false;
     }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-    version.changed_ns > now.saturating_sub(CLOCK_STEP_NS)
+    let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let time = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    version.changed_ns > time.saturating_sub(CLOCK_STEP_NS)
 }
 
 /// True if two objects with this version under one name, at whatever time, are the same bytes. A time

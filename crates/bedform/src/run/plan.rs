@@ -6,13 +6,14 @@
 //! result, no element of it twice.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use bedform_storage::{ReadKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
 use super::names::{DOCUMENT_WAITS, Names};
-use crate::cache::is_too_young;
+use crate::cache::was_too_young;
 use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
@@ -245,12 +246,12 @@ impl<'a> ReadPlan<'a> {
         }
     }
 
-    /// What a read of this plan that opened `objects` gave the elements of; nothing where they are too many, or one
-    /// could be another by now and look the same.
-    pub(crate) fn as_of(&self, objects: Opened) -> Option<AsOf> {
+    /// What a read of this plan that began at `time` and opened `objects` gave the elements of; nothing where they
+    /// are too many, or one could be another since and look the same.
+    pub(crate) fn as_of(&self, objects: Opened, time: SystemTime) -> Option<AsOf> {
         let is_certain = self.cell_count() <= OPENED_MAX
             && objects.len() as u64 == self.cell_count()
-            && !objects.values().flatten().any(is_too_young);
+            && !objects.values().flatten().any(|version| was_too_young(version, time));
         is_certain.then(|| AsOf { moments: self.moments(), objects })
     }
 

@@ -5,10 +5,11 @@ mod model;
 mod threads;
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bedform_storage::Version;
 
+use super::key::is_too_young;
 use super::*;
 
 /// A version that tells an object apart.
@@ -346,4 +347,16 @@ fn statistics_count_by_kind() {
     assert_eq!(of(Kind::Chunk), expected(Kind::Chunk, 1, 1, 1));
     assert_eq!(of(Kind::Index), expected(Kind::Index, 2, 1, 0));
     assert_eq!((statistics.bytes, statistics.bytes_peak), (3 * ENTRY, 3 * ENTRY));
+}
+
+#[test]
+fn an_object_that_was_young_when_it_was_looked_at_may_be_another_since_however_long_ago_that_is() {
+    let changed_ns = 1_000_000_000_000;
+    let version = Version { changed_ns, ..version(1) };
+    let after = |ms| {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_000_000) + Duration::from_millis(ms)
+    };
+    assert!(was_too_young(&version, after(5)));
+    assert!(!was_too_young(&version, after(25)));
+    assert!(!is_too_young(&version));
 }
