@@ -132,9 +132,8 @@ def analyze(reads: DarshanReads) -> dict[str, Any]:
     stream, offset, length = (
         np.ascontiguousarray(column[order]) for column in (reads.stream, reads.offset, reads.length)
     )
-    codes, names = _internal.predicted(offset, length, stream)
+    codes, kinds = _internal.predicted(offset, length, stream)
     kind = np.frombuffer(codes, np.uint8)
-    kinds = [_spelled(name) for name in names]
     follows = np.zeros(len(stream), bool)
     follows[1:] = (stream[1:] == stream[:-1]) & (offset[1:] == offset[:-1] + length[:-1])
     labels = np.array(["", *kinds, "contiguous"])[
@@ -207,11 +206,6 @@ def _by(labels: Any, length: Any) -> dict[str, dict[str, int]]:
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
-
-
-def _spelled(name: str) -> str:
-    """``ComposedRows`` as ``composed_rows``."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]
 
 
 def _complaint(said: bytes) -> str | None:

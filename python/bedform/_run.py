@@ -76,9 +76,9 @@ def become(command: Sequence[str], options: RunOptions) -> NoReturn:
 
     Raises
     ------
-    FileNotFoundError
-        There is no such program.
-    ValueError
+    NotFoundError
+        There is no such program, or the library was not built.
+    InvalidArgumentError
         The library cannot come into it.
     """
     program = _checked(command, options)
@@ -94,12 +94,7 @@ def become(command: Sequence[str], options: RunOptions) -> NoReturn:
 def run_and_report(command: Sequence[str], options: RunOptions) -> tuple[int, dict[str, Any]]:
     """Run a program; give its exit code, as a shell has it, and the report.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such program.
-    ValueError
-        The library cannot come into it.
+    Raises as `become`.
     """
     program = _checked(command, options)
     parts = Path(tempfile.mkdtemp(prefix="bedform-run-", dir=_memory_directory()))

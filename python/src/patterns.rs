@@ -30,7 +30,7 @@ pub(crate) fn predicted<'py>(
         return Err(raise(Error::new(ErrorKind::InvalidArgument, message)));
     }
     let (codes, kinds) = detached(py, || codes(&offsets, &lengths, &streams));
-    Ok((PyBytes::new(py, &codes), kinds.iter().map(|kind| format!("{kind:?}")).collect()))
+    Ok((PyBytes::new(py, &codes), kinds.iter().map(|kind| kind.name().to_owned()).collect()))
 }
 
 /// One stream after another, so that there is one analyzer at a time, however many streams there are.

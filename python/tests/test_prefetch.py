@@ -167,19 +167,24 @@ def test_the_environment_says_how_much(place: Path, said: str):
     assert (used > 0) == (said == "1 MiB")
 
 
+SHUFFLED = """
+    store = bf.open(place)
+    order = np.random.default_rng(1).permutation(60)
+    store.prefetch([("t", np.s_[at]) for at in order])
+    for at in order:
+        np.testing.assert_array_equal(store["t"][at], field[at])
+"""
+
+
 def test_a_shuffled_epoch_is_handed_over(place: Path):
     found = run(
-        """
-        store = bf.open(place)
-        order = np.random.default_rng(1).permutation(60)
-        store.prefetch([("t", np.s_[at]) for at in order])
-        for at in order:
-            np.testing.assert_array_equal(store["t"][at], field[at])
-        before = store.stats()["prefetch"]
-        store.prefetch({"t": [([1, 5, 7],), np.s_[2:4]]})
-        np.testing.assert_array_equal(store["t"][[1, 5, 7]], field[[1, 5, 7]])
-        np.testing.assert_array_equal(store["t"][2:4], field[2:4])
-        print(json.dumps([before, store.stats()["prefetch"]]))
+        SHUFFLED
+        + """
+    before = store.stats()["prefetch"]
+    store.prefetch({"t": [([1, 5, 7],), np.s_[2:4]]})
+    np.testing.assert_array_equal(store["t"][[1, 5, 7]], field[[1, 5, 7]])
+    np.testing.assert_array_equal(store["t"][2:4], field[2:4])
+    print(json.dumps([before, store.stats()["prefetch"]]))
         """,
         place,
     )
@@ -190,14 +195,7 @@ def test_a_shuffled_epoch_is_handed_over(place: Path):
 
 def test_reads_of_a_netcdf_file_are_handed_over(place: Path):
     found = run(
-        """
-        store = bf.open(place)
-        order = np.random.default_rng(1).permutation(60)
-        store.prefetch([("t", np.s_[at]) for at in order])
-        for at in order:
-            np.testing.assert_array_equal(store["t"][at], field[at])
-        print(json.dumps(store.stats()["prefetch"]))
-        """,
+        SHUFFLED + """    print(json.dumps(store.stats()["prefetch"]))""",
         place.with_name("t.nc"),
     )
     assert found["used"] > 50

@@ -31,6 +31,20 @@ pub enum Kind {
     Correlated,
 }
 
+impl Kind {
+    /// What people call it: `strided`, `composed_rows`, `composed`, `contiguous`, `interleaved`, `correlated`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strided => "strided",
+            Self::ComposedRows => "composed_rows",
+            Self::Composed => "composed",
+            Self::Contiguous => "contiguous",
+            Self::Interleaved => "interleaved",
+            Self::Correlated => "correlated",
+        }
+    }
+}
+
 /// Accesses that interleaved walks have predicted, from which on they are patterns to know.
 const INTERLEAVED_MIN: u32 = 16;
 

@@ -43,17 +43,17 @@ def learn(
 
     Example: [bold]bedform learn era5.nc[/bold]
     """
-    if darshan is None and path is not None:
+    if path is not None and darshan is None:
         with progress("learning", is_bytes=False) as tell:
             known = learn_reads(path, tell)
         emit({"path": path, **known}, _render_known(path, known), as_json)
-        return
-    if darshan is None or path is not None:
-        raise ValueError("name a store or file that was watched, or a log with --darshan FILE")
-    from .._darshan import learn_darshan
+    elif darshan is not None and path is None:
+        from .._darshan import learn_darshan
 
-    learned = learn_darshan(darshan)
-    emit(learned, _render_darshan(learned), as_json)
+        learned = learn_darshan(darshan)
+        emit(learned, _render_darshan(learned), as_json)
+    else:
+        raise ValueError("name a store or file that was watched, or a log with --darshan FILE")
 
 
 def _render_known(path: str, learned: dict[str, Any]) -> Group:

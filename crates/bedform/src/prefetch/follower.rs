@@ -8,10 +8,10 @@ use bedform_geometry::Selection;
 use bedform_patterns::{Analyzer, Kind, Pattern, Place};
 
 use super::ahead::{Ahead, ReadAhead};
-use super::form::{Form, cut, place_of, selection_at};
 use super::statistics::PrefetchStatistics;
 use super::{ReadsAhead, workers};
 use crate::error::Result;
+use crate::trace::form::{Form, cut, place_of, selection_at};
 
 /// Smaller results are not read ahead (section 2.3.6).
 const BYTES_MIN: u64 = 1 << 10;

@@ -36,12 +36,10 @@
 //! | `ahead` | one read ahead, and what becomes of it |
 //! | `follower` | the reads of one array: pattern, reads ahead, how deep |
 //! | `workers` | the threads, and the queue that they work on |
-//! | `form` | selections as places of a pattern, and back |
 //! | `statistics` | what was read ahead, and what was used |
 
 mod ahead;
 mod follower;
-mod form;
 mod statistics;
 mod workers;
 
@@ -106,7 +104,7 @@ impl Follows {
         let sidecar = options.sidecar.clone();
         let watched = sidecar.as_ref().filter(|sidecar| trace::is_watched(sidecar));
         let traces = watched.and_then(Sidecar::own_directory);
-        let traces = traces.map(|directory| trace::Place { id, directory, source: [0; 16] });
+        let traces = traces.map(|directory| trace::Place { id, directory });
         let is_auto = prefetch == Prefetch::Auto;
         (limit > 0 || traces.is_some())
             .then(|| Arc::new(Self { id, limit, is_auto, traces, sidecar, known: OnceLock::new() }))
@@ -177,9 +175,6 @@ impl Follows {
 impl Drop for Follows {
     fn drop(&mut self) {
         workers::forget(self);
-        if self.traces.is_some() {
-            trace::forget(self.id);
-        }
         if self.traces.is_some() {
             trace::forget(self.id);
         }

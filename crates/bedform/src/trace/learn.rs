@@ -6,11 +6,13 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use bedform_format::trace::{TraceBlock, TracedRead, blocks, whole_bytes};
-use bedform_patterns::{Analyzer, Kind, Pattern, Place};
+use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead, blocks, whole_bytes};
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_patterns::{Analyzer, Pattern};
 use serde::Serialize;
 
 use super::TRACES;
+use super::form::{Form, place_of};
 use super::knowledge::{ARRAYS_MAX, Explained, Knowledge, LIST, LearnedArray, PATTERNS_MAX};
 use super::record::FILE_BYTES_MAX;
 use crate::error::{Error, ErrorKind, Result};
@@ -130,7 +132,7 @@ fn read_own(path: &Path, offset: u64) -> Option<Vec<u8>> {
 #[derive(Default)]
 struct Followed {
     analyzer: Analyzer,
-    steps: Vec<i64>,
+    form: Form,
 }
 
 /// Adds the blocks of one trace.
@@ -193,44 +195,24 @@ impl LearnedArray {
         if read.was_ahead {
             count(&mut self.was_ahead);
         }
-        let Some(place) = place_of(read) else {
+        let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
             count(&mut self.lists);
             return;
         };
-        let steps: Vec<i64> = read.axes.iter().map(|axis| axis.step).collect();
-        if steps != followed.steps {
-            followed.analyzer = Analyzer::default();
-            followed.steps = steps;
+        if form != followed.form {
+            *followed = Followed { analyzer: Analyzer::default(), form };
         }
         if let Some(kind) = followed.analyzer.push(place).predicted {
-            count(self.predicted.entry(name_of(kind).to_owned()).or_default());
+            count(self.predicted.entry(kind.name().to_owned()).or_default());
         }
     }
 }
 
 /// The box that a read took; nothing for lists, and for what is none.
-fn place_of(read: &TracedRead) -> Option<Place> {
-    if read.is_list {
-        return None;
-    }
-    let bounds = read.axes.iter().map(|axis| {
-        let first = i64::try_from(axis.first).ok()?;
-        let steps = i64::try_from(axis.count.checked_sub(1)?).ok()?;
-        let last = first.checked_add(steps.checked_mul(axis.step)?)?;
-        Some((first.min(last), first.max(last).checked_add(1)?))
-    });
-    Some(Place::new(bounds.collect::<Option<Vec<_>>>()?))
-}
-
-/// What people call a kind of pattern.
-fn name_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Strided => "strided",
-        Kind::ComposedRows => "repeated rows",
-        Kind::Composed => "repeated steps",
-        Kind::Contiguous => "contiguous",
-        Kind::Interleaved => "interleaved",
-        Kind::Correlated => "correlated",
-        _ => "other",
-    }
+fn box_of(read: &TracedRead) -> Option<Selection> {
+    let axis = |axis: &TracedAxis| {
+        AxisRange::new(axis.first, axis.step, axis.count).ok().map(AxisSelection::Range)
+    };
+    let axes = read.axes.iter().map(axis).collect::<Option<_>>();
+    axes.filter(|_| !read.is_list).map(Selection::Orthogonal)
 }

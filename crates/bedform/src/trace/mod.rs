@@ -17,10 +17,12 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `form` | selections as places of a pattern, and back |
 //! | `record` | reads that wait, and the file that they go to |
 //! | `knowledge` | merged patterns as a helper file |
 //! | `learn` | traces into knowledge |
 
+pub(crate) mod form;
 mod knowledge;
 mod learn;
 mod record;
@@ -37,6 +39,7 @@ pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, keep_traces};
 pub(crate) use record::{Place, forget, record};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::opening::url_of;
 use crate::sidecar::Sidecar;
 
 const MARKER: &str = "watch";
@@ -64,8 +67,7 @@ fn is_marked(directory: &Path) -> bool {
 /// # Errors
 /// `NotFound` if there is nothing at `path`; those of making the sidecar.
 pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
-    let is_url = path.to_str().is_some_and(|text| text.contains("://"));
-    if !is_url && fs::symlink_metadata(path).is_err() {
+    if url_of(path).is_none() && fs::symlink_metadata(path).is_err() {
         return Err(Error::new(
             ErrorKind::NotFound,
             format!("{}: there is nothing", path.display()),

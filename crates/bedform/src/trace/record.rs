@@ -33,21 +33,25 @@ pub(crate) struct Place {
     pub(crate) id: u64,
     /// The directory of the sidecar.
     pub(crate) directory: PathBuf,
-    /// What tells the source from others, or zeros.
-    pub(crate) source: [u8; 16],
 }
 
 /// The reads of one handle.
 #[derive(Debug)]
 struct Trace {
     file: PathBuf,
-    source: [u8; 16],
     written: u64,
     /// Reads since the last one that was kept.
     skipped: u64,
-    waiting: HashMap<Box<str>, Vec<(u64, TracedRead)>>,
-    arrays: HashMap<Box<str>, TracedArray>,
+    /// By the arrays' paths.
+    waiting: HashMap<Box<str>, Waiting>,
     flushed: Instant,
+}
+
+/// Reads of one array that are not written yet, each with how many it stands for.
+#[derive(Debug)]
+struct Waiting {
+    array: TracedArray,
+    reads: Vec<(u64, TracedRead)>,
 }
 
 fn lock() -> MutexGuard<'static, HashMap<u64, Trace>> {
@@ -58,7 +62,7 @@ fn lock() -> MutexGuard<'static, HashMap<u64, Trace>> {
 /// Records a read of `array` that has just ended.
 pub(crate) fn record(
     place: &Place,
-    (path, shape, item_size): (&str, &[u64], u64),
+    array: (&str, &[u64], u64),
     selection: &Selection,
     (bytes, took, was_ahead): (u64, Duration, bool),
 ) {
@@ -70,7 +74,7 @@ pub(crate) fn record(
         return;
     }
     trace.skipped = 0;
-    let (axes, is_list) = axes_of(selection, shape.len());
+    let (axes, is_list) = axes_of(selection, array.1.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = nanoseconds(now.saturating_sub(took));
     let stream = u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
@@ -83,7 +87,7 @@ pub(crate) fn record(
         is_list,
         axes,
     };
-    trace.keep(path, shape, item_size, (weight, read));
+    trace.keep(array, (weight, read));
 }
 
 /// Writes what waits of a handle that goes, and forgets it.
@@ -112,15 +116,11 @@ impl Trace {
             u32::from_le_bytes(random),
             place.id
         );
-        let directory = place.directory.join(TRACES);
-        make_room(&directory);
         Self {
-            file: directory.join(name),
-            source: place.source,
+            file: place.directory.join(TRACES).join(name),
             written: 0,
             skipped: 0,
             waiting: HashMap::new(),
-            arrays: HashMap::new(),
             flushed: Instant::now(),
         }
     }
@@ -134,22 +134,23 @@ impl Trace {
         }
     }
 
-    fn keep(&mut self, path: &str, shape: &[u64], item_size: u64, read: (u64, TracedRead)) {
-        let is_other = self.arrays.get(path).is_none_or(|known| known.shape != shape);
-        if is_other {
-            if self.arrays.len() >= ARRAYS_MAX || self.arrays.contains_key(path) {
-                self.flush();
-                self.arrays.clear();
-            }
-            let array = TracedArray { path: path.to_owned(), shape: shape.to_vec(), item_size };
-            self.arrays.insert(path.into(), array);
+    fn keep(&mut self, (path, shape, item_size): (&str, &[u64], u64), read: (u64, TracedRead)) {
+        let is_full = match self.waiting.get(path) {
+            Some(known) => known.array.shape != shape,
+            None => self.waiting.len() >= ARRAYS_MAX,
+        };
+        if is_full {
+            self.flush();
         }
         let waiting = match self.waiting.get_mut(path) {
             Some(waiting) => waiting,
-            None => self.waiting.entry(path.into()).or_default(),
+            None => self.waiting.entry(path.into()).or_insert_with(|| {
+                let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
+                Waiting { array, reads: Vec::new() }
+            }),
         };
-        waiting.push(read);
-        if waiting.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
+        waiting.reads.push(read);
+        if waiting.reads.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
             self.flush();
         }
     }
@@ -157,11 +158,11 @@ impl Trace {
     fn flush(&mut self) {
         self.flushed = Instant::now();
         let mut bytes = Vec::new();
-        for (path, reads) in self.waiting.drain() {
-            let Some(array) = self.arrays.get(&path) else { continue };
+        for (_, Waiting { array, reads }) in self.waiting.drain() {
             for reads in reads.chunk_by(|one, next| one.0 == next.0) {
                 let block = TraceBlock {
-                    source: self.source,
+                    // Nothing tells all kinds of sources apart: a sidecar has traces of one.
+                    source: [0; 16],
                     weight: reads.first().map_or(1, |(weight, _)| *weight),
                     array: array.clone(),
                     reads: reads.iter().map(|(_, read)| read.clone()).collect(),
@@ -169,7 +170,13 @@ impl Trace {
                 bytes.extend(block.encode().unwrap_or_default());
             }
         }
-        if !bytes.is_empty() && append(&self.file, &bytes).is_ok() {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(directory) = self.file.parent().filter(|_| self.written == 0) {
+            make_room(directory);
+        }
+        if append(&self.file, &bytes).is_ok() {
             self.written += bytes.len() as u64;
         }
     }

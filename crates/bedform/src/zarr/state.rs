@@ -128,8 +128,8 @@ impl ArrayState {
 
 fn meaning(metadata: &ArrayMetadata) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (decoding(metadata), &metadata.shape, &metadata.chunk_shape).hash(&mut hasher);
-    format!("{:?} {:?}", metadata.fill_value, metadata.identity).hash(&mut hasher);
+    let fill = format!("{:?}", metadata.fill_value);
+    (decoding(metadata), &metadata.shape, fill).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -97,6 +97,14 @@ fn row(array: &Array, at: u64) -> u8 {
     elements[0]
 }
 
+/// Reads the first rows, one by one, and computes something in between.
+fn walk(array: &Array, count: u64) {
+    for at in 0..count {
+        assert_eq!(u64::from(row(array, at)), at);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Waits until all that is read ahead is there; not for ever, since what is too young never is.
 fn let_it_read(store: &Store) {
     let began = Instant::now();
@@ -116,9 +124,7 @@ fn rows_one_by_one_are_read_ahead_after_three_that_were_not_foreseen() {
     let place = store_of(40);
     let store = place.open(ON, false);
     let array = store.array(&path()).unwrap();
-    for at in 0..40 {
-        assert_eq!(u64::from(row(&array, at)), at);
-    }
+    walk(&array, 40);
     let found = store.prefetch_statistics();
     assert_eq!((found.reads, found.read_bytes), (40, 40 * ROW as u64));
     assert_eq!(found.foreseen, 37);
@@ -135,7 +141,7 @@ fn a_row_that_was_written_after_it_was_read_ahead_is_read_again() {
         options.freshness = freshness;
         let store = Store::open(storage(&place.0, true), options).unwrap();
         let array = store.array(&path()).unwrap();
-        (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+        walk(&array, 5);
         let_it_read(&store);
         assert!(store.prefetch_statistics().ready > 0);
         // Of the same handle: the one that looks for nothing knows of its own writes.
@@ -158,7 +164,7 @@ fn a_commit_over_a_row_that_was_read_ahead_is_seen() {
     let place = store_of(40);
     let store = place.open(ON, true);
     let array = store.array(&path()).unwrap();
-    (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    walk(&array, 5);
     let_it_read(&store);
     assert!(store.prefetch_statistics().ready > 0);
     let other = place.open(Prefetch::Off, true);
@@ -190,7 +196,7 @@ fn a_pattern_that_breaks_wastes_a_batch_at_most() {
     let place = store_of(100);
     let store = place.open(ON, false);
     let array = store.array(&path()).unwrap();
-    (0..20).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    walk(&array, 20);
     let_it_read(&store);
     for at in [77, 3, 60, 59, 91] {
         assert_eq!(u64::from(row(&array, at)), at);
@@ -231,7 +237,7 @@ fn a_store_that_is_gone_has_nothing_ahead() {
     let storage = storage(&place.0, false);
     let store = Store::open(storage.clone(), options(ON, false)).unwrap();
     let array = store.array(&path()).unwrap();
-    (0..5).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    walk(&array, 5);
     let_it_read(&store);
     assert!(store.prefetch_statistics().ready > 0);
     drop((store, array));

@@ -5,11 +5,11 @@ use bedform_patterns::Place;
 
 /// What selections have in common that differ in their bounds alone: the step along each axis.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Form(Vec<i64>);
+pub(crate) struct Form(Vec<i64>);
 
 /// The place of a box, perhaps of every n-th element, and its form; nothing for lists of positions and points, and
 /// for what has no elements.
-pub(super) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
+pub(crate) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
     let Selection::Orthogonal(axes) = selection else { return None };
     let mut steps = Vec::with_capacity(axes.len());
     let mut bounds = Vec::with_capacity(axes.len());
@@ -23,7 +23,7 @@ pub(super) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
 }
 
 /// The place, cut to an array of `shape`; nothing where it lies outside.
-pub(super) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
+pub(crate) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
     if place.rank() != shape.len() {
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
 }
 
 /// The selection at a place that [`cut`] gave.
-pub(super) fn selection_at(form: &Form, place: &Place) -> Option<Selection> {
+pub(crate) fn selection_at(form: &Form, place: &Place) -> Option<Selection> {
     if form.0.len() != place.rank() {
         return None;
     }
