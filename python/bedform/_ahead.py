@@ -32,12 +32,17 @@ def prefetch_option(prefetch: Any) -> Any:
 class ReadsAhead:
     """What a store or file knows of reads ahead."""
 
+    #: The arrays that the last list has reads of.
+    _listed: frozenset[str] = frozenset()
+
     if TYPE_CHECKING:
 
         @property
         def _inner(self) -> _internal.Store | _internal.ForeignFile: ...
 
         def _array_at(self, path: str) -> Any: ...
+
+        def __contains__(self, path: object) -> bool: ...
 
     def prefetch(self, selections: Mapping[str, Sequence[Any]] | Iterable[tuple[str, Any]]) -> None:
         """Read ahead what is said to come, in this order, as it is used.
@@ -68,11 +73,13 @@ class ReadsAhead:
         >>> [float(store["t"][row].sum()) for row in order]
         [545.0, 245.0, 745.0]
         """
-        by_path: dict[str, list[Any]] = {}
+        by_path: dict[str, list[Any]] = {path: [] for path in self._listed}
         for path, chosen in _pairs(selections):
             by_path.setdefault(path, []).append(chosen)
         for path, chosen in by_path.items():
-            self._array_at(path)._foresee(chosen)
+            if chosen or path in self:
+                self._array_at(path)._foresee(chosen)
+        self._listed = frozenset(path for path, chosen in by_path.items() if chosen)
 
     def stats(self) -> dict[str, Any]:
         """What the reads of this handle did, in ``"prefetch"`` what was read ahead.

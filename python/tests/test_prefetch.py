@@ -193,6 +193,19 @@ def test_a_shuffled_epoch_is_handed_over(place: Path):
     assert found[1]["used"] == found[0]["used"] + 2
 
 
+def test_the_next_list_ends_those_of_arrays_that_it_has_no_reads_of(place: Path):
+    found = run(
+        """
+        store = bf.open(place, prefetch="8 MiB")
+        store.prefetch([("t", np.s_[at]) for at in range(60)])
+        store.prefetch([])
+        print(json.dumps(store.stats()["prefetch"]))
+        """,
+        place,
+    )
+    assert found["ahead"] == 0
+
+
 def test_reads_of_a_netcdf_file_are_handed_over(place: Path):
     found = run(
         SHUFFLED + """    print(json.dumps(store.stats()["prefetch"]))""",
