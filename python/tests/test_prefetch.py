@@ -122,6 +122,30 @@ def test_a_child_of_a_fork_and_its_parent_read_on(place: Path):
     assert found[1] == 0
 
 
+def test_where_no_thread_can_be_started_nothing_is_left_behind(place: Path):
+    found = run(
+        """
+        import gc, resource
+        stores = [bf.open(place, prefetch="8 MiB") for _ in range(8)]
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        for store in stores:
+            store.prefetch([("t", np.s_[at]) for at in range(10)])
+            # (What is imported late cannot be by this user.)
+            assert all(np.array_equal(store["t"][at], field[at]) for at in range(10))
+        del store, stores
+        gc.collect()
+        opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        opened = [os.readlink(link) for link in opened if os.path.lexists(link)]
+        print(json.dumps([name for name in opened if "s.zarr" in name]))
+        """,
+        place,
+    )
+    assert found == []
+
+
 def test_a_process_ends_while_reads_are_ahead(place: Path):
     assert run(
         """

@@ -118,9 +118,10 @@ impl Known<'_> {
     ) -> Result<Option<ReadStatistics>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
         let Some(read) = followed.take()? else { return Ok(None) };
-        let is_still = self.with_plan(selection, |plan| plan.is_still(&read.as_of))?;
-        if !is_still || !target.fill(&read.elements) {
-            return Ok(None);
+        let is_still = self.with_plan(selection, |plan| plan.is_still(&read.as_of));
+        if !matches!(is_still, Ok(true)) || !target.fill(&read.elements) {
+            followed.drop_taken();
+            return is_still.map(|_| None);
         }
         followed.use_taken();
         Ok(Some(read.statistics))

@@ -54,6 +54,8 @@ pub(super) struct Taken {
     /// How long it took in the background.
     pub(super) took: Option<Duration>,
     pub(super) has_waited: bool,
+    /// It took too long.
+    pub(super) was_stopped: bool,
 }
 
 impl Ahead {
@@ -101,24 +103,30 @@ impl Ahead {
         drop(reader);
     }
 
-    /// The elements, if they are there or under way; takes back what nobody has begun.
+    /// The elements, if they are there or under way; takes back what nobody has begun, and what does not end in
+    /// time.
     ///
     /// # Errors
     /// `Interrupted` if the program wants to wait no longer.
-    pub(super) fn take(&self) -> Result<Taken> {
-        let mut has_waited = false;
+    pub(super) fn take(&self, patience: Duration) -> Result<Taken> {
+        let (mut has_waited, asked) = (false, Instant::now());
         let mut state = self.lock();
         while matches!(*state, State::Running) {
             has_waited = true;
             (state, _) =
                 self.changed.wait_timeout(state, ASK_EVERY).unwrap_or_else(PoisonError::into_inner);
-            check_goes_on("the read was stopped")?;
+            let goes_on = check_goes_on("the read was stopped");
+            if goes_on.is_err() || asked.elapsed() > patience && matches!(*state, State::Running) {
+                self.stop.store(true, Ordering::Relaxed);
+                let given_up = Taken { read: None, took: None, has_waited, was_stopped: true };
+                return goes_on.map(|()| given_up);
+            }
         }
         Ok(match std::mem::replace(&mut *state, State::Gone) {
             State::Ready { read, took, .. } => {
-                Taken { read: Some(read), took: Some(took), has_waited }
+                Taken { read: Some(read), took: Some(took), has_waited, was_stopped: false }
             }
-            _ => Taken { read: None, took: None, has_waited },
+            _ => Taken { read: None, took: None, has_waited, was_stopped: false },
         })
     }
 
@@ -144,9 +152,13 @@ impl Ahead {
         matches!(&*self.lock(), State::Ready { .. })
     }
 
-    /// True if it has been there unused for so long.
+    /// True if it has been there unused for so long, or could not be read.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
-        matches!(&*self.lock(), State::Ready { since, .. } if since.elapsed() > age)
+        match &*self.lock() {
+            State::Ready { since, .. } => since.elapsed() > age,
+            State::Gone => true,
+            State::Waiting(_) | State::Running => false,
+        }
     }
 }
 
@@ -161,5 +173,46 @@ impl Drop for Ending<'_> {
         }
         drop(state);
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bedform_storage::goes_on;
+
+    use super::super::workers::reserve;
+    use super::*;
+
+    /// Reads until it is told to stop; not for ever.
+    #[derive(Debug, Default)]
+    struct Silent {
+        was_stopped: AtomicBool,
+    }
+
+    impl ReadsAhead for Silent {
+        fn read_ahead(&self, _: &Selection) -> Option<ReadAhead> {
+            let began = Instant::now();
+            while goes_on() && began.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.was_stopped.store(!goes_on(), Ordering::Relaxed);
+            None
+        }
+    }
+
+    #[test]
+    fn a_read_that_does_not_end_is_waited_for_a_while_and_stopped() {
+        let silent = Arc::new(Silent::default());
+        let reserved = reserve(8, 1 << 30).unwrap();
+        let ahead = Ahead::new(Selection::Orthogonal(Vec::new()), 8, silent.clone(), reserved);
+        std::thread::scope(|scope| {
+            scope.spawn(|| ahead.run());
+            while matches!(*ahead.lock(), State::Waiting(_)) {
+                std::thread::yield_now();
+            }
+            let taken = ahead.take(Duration::from_millis(20)).unwrap();
+            assert!(taken.read.is_none() && taken.has_waited && taken.was_stopped);
+        });
+        assert!(silent.was_stopped.load(Ordering::Relaxed));
     }
 }

@@ -21,6 +21,10 @@ const TOOK_MIN: Duration = Duration::from_micros(150);
 const LOOKED_AT: u64 = 8;
 /// The share of a read's time that the program must spend between reads, where nobody waits for a device.
 const GAP_SHARE: f64 = 0.1;
+/// As [`GAP_SHARE`], of reads of so many bytes, which keep all cores and the memory busy: to make a buffer and
+/// to copy it costs them more than they save.
+const GAP_SHARE_LARGE: f64 = 0.5;
+const LARGE_BYTES: u64 = 8 << 20;
 /// Threads of the process that read ahead.
 const THREADS_MAX: usize = 8;
 /// Reads ahead of a pattern that was just found: a batch.
@@ -30,8 +34,24 @@ const BATCH: usize = 2;
 const RUN_FOR_ONE: u64 = 40;
 /// Reads ahead of a list, which is sure, beyond those that are under way.
 const LISTED_BEYOND: usize = 2;
+/// Further ones, where reads come in another order than the list says.
+const LISTED_SPREAD_MAX: usize = 16;
 /// Foreseen reads that others may overtake, before they are given up.
 const OVERTAKEN_MAX: u64 = 16;
+/// The longest that a read waits for one that has begun, in reads and at least: a server may have fallen
+/// silent, and a read of its own has all of its time.
+const PATIENCE_READS: f64 = 4.0;
+const PATIENCE_MIN: Duration = Duration::from_secs(2);
+/// Of reads ahead that were in vain no more are remembered.
+const IN_VAIN_MAX: u64 = 16;
+/// What has been left behind for so long, and for so many of the times that the program takes between two
+/// reads, is dropped where others need the room.
+const LEFT_MIN: Duration = Duration::from_secs(1);
+const LEFT_GAPS: f64 = 8.0;
+/// How far in a list a read is looked for that came sooner than the list says.
+const LISTED_LOOK: usize = 256;
+/// Reads in a row that are not in a list, before it is given up.
+const UNLISTED_MAX: u64 = 64;
 
 /// Follows the reads of one array.
 #[derive(Debug)]
@@ -48,14 +68,24 @@ struct State {
     form: Form,
     shape: Vec<u64>,
     item_size: u64,
+    /// Bytes of the last read.
+    bytes: u64,
     /// What is read ahead, in the order in which it is foreseen, and the number of the read before which.
     ahead: VecDeque<(u64, Arc<Ahead>)>,
     /// What a list says comes behind that.
     listed: VecDeque<(Selection, u64)>,
+    /// Reads in a row that are not in it.
+    unlisted: u64,
+    /// How far before their turn reads of it came at most.
+    spread: usize,
     /// Reads in a row that were foreseen.
     run: u64,
-    /// A guess was wrong: the next one waits until a pattern was right.
-    was_misled: bool,
+    /// Reads ahead that were in vain in runs that were shorter than that.
+    in_vain: u64,
+    /// What a pattern says that has to be right first.
+    expected: Option<Selection>,
+    /// A pattern had said the last read.
+    was_predicted: bool,
     ended: Option<Instant>,
     /// What the program takes between two reads, and a read that nobody has made before.
     gap: Mean,
@@ -103,6 +133,7 @@ pub(super) fn begin<'a>(
     let mut state = follower.lock();
     state.statistics.reads += 1;
     state.statistics.read_bytes += bytes;
+    state.bytes = bytes;
     let now = Instant::now();
     if let Some(ended) = state.ended.take() {
         state.gap.add(now - ended);
@@ -114,8 +145,11 @@ pub(super) fn begin<'a>(
     let (form, place) = place_of(selection).unzip();
     let own = form.as_ref().zip(place.as_ref());
     let canonical = own.and_then(|(form, place)| selection_at(form, place));
-    let seen = form.zip(place).map(|(form, place)| state.see(form, place, shape));
-    let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection), seen.unwrap_or_default());
+    state.was_predicted = false;
+    if let Some((form, place)) = form.zip(place) {
+        state.see(form, place, shape);
+    }
+    let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection));
     state.item_size = item_size(selection, bytes);
     if ahead.is_some() {
         state.top_up(follower.limit, reader);
@@ -133,14 +167,25 @@ impl Followed<'_> {
     /// `Interrupted` if the program wants to wait no longer.
     pub(crate) fn take(&mut self) -> Result<Option<Box<ReadAhead>>> {
         let Some(ahead) = self.ahead.take() else { return Ok(None) };
-        let taken = ahead.take()?;
+        let took = self.follower.lock().took.seconds();
+        let patience = Duration::try_from_secs_f64(PATIENCE_READS * took).unwrap_or(PATIENCE_MIN);
+        let taken = ahead.take(patience.max(PATIENCE_MIN))?;
         let mut state = self.follower.lock();
         state.statistics.waited += u64::from(taken.has_waited);
         if let Some(took) = taken.took {
             state.took.add(took);
             state.statistics.prefetched_bytes += self.bytes;
         }
+        if taken.was_stopped {
+            state.statistics.prefetched_bytes += self.bytes;
+            state.statistics.wasted_bytes += self.bytes;
+        }
         Ok(taken.read)
+    }
+
+    /// The elements that were taken are not those that a read would give.
+    pub(crate) fn drop_taken(&self) {
+        self.follower.lock().statistics.wasted_bytes += self.bytes;
     }
 
     /// The elements that were taken are those that a read would give.
@@ -185,6 +230,7 @@ impl Follower {
         let mut state = self.lock();
         state.drop_ahead();
         state.listed = selections.into();
+        (state.unlisted, state.spread) = (0, 0);
         state.top_up(self.limit, reader);
     }
 
@@ -207,41 +253,87 @@ impl Follower {
 
     /// Drops what has been there unused for so long.
     pub(super) fn drop_older_than(&self, age: Duration) {
-        let mut state = self.lock();
-        if state.ahead.iter().any(|(_, ahead)| ahead.is_older_than(age)) {
-            state.drop_ahead();
+        self.lock().drop_older_than(age);
+    }
+
+    /// Drops what is there, if the program has turned to something else, and nobody is at it now.
+    pub(super) fn try_drop_left(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && let Some(ended) = state.ended
+            && ended.elapsed() > LEFT_MIN
+            && ended.elapsed().as_secs_f64() > LEFT_GAPS * state.gap.seconds()
+        {
+            state.drop_older_than(Duration::ZERO);
         }
     }
 }
 
 impl State {
     /// The read ahead of `selection`, if there is one. A read that nobody has foreseen ends what a pattern says.
-    fn foreseen(&mut self, selection: &Selection, was_predicted: bool) -> Option<Arc<Ahead>> {
-        let number = self.statistics.reads;
+    fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
+        let was_expected = self.expected.take().is_some_and(|expected| expected == *selection);
         let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
-        let found = at.and_then(|at| self.ahead.remove(at)).map(|(_, ahead)| ahead);
-        if found.is_some() {
+        if at.is_some() {
             self.run += 1;
-        } else if self.listed.is_empty() && !was_predicted {
-            self.was_misled |= self.run == 0 && !self.ahead.is_empty();
+            self.unlisted = 0;
+            self.statistics.foreseen += 1;
+        } else if !self.listed.is_empty() {
+            self.pass_in_list(selection);
+        } else if was_expected {
+            self.run = 1;
+        } else if !self.was_predicted {
+            self.end_run();
+        }
+        let found = at.and_then(|at| self.ahead.remove(at)).map(|(_, ahead)| ahead);
+        self.drop_overtaken();
+        found
+    }
+
+    /// A read of `selection` is made while a list says what comes, and is not the next in it.
+    fn pass_in_list(&mut self, selection: &Selection) {
+        let mut near = self.listed.iter().take(LISTED_LOOK);
+        let Some(at) = near.position(|(listed, _)| listed == selection) else {
+            self.unlisted += 1;
+            if self.unlisted > UNLISTED_MAX {
+                self.listed.clear();
+                self.end_run();
+            }
+            return;
+        };
+        self.unlisted = 0;
+        if self.drop_overtaken() {
+            // What comes before is left out.
             self.drop_ahead();
-            self.run = 0;
+            self.spread = 0;
+            self.listed.drain(..=at);
+            return;
         }
-        if found.is_some() || was_predicted {
-            self.was_misled = false;
+        self.listed.remove(at);
+        if at < LISTED_SPREAD_MAX {
+            self.spread = self.spread.max(at + 1);
         }
-        self.statistics.foreseen += u64::from(found.is_some());
+    }
+
+    /// Gives up what many reads have overtaken; true if there was some.
+    fn drop_overtaken(&mut self) -> bool {
+        let before = self.ahead.len();
         while let Some((since, _)) = self.ahead.front()
-            && since + OVERTAKEN_MAX + (self.ahead.len() as u64) < number
+            && since + OVERTAKEN_MAX + (self.ahead.len() as u64) < self.statistics.reads
         {
             let overtaken = self.ahead.pop_front();
             self.waste(overtaken.map(|(_, ahead)| ahead));
         }
-        found
+        self.ahead.len() < before
     }
 
-    /// Shows the next read to the analyzer; true if a pattern had said it.
-    fn see(&mut self, form: Form, place: Place, shape: &[u64]) -> bool {
+    fn end_run(&mut self) {
+        let in_vain = self.drop_ahead();
+        self.in_vain = (self.in_vain + in_vain).min(IN_VAIN_MAX).saturating_sub(self.run);
+        self.run = 0;
+    }
+
+    /// Shows the next read to the analyzer.
+    fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
         if form != self.form || shape != self.shape {
             if self.form != Form::default() {
                 self.analyzer = Analyzer::knowing(self.known.clone());
@@ -249,21 +341,33 @@ impl State {
             self.form = form;
             self.shape = shape.to_vec();
         }
-        self.analyzer.push(place).predicted.is_some()
+        self.was_predicted = self.analyzer.push(place).predicted.is_some();
     }
 
-    fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) {
+    /// Gives up reads ahead; says how many had begun.
+    fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) -> u64 {
+        let mut count = 0;
         for ahead in ahead {
             if ahead.drop_unused() {
+                count += 1;
                 self.statistics.prefetched_bytes += ahead.bytes;
                 self.statistics.wasted_bytes += ahead.bytes;
             }
         }
+        count
     }
 
-    fn drop_ahead(&mut self) {
+    /// What nobody has begun is left: it may be the last that has the store, which ends who follows its reads.
+    fn drop_older_than(&mut self, age: Duration) {
+        let all = std::mem::take(&mut self.ahead).into_iter();
+        let (old, young): (VecDeque<_>, _) = all.partition(|(_, ahead)| ahead.is_older_than(age));
+        self.ahead = young;
+        self.waste(old.into_iter().map(|(_, ahead)| ahead));
+    }
+
+    fn drop_ahead(&mut self) -> u64 {
         let unused = std::mem::take(&mut self.ahead);
-        self.waste(unused.into_iter().map(|(_, ahead)| ahead));
+        self.waste(unused.into_iter().map(|(_, ahead)| ahead))
     }
 
     /// True if reads are over so soon that their pattern does not matter: to look for it would cost more. It is
@@ -278,7 +382,8 @@ impl State {
     /// True if reading ahead gains more than it takes.
     fn is_worth_it(&self) -> bool {
         let (took, gap) = (self.took.seconds(), self.gap.seconds());
-        took >= TOOK_MIN.as_secs_f64() && (self.waits || gap >= GAP_SHARE * took)
+        let share = if self.bytes < LARGE_BYTES { GAP_SHARE } else { GAP_SHARE_LARGE };
+        took >= TOOK_MIN.as_secs_f64() && (self.waits || gap >= share * took)
     }
 
     /// Reads that are to be under way at once: as many as end while the program needs one.
@@ -291,16 +396,20 @@ impl State {
     /// Has more read ahead, as deep as it is worth.
     fn top_up(&mut self, limit: u64, reader: MakeReader<'_>) {
         let is_listed = !self.listed.is_empty();
-        let is_guess = self.run == 0 && self.was_misled;
-        if !is_listed && (is_guess || !self.is_worth_it()) {
+        if !is_listed && !self.is_worth_it() {
             return;
         }
         let threads = self.at_once();
         let run = usize::try_from(self.run / RUN_FOR_ONE).unwrap_or(usize::MAX);
         let depth = match is_listed {
-            true => threads + LISTED_BEYOND,
+            true => threads + LISTED_BEYOND + self.spread,
+            // Where guesses were in vain, the next must be right before anything is read.
+            false if self.run == 0 && self.in_vain > 0 => {
+                self.expected = self.next().map(|(selection, _)| selection);
+                return;
+            }
             // A guess that nothing has confirmed yet.
-            false if self.run == 0 => 1,
+            false if self.run <= u64::from(self.in_vain > 0) => 1,
             false => (threads + 1).clamp(BATCH, BATCH.saturating_add(run)),
         };
         while self.ahead.len() < depth {
@@ -312,8 +421,13 @@ impl State {
                 return;
             };
             let ahead = Ahead::new(selection, bytes, reader(), reserved);
-            self.ahead.push_back((self.statistics.reads, ahead.clone()));
-            workers::submit(ahead, threads);
+            if !workers::submit(ahead.clone(), threads) {
+                if is_listed {
+                    self.listed.push_front((ahead.selection.clone(), bytes));
+                }
+                return;
+            }
+            self.ahead.push_back((self.statistics.reads, ahead));
         }
     }
 
@@ -347,4 +461,21 @@ fn elements(selection: &Selection) -> Option<u64> {
 
 fn item_size(selection: &Selection, bytes: u64) -> u64 {
     elements(selection).and_then(|count| bytes.checked_div(count)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_reads_that_wait_for_nothing_are_left_alone_unless_much_is_computed_between_them() {
+        let state = |bytes, gap_ms, waits| {
+            let mean = |ms| Mean(Some(f64::from(ms) * 1e-3));
+            State { bytes, gap: mean(gap_ms), took: mean(6), waits, ..State::default() }
+        };
+        assert!(state(1 << 20, 1, false).is_worth_it());
+        assert!(!state(64 << 20, 1, false).is_worth_it());
+        assert!(state(64 << 20, 4, false).is_worth_it());
+        assert!(state(64 << 20, 1, true).is_worth_it());
+    }
 }

@@ -14,10 +14,12 @@
 //!   state of the array, the commits over it, the version of each object. The read looks all of this up as
 //!   any read does, and takes the buffer only if it is the same; else it reads.
 //! - **No read waits for a guess.** A read that was foreseen and has begun is waited for: it takes no longer
-//!   than to begin anew. Whatever has not begun is taken back, and the read is made at once.
+//!   than to begin anew. If it does, by far, it is stopped: a server may have fallen silent. Whatever has not
+//!   begun is taken back, and the read is made at once.
 //! - **Only where a pattern is sure.** Nothing is read ahead before a pattern was right; the first read that
 //!   is another ends it, and what was not used is dropped. How many reads are ahead grows with how many were
-//!   foreseen in a row, so that a run of a hundred wastes at most five.
+//!   foreseen in a row, so that a run of a hundred wastes at most five. Where guesses were in vain, the next
+//!   pattern must be right once more before anything is read.
 //! - **Only where it helps.** Reads that are over sooner than a thread wakes are left alone, and those
 //!   between which the program does nothing else while nobody waits for a device.
 //! - **Bounded.** Buffers ahead take no more than the limit that the store was opened with, all stores of

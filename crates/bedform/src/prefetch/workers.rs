@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Follows;
 use super::ahead::Ahead;
@@ -21,6 +21,8 @@ use crate::threads::per_process::{PerProcess, generation};
 const IDLE: Duration = Duration::from_secs(10);
 /// How long elements are kept that nobody asks for.
 const UNUSED_MAX: Duration = Duration::from_secs(120);
+/// How often is looked for room.
+const LOOK: Duration = Duration::from_millis(100);
 /// Arrays that are followed of one handle; of more, those that were followed are forgotten.
 const ARRAYS_MAX: usize = 1024;
 
@@ -34,10 +36,17 @@ pub(super) struct Process {
     followers: Mutex<HashMap<u64, Followers>>,
     queue: Mutex<Queue>,
     bell: Condvar,
+    /// When room was last made.
+    looked: Mutex<Option<Instant>>,
 }
 
-/// The followers of the arrays of one handle, by their paths.
-type Followers = HashMap<Box<str>, Arc<Follower>>;
+/// The followers of the arrays of one handle.
+#[derive(Debug, Default)]
+struct Followers {
+    by_path: HashMap<Box<str>, Arc<Follower>>,
+    /// What those did that are forgotten.
+    forgotten: PrefetchStatistics,
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -67,9 +76,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes `bytes` of a limit; nothing if that has not so much left.
+/// Takes `bytes` of a limit; nothing if that has not so much left, also without what the program has left
+/// behind of other arrays. Waits for no lock: who calls has that of a follower.
 pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
     let process = process();
+    take_bytes(process, bytes, limit).or_else(|| {
+        (bytes <= limit && process.makes_room()).then(|| take_bytes(process, bytes, limit))?
+    })
+}
+
+fn take_bytes(process: &'static Process, bytes: u64, limit: u64) -> Option<Reserved> {
     let take = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= limit);
     let is_taken = process.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
     // Not `then_some`: what is made and dropped would give back what was not taken.
@@ -79,58 +95,69 @@ pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
 /// The follower of an array.
 pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
     let followers = lock(&process().followers);
-    if let Some(known) = followers.get(&follows.id).and_then(|of_handle| of_handle.get(path)) {
+    let of_handle = followers.get(&follows.id);
+    if let Some(known) = of_handle.and_then(|of_handle| of_handle.by_path.get(path)) {
         return known.clone();
     }
     drop(followers);
     let new = Arc::new(Follower::new(follows.limit, follows.known(path)));
     let mut followers = lock(&process().followers);
     let of_handle = followers.entry(follows.id).or_default();
-    if of_handle.len() >= ARRAYS_MAX {
-        of_handle.drain().for_each(|(_, follower)| follower.forget());
+    if of_handle.by_path.len() >= ARRAYS_MAX {
+        let Followers { by_path, forgotten } = of_handle;
+        by_path.drain().for_each(|(_, follower)| {
+            follower.forget();
+            *forgotten += follower.statistics();
+        });
     }
-    of_handle.entry(path.into()).or_insert(new).clone()
+    of_handle.by_path.entry(path.into()).or_insert(new).clone()
 }
 
 /// Drops all that is ahead for a handle.
 pub(super) fn forget(follows: &Follows) {
     let Some(process) = PROCESS.existing() else { return };
     let gone = lock(&process.followers).remove(&follows.id);
-    gone.into_iter().flatten().for_each(|(_, follower)| follower.forget());
+    gone.iter().flat_map(|gone| gone.by_path.values()).for_each(|follower| follower.forget());
 }
 
 pub(super) fn statistics_of(follows: &Follows) -> PrefetchStatistics {
     let mut all = PrefetchStatistics::default();
     let Some(process) = PROCESS.existing() else { return all };
     let followers = lock(&process.followers);
-    let of_handle = followers.get(&follows.id).into_iter().flatten();
-    of_handle.for_each(|(_, follower)| all += follower.statistics());
+    let Some(of_handle) = followers.get(&follows.id) else { return all };
+    all += of_handle.forgotten;
+    of_handle.by_path.values().for_each(|follower| all += follower.statistics());
     all
 }
 
-/// Has a read made in the background, by up to `threads` threads with all others.
-pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) {
+/// Has a read made in the background, by up to `threads` threads with all others. False if there is no thread,
+/// and none can be started: what nobody takes from the queue would keep its store, and its share of the limit.
+pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) -> bool {
     let process = process();
     let mut queue = lock(&process.queue);
+    if queue.idle == 0 && queue.threads < threads.max(1) {
+        queue.threads += usize::from(process.start_thread());
+    }
+    if queue.threads == 0 {
+        return false;
+    }
     queue.waiting.push_back(ahead);
-    if queue.idle > 0 || queue.threads >= threads.max(1) {
-        drop(queue);
-        process.bell.notify_one();
-        return;
-    }
-    let Some(extra) = ExtraThread::begin() else { return };
-    queue.threads += 1;
     drop(queue);
-    let work = move || {
-        let _extra = extra;
-        process.work();
-    };
-    if Builder::new().name("bedform-ahead".to_owned()).spawn(work).is_err() {
-        lock(&process.queue).threads -= 1;
-    }
+    process.bell.notify_one();
+    true
 }
 
 impl Process {
+    /// True if one more thread works.
+    fn start_thread(&'static self) -> bool {
+        let Some(extra) = ExtraThread::begin() else { return false };
+        let work = move || {
+            let _extra = extra;
+            self.work();
+        };
+        Builder::new().name("bedform-ahead".to_owned()).spawn(work).is_ok()
+    }
+
     fn work(&self) {
         let mut queue = lock(&self.queue);
         loop {
@@ -166,9 +193,24 @@ impl Process {
     /// Frees what nobody has asked for in a long time.
     fn drop_unused(&self) {
         let followers = lock(&self.followers);
-        let all: Vec<_> = followers.values().flat_map(|of| of.values().cloned()).collect();
+        let of_handles = followers.values();
+        let all: Vec<_> = of_handles.flat_map(|of| of.by_path.values().cloned()).collect();
         drop(followers);
         all.iter().for_each(|follower| follower.drop_older_than(UNUSED_MAX));
+    }
+
+    /// Frees what the program has left behind, of followers that nobody is at. False if that was looked at
+    /// just now.
+    fn makes_room(&self) -> bool {
+        let Ok(mut looked) = self.looked.try_lock() else { return false };
+        if looked.is_some_and(|at| at.elapsed() < LOOK) {
+            return false;
+        }
+        *looked = Some(Instant::now());
+        let Ok(followers) = self.followers.try_lock() else { return false };
+        let all = followers.values().flat_map(|of| of.by_path.values());
+        all.for_each(|follower| follower.try_drop_left());
+        true
     }
 }
 
@@ -193,5 +235,26 @@ pub(super) fn is_main_thread() -> bool {
             KNOWN.set(Some((now, is_main)));
             is_main
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bedform_geometry::Selection;
+
+    use super::*;
+    use crate::options::{OpenOptions, Prefetch};
+
+    #[test]
+    fn reads_of_more_arrays_than_are_followed_are_counted_all_the_same() {
+        let options = OpenOptions { prefetch: Prefetch::Bytes(1), ..OpenOptions::default() };
+        let follows = Follows::new(&options).unwrap();
+        let count = ARRAYS_MAX as u64 + 10;
+        for number in 0..count {
+            let read = (&Selection::Orthogonal(Vec::new()), 8);
+            follows.begin(&number.to_string(), &[], read, &|| unreachable!());
+        }
+        let found = follows.statistics();
+        assert_eq!((found.reads, found.read_bytes), (count, 8 * count));
     }
 }

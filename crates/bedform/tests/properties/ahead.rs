@@ -143,7 +143,7 @@ fn a_row_that_was_written_after_it_was_read_ahead_is_read_again() {
         let array = store.array(&path()).unwrap();
         walk(&array, 5);
         let_it_read(&store);
-        assert!(store.prefetch_statistics().ready > 0);
+        assert!(store.prefetch_statistics().ready > 0, "{:?}", store.prefetch_statistics());
         // Of the same handle: the one that looks for nothing knows of its own writes.
         array.write(&rows_at(5, 1), Elements::Bytes(&[99; ROW])).unwrap();
         assert_eq!(row(&array, 5), 99, "{freshness:?}");
@@ -229,6 +229,76 @@ fn what_a_list_says_is_read_ahead_in_its_order() {
     assert!(store.prefetch_statistics().used > found.used + 5);
     let outside = array.foresee(vec![rows_at(99, 2)]);
     assert_eq!(outside.unwrap_err().kind(), bedform::ErrorKind::OutOfBounds);
+}
+
+#[test]
+fn a_list_of_which_some_are_left_out_or_come_sooner_goes_on_and_one_that_nobody_reads_ends() {
+    let place = store_of(250);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    let rows = |rows: std::ops::Range<u64>| rows.map(|at| rows_at(at, 1)).collect();
+    array.foresee(rows(0..100)).unwrap();
+    (50..100).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let left_out = store.prefetch_statistics();
+    assert!(left_out.used > 10, "{left_out:?}");
+    array.foresee(rows(0..100)).unwrap();
+    for pair in 0..50 {
+        assert_eq!(u64::from(row(&array, 2 * pair + 1)), 2 * pair + 1);
+        assert_eq!(u64::from(row(&array, 2 * pair)), 2 * pair);
+    }
+    let sooner = store.prefetch_statistics();
+    assert!(sooner.used > left_out.used + 50, "{sooner:?}");
+    array.foresee(rows(0..40)).unwrap();
+    (100..250).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    let ended = store.prefetch_statistics();
+    assert!(ended.used > sooner.used + 50, "{ended:?}");
+}
+
+#[test]
+fn what_one_store_has_left_behind_makes_room_for_another() {
+    let place = store_of(40);
+    let limit = Prefetch::Bytes(2 * ROW as u64);
+    let left = place.open(limit, false);
+    let array = left.array(&path()).unwrap();
+    walk(&array, 5);
+    let_it_read(&left);
+    std::thread::sleep(Duration::from_millis(1100));
+    let store = place.open(limit, false);
+    let array = store.array(&path()).unwrap();
+    (0..40).for_each(|at| assert_eq!(u64::from(row(&array, at)), at));
+    assert!(store.prefetch_statistics().used > 10, "{:?}", store.prefetch_statistics());
+}
+
+#[test]
+fn walks_of_which_nobody_knows_who_is_next_have_little_read_in_vain() {
+    let place = store_of(250);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    let (mut at, mut chance) = ([0, 30, 60, 90, 120, 150, 180, 210], 1_u64);
+    for _ in 0..160 {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let walk = &mut at[usize::try_from(chance >> 61).unwrap()];
+        assert_eq!(u64::from(row(&array, *walk)), *walk);
+        *walk += 1;
+        // Something is computed.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let found = store.prefetch_statistics();
+    assert!(found.wasted_bytes <= found.used_bytes + 16 * ROW as u64, "{found:?}");
+}
+
+#[test]
+fn what_was_read_ahead_was_used_or_is_said_to_be_wasted() {
+    let place = store_of(40);
+    let store = place.open(ON, true);
+    let array = store.array(&path()).unwrap();
+    array.foresee(vec![rows_at(5, 1)]).unwrap();
+    let_it_read(&store);
+    array.write(&rows_at(5, 1), Elements::Bytes(&[99; ROW])).unwrap();
+    assert_eq!(row(&array, 5), 99);
+    let found = store.prefetch_statistics();
+    assert_eq!(found.wasted_bytes, ROW as u64, "{found:?}");
+    assert_eq!(found.prefetched_bytes, found.used_bytes + found.wasted_bytes, "{found:?}");
 }
 
 #[test]
