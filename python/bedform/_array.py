@@ -219,9 +219,9 @@ class Array(BasicReads, StoredNode):
             return self._get_text(selected, out, scalar=scalar)
         return super()._get(selected, out, scalar=scalar)
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
         self._enter_process()
-        self._fill_by(self._read, selected, buffer)
+        return self._fill_by(self._read, selected, buffer, may_take=may_take)
 
     def _foresee_chosen(self, selections: list[Any]) -> None:
         self._store._call(self._inner.foresee)(selections)

@@ -191,10 +191,11 @@ class ForeignArray(BasicReads, HasAttributes):
             "bytes": self.size * self.dtype.itemsize,
         }
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
         assert self._inner is not None  # noqa: S101 - native variables do not come here
         try:
-            self._fill_by(engine_call(self._inner.read), selected, buffer)
+            read = engine_call(self._inner.read)
+            buffer = self._fill_by(read, selected, buffer, may_take=may_take)
         except ConflictError:
             if self._store._options["freshness"] != "read":
                 raise
@@ -203,10 +204,12 @@ class ForeignArray(BasicReads, HasAttributes):
             if again.shape != self.shape or again._inner is None:
                 raise
             self._described, self._opened = again._described, again._inner
-            self._fill_by(engine_call(self._inner.read), selected, buffer)
+            read = engine_call(self._inner.read)
+            buffer = self._fill_by(read, selected, buffer, may_take=may_take)
         if not self._dtype.isnative:
             # The engine gives the machine's order; the variable's type says the file's.
             buffer.byteswap(inplace=True)
+        return buffer
 
     def _warn(self) -> None:
         self._store._check_open()

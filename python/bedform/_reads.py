@@ -43,30 +43,31 @@ class BasicReads(Stored):
     def shape(self) -> tuple[int, ...]:
         """Elements along each axis."""
         raise NotImplementedError
-        raise NotImplementedError
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
         raise NotImplementedError
-        raise NotImplementedError
 
-    def _fill(self, selected: _selection.Selected, buffer: AnyArray) -> None:
-        raise NotImplementedError
+    def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
+        """Read into ``buffer``; give it, or, if it ``may_take`` one, another that has them."""
         raise NotImplementedError
 
     def _fill_by(
         self,
-        read: Callable[[Any, AnyArray], tuple[int, ...]],
+        read: Callable[[Any, AnyArray, bool], tuple[tuple[int, ...], Any]],
         selected: _selection.Selected,
         buffer: AnyArray,
-    ) -> None:
-        """Fill ``buffer`` by a read of the engine, and keep what it did for :meth:`explain`."""
+        *,
+        may_take: bool,
+    ) -> AnyArray:
+        """As :meth:`_fill`, by a read of the engine; keeps what it did for :meth:`explain`."""
         # A view as bytes: the buffer protocol does not know every type.
         target = buffer.reshape(-1).view(np.uint8) if buffer.itemsize else np.empty(0, np.uint8)
         began = time.perf_counter()
-        counts = read(selected.engine, target)
+        counts, own = read(selected.engine, target, may_take)
         self._last = (selected.engine, counts, time.perf_counter() - began)
+        return buffer if own is None else np.ndarray(buffer.shape, buffer.dtype, own)
 
     def _set(self, selected: _selection.Selected, value: Any) -> None:  # noqa: ARG002
         raise ReadOnlyError(f"{self.path} is only read; convert the file to write to it")
@@ -103,12 +104,10 @@ class BasicReads(Stored):
     def chunks(self) -> tuple[int, ...] | None:
         """Elements of a chunk along each axis; ``None`` for variables without chunks."""
         raise NotImplementedError
-        raise NotImplementedError
 
     @property
     def shards(self) -> tuple[int, ...] | None:
         """Elements of a shard along each axis; ``None`` for arrays without shards."""
-        raise NotImplementedError
         raise NotImplementedError
 
     @property
@@ -288,23 +287,18 @@ class BasicReads(Stored):
 
     def _foresee_chosen(self, selections: list[Any]) -> None:
         raise NotImplementedError
-        raise NotImplementedError
 
     def _prefetch(self, selected: _selection.Selected) -> tuple[tuple[int, ...], int, int]:
-        raise NotImplementedError
         raise NotImplementedError
 
     def _get(
         self, selected: _selection.Selected, out: AnyArray | None = None, *, scalar: bool = True
     ) -> Any:
-        if out is None:
-            buffer = np.empty(selected.shape, dtype=self.dtype)
-        else:
-            self._check_out(selected, out)
-            buffer = out
-        self._fill(selected, buffer)
         if out is not None:
-            return out
+            self._check_out(selected, out)
+            return self._fill(selected, out, may_take=False)
+        empty = np.empty(selected.shape, dtype=self.dtype)
+        buffer = self._fill(selected, empty, may_take=True)
         if selected.scalar and scalar:
             return buffer.reshape(())[()]
         return buffer.reshape(selected.result)

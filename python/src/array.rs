@@ -1,8 +1,12 @@
 //! Arrays.
 
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+
 use bedform::{Elements, PrefetchStatistics, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
@@ -58,6 +62,56 @@ impl Bytes {
         // SAFETY: as above, and the buffer was checked to be writable. That nobody else uses the
         // array meanwhile is NumPy's usual contract.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
+    }
+}
+
+/// Elements that were read ahead, as a buffer that NumPy makes an array of.
+#[pyclass(frozen, module = "bedform._internal")]
+pub(crate) struct ElementsAhead {
+    /// Of a vector that was taken apart.
+    pointer: *mut u8,
+    length: usize,
+    capacity: usize,
+}
+
+// SAFETY: it owns its memory; who changes that meanwhile is NumPy, whose users see to that themselves.
+unsafe impl Send for ElementsAhead {}
+// SAFETY: as above.
+unsafe impl Sync for ElementsAhead {}
+
+impl ElementsAhead {
+    fn new(elements: Vec<u8>) -> Self {
+        let mut elements = ManuallyDrop::new(elements);
+        let (length, capacity) = (elements.len(), elements.capacity());
+        Self { pointer: elements.as_mut_ptr(), length, capacity }
+    }
+}
+
+impl Drop for ElementsAhead {
+    fn drop(&mut self) {
+        // SAFETY: the parts are those of a vector that nobody else drops; every view of it has held this.
+        drop(unsafe { Vec::from_raw_parts(self.pointer, self.length, self.capacity) });
+    }
+}
+
+#[pymethods]
+impl ElementsAhead {
+    /// A view of the bytes, which may be written to.
+    ///
+    /// # Safety
+    /// `view` is one that the interpreter gives.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let length = isize::try_from(this.length).unwrap_or(isize::MAX);
+        // SAFETY: `view` is the interpreter's; it keeps `slf`, which keeps the memory in place.
+        let done = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), this.pointer.cast(), length, 0, flags)
+        };
+        if done == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
@@ -117,19 +171,24 @@ impl Array {
         detached(py, || self.inner.fill_bytes()).map_err(raise)
     }
 
-    /// Fills `buffer` with `selection`, which was made for the shape that `shape()` gave last; gives
-    /// (objects, requests, bytes, chunks, waits).
+    /// Reads `selection`, which was made for the shape that `shape()` gave last, into `buffer`; gives (objects,
+    /// requests, bytes, chunks, waits). If it `may_take` one, also the buffer that the elements are in if they were
+    /// read ahead: `buffer` is then as it was.
     fn read(
         &self,
         py: Python<'_>,
         selection: &Bound<'_, PyTuple>,
         buffer: &Bound<'_, PyAny>,
-    ) -> PyResult<ReadCounts> {
+        may_take: bool,
+    ) -> PyResult<(ReadCounts, Option<ElementsAhead>)> {
         let selection = parse(selection)?;
         let mut bytes = Bytes::of(buffer, true)?;
-        detached(py, || self.inner.read_as_known(&selection, bytes.get_mut()))
-            .map(counts)
-            .map_err(raise)
+        let read = || match may_take {
+            true => self.inner.read_or_take(&selection, bytes.get_mut()),
+            false => Ok((self.inner.read_as_known(&selection, bytes.get_mut())?, None)),
+        };
+        let (done, own) = detached(py, read).map_err(raise)?;
+        Ok((counts(done), own.map(ElementsAhead::new)))
     }
 
     /// Decodes the chunks of `selection` into the cache; gives what `read` gives, and how many chunks were

@@ -102,6 +102,66 @@ def test_columns_backwards_by_steps_are_read_ahead(place: Path):
     assert found["used"] > 10
 
 
+def test_what_was_read_ahead_is_an_array_like_any_other(place: Path):
+    found = run(
+        """
+        import gc, pickle
+        store = bf.open(place)
+        maps = [store["t"][at] for at in range(20)]
+        used = store.stats()["prefetch"]["used"]
+        buffer = np.empty((32, 64), "f4")
+        assert store["t"].read(np.s_[20], out=buffer) is buffer
+        np.testing.assert_array_equal(buffer, field[20])
+        scalars = [store["t"].read(np.s_[21 + at, 3:4, 2])[()] for at in range(3)]
+        store.close()
+        del store
+        gc.collect()
+        for at, values in enumerate(maps):
+            assert values.flags.writeable and values.flags.c_contiguous and values.flags.aligned
+            np.testing.assert_array_equal(values, field[at])
+            values += 1
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(values)), field[at] + 1)
+            np.testing.assert_array_equal(values.copy()[::-1].T, (field[at] + 1)[::-1].T)
+        view = maps[-1][3]
+        del maps, values
+        gc.collect()
+        np.testing.assert_array_equal(view, field[19, 3] + 1)
+        print(json.dumps(used))
+        """,
+        place,
+    )
+    assert found > 10
+
+
+@pytest.mark.parametrize("kind", [">i2", "c8", "S3", "?"])
+def test_elements_of_any_type_are_read_ahead(tmp_path: Path, kind: str):
+    values = np.arange(40 * 1200).reshape(40, 1200) % 251
+    values = (values > 9).astype(kind) if kind == "?" else values.astype(kind)
+    np.save(tmp_path / "v.npy", values)
+    stored = values if kind[0] != ">" else values.astype(values.dtype.newbyteorder("="))
+    with bf.create(tmp_path / "s.zarr") as store:
+        store.create_array("t", data=stored, chunks=(1, 1200))
+    if kind == ">i2":
+        xr.Dataset({"t": (("y", "x"), values)}).to_netcdf(tmp_path / "t.nc")
+    found = run(
+        """
+        used = []
+        for name in ("s.zarr", "t.nc"):
+            if not os.path.exists(f"{place}/{name}"):
+                continue
+            store, values = bf.open(f"{place}/{name}"), np.load(f"{place}/v.npy")
+            for at in range(40):
+                read = store["t"][at]
+                assert read.dtype == store["t"].dtype
+                np.testing.assert_array_equal(read, values[at])
+            used.append(store.stats()["prefetch"]["used"])
+        print(json.dumps(used))
+        """,
+        tmp_path,
+    )
+    assert min(found) > 10
+
+
 def test_a_child_of_a_fork_and_its_parent_read_on(place: Path):
     found = run(
         """

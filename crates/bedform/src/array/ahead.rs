@@ -106,7 +106,8 @@ impl Known<'_> {
         follows.begin(path, shape, (selection, bytes), reader)
     }
 
-    /// Takes what was read ahead, if that is what a read would give now.
+    /// Takes what was read ahead, if that is what a read would give now: into `own`, or else to where `deliver`
+    /// says.
     ///
     /// # Errors
     /// As [`Known::read`].
@@ -115,13 +116,18 @@ impl Known<'_> {
         selection: &Selection,
         deliver: Deliver<'_>,
         followed: Option<&mut Followed<'_>>,
+        own: Option<&mut Option<Vec<u8>>>,
     ) -> Result<Option<ReadStatistics>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
         let Some(read) = followed.take()? else { return Ok(None) };
         let is_still = self.with_plan(selection, |plan| plan.is_still(&read.as_of));
-        if !matches!(is_still, Ok(true)) || !target.fill(&read.elements) {
+        if !matches!(is_still, Ok(true)) || read.elements.len() != target.len() {
             followed.drop_taken();
             return is_still.map(|_| None);
+        }
+        match own {
+            Some(own) => *own = Some(read.elements),
+            None => target.fill(&read.elements),
         }
         followed.use_taken();
         Ok(Some(read.statistics))

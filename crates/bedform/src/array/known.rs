@@ -104,10 +104,22 @@ impl Known<'_> {
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
+        self.read_or_take(selection, deliver, once_begun, None)
+    }
+
+    /// As [`Known::read`]. With `own`, what was read ahead comes there in a buffer of its own, and not where
+    /// `deliver` says.
+    pub(super) fn read_or_take(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+        once_begun: Option<&AtomicBool>,
+        own: Option<&mut Option<Vec<u8>>>,
+    ) -> Result<ReadStatistics> {
         let reader = || self.reader();
         let (began, mut was_ahead) = (Instant::now(), true);
         let mut followed = self.followed(selection, deliver, &reader);
-        let done = match self.read_before(selection, deliver, followed.as_mut())? {
+        let done = match self.read_before(selection, deliver, followed.as_mut(), own)? {
             Some(done) => done,
             None => {
                 was_ahead = false;

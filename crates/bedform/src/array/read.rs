@@ -50,6 +50,22 @@ impl Array {
         self.read_known(&self.last_known(), selection, buffer)
     }
 
+    /// As [`Array::read_as_known`], for a caller that can take a buffer as well as give one: elements that were
+    /// read ahead come in the buffer that they were read into, and `buffer` is left as it was.
+    ///
+    /// # Errors
+    /// As [`Array::read`].
+    pub fn read_or_take(
+        &self,
+        selection: &Selection,
+        buffer: &mut [u8],
+    ) -> Result<(ReadStatistics, Option<Vec<u8>>)> {
+        let (known, mut own) = (self.last_known(), None);
+        self.check_no_text(&known)?;
+        let deliver = Deliver::Buffer(Target::new(buffer));
+        Ok((known.read_or_take(selection, deliver, None, Some(&mut own))?, own))
+    }
+
     /// Reads the element at `position`, which may count from the end, in the machine's byte order;
     /// nothing if the array has no such element, or is one of text. What [`Array::read`] does, for
     /// those who ask in a loop.
@@ -84,10 +100,15 @@ impl Array {
         selection: &Selection,
         buffer: &mut [u8],
     ) -> Result<ReadStatistics> {
-        if known.layout().is_text() {
-            return Err(Error::invalid(format!("{} holds text; read it as text", self.name())));
-        }
+        self.check_no_text(known)?;
         known.read(selection, Deliver::Buffer(Target::new(buffer)), None)
+    }
+
+    fn check_no_text(&self, known: &Known<'_>) -> Result<()> {
+        match known.layout().is_text() {
+            true => Err(Error::invalid(format!("{} holds text; read it as text", self.name()))),
+            false => Ok(()),
+        }
     }
 
     /// What a read of `selection` would do, without reading chunks: which objects, how many requests and

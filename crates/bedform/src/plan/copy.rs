@@ -35,15 +35,15 @@ impl<'a> Target<'a> {
         Self { pointer: buffer.as_mut_ptr(), length: buffer.len(), marker: PhantomData }
     }
 
-    /// Fills all of it with `elements`; false, and nothing done, if they are not as many bytes.
-    pub(crate) fn fill(self, elements: &[u8]) -> bool {
-        if elements.len() != self.length {
-            return false;
-        }
+    /// Fills all of it with `elements`.
+    ///
+    /// # Panics
+    /// If they are not as many bytes.
+    pub(crate) fn fill(self, elements: &[u8]) {
+        assert_eq!(elements.len(), self.length, "elements for another buffer");
         // SAFETY: the buffer is borrowed for writing as long as this lives, and has as many bytes; its caller
         // shares it with nobody else meanwhile, which is the contract of `Copy::run` as well.
         unsafe { self.pointer.copy_from_nonoverlapping(elements.as_ptr(), self.length) };
-        true
     }
 
     /// Bytes of the buffer.
