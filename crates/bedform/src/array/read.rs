@@ -73,11 +73,13 @@ impl Array {
     /// # Errors
     /// As [`Array::read`].
     pub fn read_element(&self, position: &[i64]) -> Result<Option<(Vec<u8>, ReadStatistics)>> {
-        let known = self.known()?;
-        let shape = known.layout().grid.array_shape();
-        if position.len() != shape.len() || known.layout().is_text() {
+        // Neither changes: what is no element is not looked up for that.
+        let last = self.last_known();
+        if position.len() != last.layout().grid.array_shape().len() || last.layout().is_text() {
             return Ok(None);
         }
+        let known = self.known()?;
+        let shape = known.layout().grid.array_shape();
         let mut axes = Vec::with_capacity(shape.len());
         for (&at, &length) in position.iter().zip(shape) {
             let from_end = if at < 0 { length } else { 0 };

@@ -9,6 +9,7 @@
 //! buffers before its first byte moves.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bedform_geometry::Positions;
@@ -33,6 +34,11 @@ impl<'a> Target<'a> {
     /// The buffer to fill.
     pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
         Self { pointer: buffer.as_mut_ptr(), length: buffer.len(), marker: PhantomData }
+    }
+
+    /// Room for a buffer that is still to be filled.
+    pub(crate) fn of_room(room: &'a mut [MaybeUninit<u8>]) -> Self {
+        Self { pointer: room.as_mut_ptr().cast(), length: room.len(), marker: PhantomData }
     }
 
     /// Fills all of it with `elements`.

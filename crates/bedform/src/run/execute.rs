@@ -112,7 +112,7 @@ pub(crate) fn execute_noting(
         std::thread::scope(|scope| {
             if is_shared(needed, run.is_remote) {
                 run.with_threads.store(true, Ordering::Relaxed);
-                for _ in 1..run.tuning.threads {
+                for _ in 1..(run.tuning.threads as u64).min(parts(&plan, needed)) {
                     run.start_thread(scope);
                 }
             }
@@ -121,6 +121,16 @@ pub(crate) fn execute_noting(
         });
     }
     run.finish()
+}
+
+/// How many threads can have a part of a plan that needs so many decoded bytes: one that gets none is still
+/// waited for, until it has had a core.
+fn parts(plan: &ReadPlan<'_>, needed: u64) -> u64 {
+    if plan.pieces().iter().any(|piece| !piece.moment.is_settled()) {
+        return u64::MAX;
+    }
+    let raw = if plan.is_raw() { needed.div_ceil(UNIT_BYTES_MAX) } else { 0 };
+    plan.chunk_count().max(raw)
 }
 
 /// Bytes of all chunks of a plan when they are decoded.
