@@ -78,7 +78,8 @@ bf_status bf_create(const char *path, const char *attributes, const char *option
 /* Opens the store in the directory `path`; mode "r" to read, "r+" to write as well. Options: those of
  * bf_create, freshness (when to look for changes of others: "read", as without it on disks, "open", as without it
  * where `path` is a URL, or "never": a handle that does not look keeps the shape that it saw, and reads the fill
- * value for rows that others have removed since), gap_bytes.
+ * value for rows that others have removed since), gap_bytes, prefetch (what may be read ahead of reads that follow a
+ * pattern: "auto", as without it, for reads of the main thread, false, or bytes, for reads of any thread).
  *
  * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
  * An HDF5 file that only its library understands is BF_UNSUPPORTED until `bedform info PATH` has asked that, once

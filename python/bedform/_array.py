@@ -247,7 +247,8 @@ class Array(BasicReads, StoredNode):
         """The plan of a read: what would be fetched, at what price. Reads no chunk.
 
         If the array's last read was of this selection, what it did and took stands beside the
-        prediction.
+        prediction. Once reads of the array are followed (``prefetch=`` of :func:`bedform.open`), so
+        does how many were foreseen, by what, and whether this one is read ahead now.
 
         Examples
         --------

@@ -58,6 +58,6 @@ pub use options::{Freshness, OpenOptions, Prefetch, Progress};
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;
-pub use run::{Explanation, ReadStatistics};
+pub use run::{Explanation, FollowedReads, ReadStatistics};
 pub use store::Store;
 pub use zarr::{ArrayLayout, NewArray, NodeKind, WriteStatistics};

@@ -598,6 +598,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
         (c"{\"cache_bytes\": -1}", "not a value of cache_bytes"),
         (c"{\"cache_bytes\": \"1 G\"}", "cache_bytes: \"1 G\" is not a size"),
         (c"{\"freshness\": \"now\"}", "not a value of freshness"),
+        (c"{\"prefetch\": \"much\"}", "not a value of prefetch"),
         (c"[1]", "no JSON object"),
         (c"{", "no JSON object"),
     ] {

@@ -10,9 +10,9 @@ use super::{Array, Backing};
 use crate::error::Result;
 use crate::plan::copy::Target;
 use crate::prefetch::{Followed, Follows, MakeReader, ReadAhead, ReadsAhead};
-use crate::run::ReadStatistics;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute_noting;
+use crate::run::{FollowedReads, ReadStatistics};
 
 impl ReadsAhead for Array {
     fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead> {
@@ -65,6 +65,12 @@ impl Known<'_> {
         };
         let is_followed = !self.layout().is_text();
         follows.filter(|_| is_followed).map(|follows| (follows, self.path()))
+    }
+
+    /// What is known of the reads of the array so far, and whether `selection` is one that comes.
+    pub(super) fn followed_reads(&self, selection: &Selection) -> Option<FollowedReads> {
+        let (follows, path) = self.follows()?;
+        follows.followed_reads(path, selection)
     }
 
     /// Records a read that has ended, where reads are recorded.

@@ -120,7 +120,9 @@ impl Array {
     /// # Errors
     /// As a read, but for what only the chunks can show.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
-        self.known()?.with_plan(selection, |plan| explain(self.name(), plan))
+        let known = self.known()?;
+        let explained = known.with_plan(selection, |plan| explain(self.name(), plan))?;
+        Ok(Explanation { followed: known.followed_reads(selection), ..explained })
     }
 
     /// The price of a read of `selection` by its geometry alone, without I/O.

@@ -11,6 +11,7 @@ use super::ahead::{Ahead, ReadAhead};
 use super::statistics::PrefetchStatistics;
 use super::{ReadsAhead, workers};
 use crate::error::Result;
+use crate::run::FollowedReads;
 use crate::trace::form::{Form, cut, place_of, selection_at};
 
 /// Smaller results are not read ahead (section 2.3.6).
@@ -244,6 +245,25 @@ impl Follower {
         }
     }
 
+    /// What is known of the reads so far.
+    pub(super) fn followed_reads(&self, selection: &Selection) -> FollowedReads {
+        let state = self.lock();
+        let PrefetchStatistics { reads, foreseen, used, prefetched_bytes, wasted_bytes, .. } =
+            state.statistics;
+        let is_listed = !state.listed.is_empty();
+        let pattern = || state.analyzer.serving().map(Kind::name);
+        let selection = canonical(selection);
+        FollowedReads {
+            reads_followed: reads,
+            reads_foreseen: foreseen,
+            reads_used: used,
+            prefetched_bytes,
+            wasted_bytes,
+            foreseen_by: is_listed.then_some("list").or_else(pattern),
+            is_read_ahead: state.ahead.iter().any(|(_, ahead)| ahead.selection == selection),
+        }
+    }
+
     /// Drops all that is ahead.
     pub(super) fn forget(&self) {
         let mut state = self.lock();
@@ -452,6 +472,12 @@ impl State {
         }
         None
     }
+}
+
+/// A selection as a pattern says it: boxes have no more than bounds and steps.
+fn canonical(selection: &Selection) -> Selection {
+    let own = place_of(selection).and_then(|(form, place)| selection_at(&form, &place));
+    own.unwrap_or_else(|| selection.clone())
 }
 
 fn elements(selection: &Selection) -> Option<u64> {

@@ -54,6 +54,7 @@ use bedform_geometry::Selection;
 use bedform_patterns::Pattern;
 
 use crate::options::{OpenOptions, Prefetch};
+use crate::run::FollowedReads;
 use crate::sidecar::Sidecar;
 use crate::trace::{self, KnownPatterns};
 
@@ -161,6 +162,15 @@ impl Follows {
         if self.limit > 0 {
             workers::follower(self, path).foresee(selections, reader);
         }
+    }
+
+    /// What is known of the reads of the array at `path`, if there were any.
+    pub(crate) fn followed_reads(
+        &self,
+        path: &str,
+        selection: &Selection,
+    ) -> Option<FollowedReads> {
+        workers::follower_so_far(self, path).map(|follower| follower.followed_reads(selection))
     }
 
     /// Drops what is ahead, and what is known of the reads.

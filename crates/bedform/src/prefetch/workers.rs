@@ -113,6 +113,12 @@ pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
     of_handle.by_path.entry(path.into()).or_insert(new).clone()
 }
 
+/// The follower of an array, if it has one.
+pub(super) fn follower_so_far(follows: &Follows, path: &str) -> Option<Arc<Follower>> {
+    let followers = lock(&PROCESS.existing()?.followers);
+    followers.get(&follows.id)?.by_path.get(path).cloned()
+}
+
 /// Drops all that is ahead for a handle.
 pub(super) fn forget(follows: &Follows) {
     let Some(process) = PROCESS.existing() else { return };

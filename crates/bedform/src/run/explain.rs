@@ -62,6 +62,29 @@ pub struct Explanation {
     pub mostly_cached: Option<Dominant>,
     /// Seconds that resolving the plan took.
     pub planning_seconds: f64,
+    /// What is known of the reads of the array, where they are followed and there were any.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub followed: Option<FollowedReads>,
+}
+
+/// What is known of the reads of one array so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FollowedReads {
+    /// Reads that were followed.
+    pub reads_followed: u64,
+    /// Reads of them that a pattern, or a list, had said before.
+    pub reads_foreseen: u64,
+    /// Reads that took their elements from a buffer that was read ahead.
+    pub reads_used: u64,
+    /// Bytes that were read ahead, used or not.
+    pub prefetched_bytes: u64,
+    /// Bytes that were read ahead and dropped unused.
+    pub wasted_bytes: u64,
+    /// What says which read comes next: the kind of a pattern, or a list that was handed over.
+    pub foreseen_by: Option<&'static str>,
+    /// True if the selection that is explained is read ahead now.
+    pub is_read_ahead: bool,
 }
 
 /// What a plan would do; opens its objects and reads their indexes.
@@ -95,6 +118,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
         mostly: price.dominant,
         mostly_cached: price.cached_dominant,
         planning_seconds: began.elapsed().as_secs_f64(),
+        followed: None,
     })
 }
 

@@ -134,6 +134,22 @@ fn rows_one_by_one_are_read_ahead_after_three_that_were_not_foreseen() {
 }
 
 #[test]
+fn an_explanation_says_what_foresees_the_reads_and_whether_this_one_is_read_ahead() {
+    let place = store_of(40);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    assert_eq!(array.explain(&rows_at(0, 1)).unwrap().followed, None);
+    walk(&array, 10);
+    let_it_read(&store);
+    let of = |row| array.explain(&rows_at(row, 1)).unwrap().followed.unwrap();
+    assert_eq!((of(10).reads_followed, of(10).reads_foreseen), (10, 7));
+    assert_eq!((of(10).foreseen_by, of(10).is_read_ahead), (Some("strided"), true));
+    assert!(!of(30).is_read_ahead);
+    array.foresee((20..40).map(|at| rows_at(at, 1)).collect()).unwrap();
+    assert_eq!((of(20).foreseen_by, of(20).is_read_ahead), (Some("list"), true));
+}
+
+#[test]
 fn a_row_that_was_written_after_it_was_read_ahead_is_read_again() {
     for freshness in [Freshness::Read, Freshness::Open] {
         let place = store_of(40);
