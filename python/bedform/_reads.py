@@ -282,8 +282,18 @@ class BasicReads(Stored):
 
     def _foresee(self, selections: Sequence[Any]) -> None:
         """Have the selections read ahead, in this order; by arrays that cannot, nothing."""
-        chosen = [self._brackets(selection) for selection in selections]
-        self._foresee_chosen([selected.engine for selected in chosen])
+        shape = self.shape
+        rest = [(0, 1, size) for size in shape[1:]]
+
+        def engine(selection: Any) -> tuple[Any, ...]:
+            # An epoch may have a million rows, which are to be read at once.
+            if shape and type(selection) in (int, np.int64):
+                at = int(selection)
+                if 0 <= at < shape[0]:
+                    return ("orthogonal", [(at, 1, 1), *rest])
+            return self._brackets(selection).engine
+
+        self._foresee_chosen([engine(selection) for selection in selections])
 
     def _foresee_chosen(self, selections: list[Any]) -> None:
         raise NotImplementedError
