@@ -1,0 +1,1 @@
+"""The parts of the benchmark `prefetch`, one module each."""

@@ -1,0 +1,196 @@
+"""What the parts share: patterns, stores, work between reads, processes, and promises.
+
+A store has chunks whose elements all have the number of the chunk, so that the first and the last
+element of what was read say which chunk it was. A loop computes by the clock: hashing, without the
+interpreter's lock, until the time is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.harness import data
+from benchmarks.harness.report import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from benchmarks.harness.options import Options
+    from benchmarks.harness.report import Report
+
+BYTES_PER_SECOND, WAIT = 300_000_000, "5 ms"
+#: What `BEDFORM_THROTTLE` says for each place.
+THROTTLES = {"disk": "", "slow store": f"{BYTES_PER_SECOND // 10**6} MB/s, {WAIT}"}
+RATIOS = (0.5, 1.0, 2.0)
+READS = 100
+#: Accesses that no pattern can have foreseen: 3, 2 more for each depth, twice the steps and 1.
+MISSES = {
+    "contiguous": 3,
+    "simple-strided": 3,
+    "nested": 5,
+    "tiled": 5,
+    "segmented": 3,
+    "random-strided": 9,
+    "climate hours": 9,
+}
+#: Of the bound, less what the misses cost.
+SHARE_MIN = 0.85
+HASHED_BYTES = 1 << 12
+
+
+def places(pattern: str, edge: int, reads: int = READS) -> list[tuple[int, int]]:
+    """Return the chunks of a square grid that a pattern reads, in its order.
+
+    >>> places("nested", 4)
+    [(0, 0), (0, 3), (2, 0), (2, 3)]
+    """
+    count = edge * edge
+    flat: Iterator[int] | range | list[int]
+    match pattern:
+        case "contiguous":
+            flat = range(count)
+        case "simple-strided":
+            flat = range(0, count, 3)
+        case "segmented":
+            flat = range(count // 2, count)
+        case "nested":
+            flat = [row * edge + at for row in range(0, edge, 2) for at in range(0, edge, 3)]
+        case "tiled":
+            flat = [row * edge + at for row in range(edge) for at in range(edge // 4, edge // 2)]
+        case "random-strided":
+            steps = np.cumsum([0, *[3, 1, 7, 2] * count])
+            flat = [int(step) for step in steps[steps < count]]
+        case "climate hours":
+            hours = [24 * day + hour for day in range(count) for hour in (5, 6, 14, 15)]
+            flat = [hour for hour in hours if hour < count]
+        case _:
+            flat = [int(at) for at in np.random.default_rng(1).permutation(count)]
+    return [divmod(at, edge) for at in list(flat)[:reads]]
+
+
+def build(path: Path, size: int, rows: int, columns: int) -> None:
+    """Write a store of one array, a grid of chunks of `size` bytes, a shard for each row."""
+    import bedform as bf
+
+    length = size // 4
+    with bf.create(path) as store:
+        array = store.create_array(
+            "v",
+            (rows, columns, length),
+            "f4",
+            dims=("y", "x", "z"),
+            chunks=(1, 1, length),
+            shards=(1, columns, length),
+            codecs=[],
+        )
+        for row in range(rows):
+            numbers = np.arange(row * columns, (row + 1) * columns, dtype="f4")
+            array[row] = np.broadcast_to(numbers[:, None], (columns, length))
+
+
+def number_of(values: Any) -> float:
+    """Return the number of the chunk that was read, or -1 where its ends differ."""
+    return float(values[0]) if values[0] == values[-1] else -1.0
+
+
+def compute(seconds: float) -> None:
+    """Keep a core busy, without the interpreter's lock."""
+    block, end = bytes(HASHED_BYTES), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        hashlib.sha256(block).digest()
+
+
+def in_process(part: str, job: Any, throttle: str = "", **environment: str) -> Any:
+    """Run the worker of a part, which prints JSON, in a process that is as slow as told."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", f"benchmarks.reads_ahead.{part}", json.dumps(job)],
+        cwd=data.ROOT.parent,
+        env={**os.environ, "BEDFORM_THROTTLE": throttle, **environment},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def in_child(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` in a forked child, which has nothing in memory yet; return what it returns.
+
+    Values that were decoded stay in the memory of a process, also beyond the store that was opened.
+    The page cache is dropped, but a second loop in the same process would not read at all.
+    The parent imports what the child needs: a child that imports would take its time for it.
+    """
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with os.fdopen(sending, "w") as pipe:
+                json.dump(work(*arguments), pipe)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - the parent says that it failed
+            traceback.print_exc()
+            os._exit(1)
+    os.close(sending)
+    with os.fdopen(receiving) as pipe:
+        answer = pipe.read()
+    if os.waitpid(child, 0)[1] != 0:
+        raise RuntimeError("a loop failed")
+    return json.loads(answer)
+
+
+def rounds_of(options: Options, is_long: bool = False) -> int:
+    """Return how many rounds a line has: a third where runs are long, and so vary less."""
+    return max(3, options.rounds // 3 if is_long else options.rounds)
+
+
+@dataclass
+class Promise:
+    """A promise to many lines, and which of them kept it."""
+
+    text: str
+    lines: list[tuple[str, bool, str]] = field(default_factory=list)
+
+    def add(self, name: str, kept: bool, measured: str) -> None:
+        """Count a line."""
+        self.lines.append((name, kept, measured))
+
+    def verdict(self) -> Verdict:
+        """Return how many lines kept it, and one that did not."""
+        kept = sum(one for _, one, _ in self.lines)
+        broken = [f"{name}: {measured}" for name, one, measured in self.lines if not one]
+        said = f"{kept} of {len(self.lines)}"
+        if len(self.lines) == 1:
+            said = self.lines[0][2]
+        elif broken:
+            said += f"; not {broken[0]}" + (f" and {len(broken) - 1} more" if broken[1:] else "")
+        return Verdict(self.text, said, not broken if self.lines else None)
+
+
+def promised(report: Report, promises: Sequence[Promise]) -> None:
+    """Add what became of promises that had lines in this run."""
+    report.verdicts += [one.verdict() for one in promises if one.lines]
+
+
+def cut_wanted(ratio: float, misses: int, reads: int) -> float:
+    """Return the cut of the time that is promised: a share of the bound, less the misses."""
+    return SHARE_MIN * bound(ratio) * max(0.0, 1 - misses / reads)
+
+
+def bound(ratio: float) -> float:
+    """Return what overlapping alone can cut, computing `ratio` times as long as reading.
+
+    >>> [round(bound(ratio), 2) for ratio in RATIOS]
+    [0.33, 0.5, 0.33]
+    """
+    return min(ratio, 1) / (1 + ratio)

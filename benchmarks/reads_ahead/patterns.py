@@ -1,0 +1,195 @@
+"""Lines `disk/*` and `slow store/*`: patterns of one process, against none and the loop by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import bedform as bf
+from benchmarks.harness import cold, data
+from benchmarks.harness.report import Table
+from benchmarks.harness.statistics import median, paired_ratio
+from benchmarks.reads_ahead.loops import (
+    MISSES,
+    RATIOS,
+    READS,
+    SHARE_MIN,
+    THROTTLES,
+    Promise,
+    bound,
+    build,
+    compute,
+    cut_wanted,
+    in_child,
+    in_process,
+    number_of,
+    places,
+    promised,
+    rounds_of,
+)
+
+if TYPE_CHECKING:
+    from benchmarks.harness.options import Options
+    from benchmarks.harness.report import Report
+
+#: Bytes of a read, the edge of the grid of chunks, and reads at most.
+SIZES = {
+    "128 KiB": (1 << 17, 24, READS),
+    "1 MiB": (1 << 20, 24, 48),
+    "16 MiB": (1 << 24, 8, 16),
+}
+QUICK_READS = 40
+LONG_BYTES = 1 << 20
+#: The ratio at which the loop by hand runs, too.
+LOOP_RATIO = 1.0
+RANDOM = "random"
+LOOP_MAX, LOOP_GAINS_MIN = 1.05, 0.05
+OVERHEAD_MAX = 1.03
+USED_MIN, USED_READS_MIN = 0.95, 95
+CLIMATE_MIN = 0.26
+
+
+def timed(path: str, wanted: list[tuple[int, int]], seconds: float, reader: str) -> dict[str, Any]:
+    """Read and compute; return what it took, and what was read."""
+    cold.make_cold(Path(path))
+    store = bf.open(path, prefetch="auto" if reader == "auto" else False)
+    array, found = store["v"], []
+    began = time.perf_counter()
+    if reader == "loop":
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(array.__getitem__, wanted[0])
+            for following_at in [*wanted[1:], None]:
+                values = following.result()
+                if following_at is not None:
+                    following = pool.submit(array.__getitem__, following_at)
+                found.append(number_of(values))
+                compute(seconds)
+    else:
+        for at in wanted:
+            found.append(number_of(array[at]))
+            compute(seconds)
+    took = time.perf_counter() - began
+    return {"seconds": took, "found": found, **store.stats()["prefetch"]}
+
+
+def worker(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take the times of one store, all patterns, in rounds."""
+    lines = []
+    for pattern in job["patterns"]:
+        wanted = places(pattern, job["edge"], job["reads"])
+        expected = [float(row * job["edge"] + at) for row, at in wanted]
+
+        def once(seconds: float, reader: str, wanted: Any = wanted) -> dict[str, Any]:
+            outcome: dict[str, Any] = in_child(timed, job["path"], wanted, seconds, reader)
+            if outcome.pop("found") != expected:  # noqa: B023 - called before the next pattern
+                raise RuntimeError("a wrong answer")
+            return outcome
+
+        alone = median([once(0, "plain")["seconds"] for _ in range(3)]) / len(wanted)
+        for ratio in (0.0,) if pattern == RANDOM else job["ratios"]:
+            readers = ("plain", "auto", *(["loop"] if ratio == LOOP_RATIO else []))
+            rounds = [
+                {reader: once(ratio * alone, reader) for reader in readers}
+                for _ in range(job["rounds"])
+            ]
+            lines.append({"pattern": pattern, "ratio": ratio, "alone": alone, "rounds": rounds})
+    return lines
+
+
+class Judge:
+    """What the lines come to."""
+
+    def __init__(self) -> None:
+        self.overlapped = Promise(f"{SHARE_MIN:.0%} of the bound, less the misses")
+        self.climate = Promise(f"hours of days, ratio 1: at least {CLIMATE_MIN:.0%} cut")
+        self.loops = Promise("within 5 % of the loop with two buffers")
+        self.used = Promise("95 % of what was read ahead is used, in 100 reads or so")
+        self.random = Promise(f"random reads at most {OVERHEAD_MAX} times")
+
+    def promises(self) -> list[Promise]:
+        """Return all of them."""
+        return [self.overlapped, self.climate, self.loops, self.used, self.random]
+
+    def row(self, name: str, line: dict[str, Any]) -> list[str]:
+        """Return the line for the table, and count it."""
+        rounds, ratio = line["rounds"], line["ratio"]
+        seconds = {reader: [one[reader]["seconds"] for one in rounds] for reader in rounds[0]}
+        against = paired_ratio(seconds["auto"], seconds["plain"])
+        cut = 1 - against.median
+        cells = [name, f"{line['alone'] * 1e3:.2f}", f"{median(seconds['plain']) * 1e3:.0f}"]
+        if line["pattern"] == RANDOM:
+            self.random.add(name, against.high <= OVERHEAD_MAX, against.describe())
+            return [*cells, f"{cut:.0%}", "", against.describe(), "", ""]
+        reads = rounds[0]["auto"]["reads"]
+        wanted = cut_wanted(ratio, MISSES[line["pattern"]], reads)
+        self.overlapped.add(name, cut >= wanted, f"{cut:.0%} of {wanted:.0%}")
+        if line["pattern"] == "climate hours" and ratio == 1 and reads >= USED_READS_MIN:
+            self.climate.add(name, cut >= CLIMATE_MIN, f"{cut:.0%}")
+        beside = ""
+        if "loop" in seconds:
+            ratio_to_loop = paired_ratio(seconds["auto"], seconds["loop"])
+            beside = ratio_to_loop.describe()
+            if 1 - paired_ratio(seconds["loop"], seconds["plain"]).median >= LOOP_GAINS_MIN:
+                self.loops.add(name, ratio_to_loop.low <= LOOP_MAX, beside)
+        used = sum(one["auto"]["used_bytes"] for one in rounds)
+        prefetched = sum(one["auto"]["prefetched_bytes"] for one in rounds)
+        share = used / prefetched if prefetched else 1.0
+        if reads >= USED_READS_MIN and prefetched:
+            self.used.add(name, share >= USED_MIN, f"{share:.1%}")
+        shown = [f"{cut:.0%}", f"{bound(ratio):.0%}", against.describe(), beside]
+        return [*cells, *shown, f"{share:.1%}" if prefetched else "none"]
+
+
+def chosen(options: Options, named: dict[str, str], edge: int, reads: int) -> list[str]:
+    """Return the patterns that were asked for, and have reads enough to be foreseen."""
+    return [
+        pattern
+        for pattern, name in named.items()
+        if options.wants(name)
+        and len(places(pattern, edge, reads)) >= 2 * MISSES.get(pattern, 0)
+        and (not options.quick or pattern in ("simple-strided", "climate hours", RANDOM))
+    ]
+
+
+def run(options: Options, report: Report) -> None:
+    """Run the lines that were asked for."""
+    heads = ["line", "a read", "plain", "cut", "bound", "auto / plain", "auto / loop", "used"]
+    table, judge = Table("Patterns, in milliseconds", heads), Judge()
+    sizes = {"128 KiB": SIZES["128 KiB"]} if options.quick else SIZES
+    for size_name, (size, edge, reads_max) in sizes.items():
+        reads = min(reads_max, QUICK_READS) if options.quick else reads_max
+        jobs = {}
+        for place in THROTTLES:
+            named = {one: f"{place}/{size_name}/{one}" for one in [*MISSES, RANDOM]}
+            jobs[place] = {
+                "edge": edge,
+                "reads": reads,
+                "rounds": rounds_of(options, place == "slow store" or size > LONG_BYTES),
+                "ratios": (1.0,) if options.quick else RATIOS,
+                "patterns": chosen(options, named, edge, reads),
+            }
+        if not any(job["patterns"] for job in jobs.values()):
+            continue
+        with tempfile.TemporaryDirectory(dir=data.ROOT) as directory:
+            path = Path(directory) / "s.zarr"
+            build(path, size, edge, edge)
+            for place, job in jobs.items():
+                lines = in_process("patterns", {**job, "path": str(path)}, THROTTLES[place])
+                for line in lines:
+                    name = f"{place}/{size_name}/{line['pattern']}, ratio {line['ratio']:g}"
+                    table.rows.append(judge.row(name, line))
+                    report.samples[name] = [
+                        {reader: one[reader]["seconds"] for reader in one} for one in line["rounds"]
+                    ]
+    if table.rows:
+        report.tables.append(table)
+    promised(report, judge.promises())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(worker(json.loads(sys.argv[1]))))
