@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import data
 from benchmarks.harness.report import Report
-from benchmarks.reads_ahead import overhead, patterns, processes, training
+from benchmarks.reads_ahead import misses, overhead, patterns, peers, preload, processes, training
 from benchmarks.reads_ahead.loops import READS, THROTTLES, rounds_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options
 
 NAME = "prefetch"
-PARTS = (patterns, training, processes, overhead)
+PARTS = (patterns, training, processes, peers, preload, overhead, misses)
 
 
 def run(options: Options) -> Report:

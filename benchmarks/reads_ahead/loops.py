@@ -49,11 +49,11 @@ SHARE_MIN = 0.85
 HASHED_BYTES = 1 << 12
 
 
-def places(pattern: str, edge: int, reads: int = READS) -> list[tuple[int, int]]:
-    """Return the chunks of a square grid that a pattern reads, in its order.
+def places(pattern: str, edge: int, reads: int = READS) -> list[int]:
+    """Return the chunks that a pattern reads, in its order: of a row of `edge` times `edge` chunks.
 
     >>> places("nested", 4)
-    [(0, 0), (0, 3), (2, 0), (2, 3)]
+    [0, 3, 8, 11]
     """
     count = edge * edge
     flat: Iterator[int] | range | list[int]
@@ -76,27 +76,27 @@ def places(pattern: str, edge: int, reads: int = READS) -> list[tuple[int, int]]
             flat = [hour for hour in hours if hour < count]
         case _:
             flat = [int(at) for at in np.random.default_rng(1).permutation(count)]
-    return [divmod(at, edge) for at in list(flat)[:reads]]
+    return list(flat)[:reads]
 
 
 def build(path: Path, size: int, rows: int, columns: int) -> None:
-    """Write a store of one array, a grid of chunks of `size` bytes, a shard for each row."""
+    """Write a store of one array, chunks of `size` bytes in a row, as many shards as `rows`."""
     import bedform as bf
 
     length = size // 4
     with bf.create(path) as store:
         array = store.create_array(
             "v",
-            (rows, columns, length),
+            (rows * columns, length),
             "f4",
-            dims=("y", "x", "z"),
-            chunks=(1, 1, length),
-            shards=(1, columns, length),
+            dims=("number", "element"),
+            chunks=(1, length),
+            shards=(columns, length),
             codecs=[],
         )
-        for row in range(rows):
-            numbers = np.arange(row * columns, (row + 1) * columns, dtype="f4")
-            array[row] = np.broadcast_to(numbers[:, None], (columns, length))
+        for first in range(0, rows * columns, columns):
+            numbers = np.arange(first, first + columns, dtype="f4")
+            array[first : first + columns] = np.broadcast_to(numbers[:, None], (columns, length))
 
 
 def number_of(values: Any) -> float:

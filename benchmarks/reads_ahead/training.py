@@ -48,18 +48,17 @@ def epoch(path: str, order: list[int], seconds: float, is_listed: bool) -> dict[
     """Read the samples in their order and compute; return seconds in all, and of computing."""
     cold.make_cold(Path(path))
     store = bf.open(path, prefetch="auto" if is_listed else False)
-    wanted = [divmod(sample, COLUMNS) for sample in order]
     array, found, computing = store["v"], [], 0.0
     began = time.perf_counter()
     if is_listed:
-        store.prefetch([("v", at) for at in wanted])
-    for at in wanted:
-        found.append(number_of(array[at]))
+        store.prefetch([("v", sample) for sample in order])
+    for sample in order:
+        found.append(number_of(array[sample]))
         start = time.perf_counter()
         compute(seconds)
         computing += time.perf_counter() - start
     took = time.perf_counter() - began
-    if found != [float(sample) for sample in order]:
+    if found != order:
         raise RuntimeError("a wrong answer")
     return {"seconds": took, "computing": computing, **store.stats()["prefetch"]}
 
