@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import data
 from benchmarks.harness.report import Report
 from benchmarks.reads_ahead import misses, overhead, patterns, peers, preload, processes, training
-from benchmarks.reads_ahead.loops import READS, THROTTLES, rounds_of
+from benchmarks.reads_ahead.loops import THROTTLES, rounds_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options
@@ -35,7 +35,7 @@ def run(options: Options) -> Report:
     data.ROOT.mkdir(exist_ok=True)
     rounds = f"{rounds_of(options)}, {rounds_of(options, is_long=True)} of long runs"
     lines = {"lines": ", ".join(options.only)} if options.only else {}
-    settings = {"rounds": rounds, "reads": f"up to {READS}", **lines}
+    settings = {"rounds": rounds, **lines}
     report = Report(NAME, options.command, settings)
     report.settings["slow store"] = THROTTLES["slow store"]
     for part in PARTS:

@@ -33,7 +33,6 @@ BYTES_PER_SECOND, WAIT = 300_000_000, "5 ms"
 #: What `BEDFORM_THROTTLE` says for each place.
 THROTTLES = {"disk": "", "slow store": f"{BYTES_PER_SECOND // 10**6} MB/s, {WAIT}"}
 RATIOS = (0.5, 1.0, 2.0)
-READS = 100
 #: Accesses that no pattern can have foreseen: 3, 2 more for each depth, twice the steps and 1.
 MISSES = {
     "contiguous": 3,
@@ -49,10 +48,10 @@ SHARE_MIN = 0.85
 HASHED_BYTES = 1 << 12
 
 
-def places(pattern: str, edge: int, reads: int = READS) -> list[int]:
+def places(pattern: str, edge: int, reads: int) -> list[int]:
     """Return the chunks that a pattern reads, in its order: of a row of `edge` times `edge` chunks.
 
-    >>> places("nested", 4)
+    >>> places("nested", 4, 100)
     [0, 3, 8, 11]
     """
     count = edge * edge

@@ -52,7 +52,7 @@ EDGE = 256
 CHUNKS = {"row layout": (1, EDGE // 16, EDGE), "block layout": (1, EDGE // 4, EDGE // 4)}
 DECOMPOSITIONS = ("rows", "columns")
 RATIO = 1.0
-CLIMATE_MIN = 0.26
+CLIMATE_MIN, USED_MIN = 0.26, 0.95
 #: From the word to begin until all begin.
 START_SECONDS = 0.1
 
@@ -190,6 +190,8 @@ def row(name: str, line: dict[str, Any], promises: list[Promise]) -> list[str]:
     promises[1].add(name, cut >= CLIMATE_MIN, f"{cut:.0%}")
     used = sum(one["auto"]["used_bytes"] for one in line["rounds"])
     prefetched = sum(one["auto"]["prefetched_bytes"] for one in line["rounds"])
+    if prefetched:
+        promises[2].add(name, used / prefetched >= USED_MIN, f"{used / prefetched:.1%}")
     cells = [name, f"{line['alone'] * 1e3:.2f}"]
     cells += [f"{median(seconds[reader]) * 1e3:.0f}" for reader in ("plain", "auto")]
     share = f"{used / prefetched:.1%}" if prefetched else "none"
@@ -219,6 +221,7 @@ def run(options: Options, report: Report) -> None:
     promises = [
         Promise(f"processes: {SHARE_MIN:.0%} of the bound, less the misses"),
         Promise(f"processes, ratio 1: at least {CLIMATE_MIN:.0%} cut"),
+        Promise(f"processes: {USED_MIN:.0%} of what was read ahead is used"),
     ]
     with tempfile.TemporaryDirectory(dir=data.ROOT) as directory:
         paths = {layout: Path(directory) / layout.replace(" ", "-") for layout in CHUNKS}
