@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,10 @@ def in_child(work: Callable[..., Any], *arguments: Any) -> Any:
     The parent imports what the child needs: a child that imports would take its time for it.
     """
     receiving, sending = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads, such as those of NumPy's library, which loops do not need.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         try:
             with os.fdopen(sending, "w") as pipe:

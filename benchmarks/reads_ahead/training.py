@@ -95,7 +95,7 @@ def run(options: Options, report: Report) -> None:
         for place in wanted:
             samples = rows * COLUMNS
             job: dict[str, Any] = {"path": str(path), "samples": samples}
-            job["reads"] = samples // 4 if place == "slow store" else samples
+            job["reads"] = max(TRIED, samples // 4) if place == "slow store" else samples
             job["rounds"] = rounds_of(options, is_long=True)
             line = in_process("training", job, THROTTLES[place])
             seconds = [one["seconds"] for one in line["rounds"]]
