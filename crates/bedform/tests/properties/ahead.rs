@@ -208,6 +208,24 @@ fn reads_without_a_pattern_have_nothing_read_ahead() {
 }
 
 #[test]
+fn a_pattern_after_many_reads_without_one_is_found_a_few_reads_later() {
+    let place = store_of(250);
+    let store = place.open(ON, false);
+    let array = store.array(&path()).unwrap();
+    let mut chance = 1_u64;
+    for _ in 0..150 {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        row(&array, chance >> 32 & 127);
+    }
+    let before = store.prefetch_statistics();
+    for at in 128..168 {
+        assert_eq!(u64::from(row(&array, at)), at);
+    }
+    let found = store.prefetch_statistics().foreseen - before.foreseen;
+    assert!((40 - 3 - 8..=37).contains(&found), "{found} foreseen");
+}
+
+#[test]
 fn a_pattern_that_breaks_wastes_a_batch_at_most() {
     let place = store_of(100);
     let store = place.open(ON, false);
