@@ -9,6 +9,9 @@
 //! | cyclic | each takes every P-th element of the innermost level | that level in one |
 //! | pieces | the same walk, at equal steps or in a grid | a level more, or several |
 
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::pattern::known_ones;
 use crate::walk::LEVELS_MAX;
 use crate::{Level, Place, Step, Walk};
 
@@ -16,7 +19,8 @@ use crate::{Level, Place, Step, Walk};
 const PROCESSES_MAX: usize = 1 << 20;
 
 /// How the elements of one level of a global walk are dealt out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Decomposition {
     /// Runs of them, of the outermost level.
     Blocks,
@@ -40,10 +44,20 @@ enum Decomposition {
 /// assert_eq!(global.split(3), [part(0, 34), part(34, 33), part(67, 33)]);
 /// assert_eq!(global.split(4), four);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Global {
     walk: Walk,
     decomposition: Decomposition,
+}
+
+/// Global patterns in a file: reading leaves out what is none, as [`Patterns`](crate::Patterns) does.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Globals(pub Vec<Global>);
+
+impl<'de> Deserialize<'de> for Globals {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        known_ones(deserializer).map(Self)
+    }
 }
 
 /// The global pattern of the walks of all processes, in their order; nothing if they make up none.

@@ -12,7 +12,7 @@
 //! | [`Correlated`] | places that follow others often: correlation-based patterns |
 //! | [`Analyzer`] | all of them for one array or file; contiguous accesses, and interleaved walks |
 //! | [`Pattern`], [`Patterns`] | what was found, saved and read again |
-//! | [`Global`] | the patterns of processes merged, and split for another number of them |
+//! | [`Global`], [`Globals`] | the patterns of processes merged, and split for another number of them |
 //! | [`Settings`] | thresholds |
 //!
 //! Pure: no I/O, no clock, no `unsafe`. Places come from traces that nobody checked: nothing here panics, wraps or
@@ -42,7 +42,7 @@ mod walker;
 
 pub use analyzer::{Analyzer, Kind, Seen};
 pub use correlated::{Correlated, OFTEN};
-pub use global::{Global, merge};
+pub use global::{Global, Globals, merge};
 pub use grower::{Grower, Grown, RowUnderWay};
 pub use pattern::{Followed, PATTERNS_MAX, Pattern, Patterns, Rows, Run, Sequence};
 pub use place::{Place, RANK_MAX, Step};

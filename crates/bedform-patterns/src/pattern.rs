@@ -4,6 +4,8 @@
 //! kind, or one that breaks a limit, is left out. A pattern that is wrong costs what its predictions cost until the
 //! first of them is not right.
 
+use std::marker::PhantomData;
+
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -180,38 +182,45 @@ impl From<Walk> for Pattern {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Patterns(pub Vec<Pattern>);
 
-/// One element of such a file.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Saved {
-    Pattern(Pattern),
-    Other(IgnoredAny),
-}
-
 impl<'de> Deserialize<'de> for Patterns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(PatternsVisitor)
+        known_ones(deserializer).map(Self)
     }
 }
 
-struct PatternsVisitor;
+/// The elements of a list that are what they should be, as many as are read.
+pub(crate) fn known_ones<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(KnownOnes(PhantomData))
+}
 
-impl<'de> Visitor<'de> for PatternsVisitor {
-    type Value = Patterns;
+/// One element of such a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Saved<T> {
+    Known(T),
+    Other(IgnoredAny),
+}
+
+struct KnownOnes<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for KnownOnes<T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         text.write_str("a list of patterns")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut saved: A) -> Result<Patterns, A::Error> {
-        let mut patterns = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut saved: A) -> Result<Vec<T>, A::Error> {
+        let mut known = Vec::new();
         while let Some(next) = saved.next_element()? {
-            if let Saved::Pattern(pattern) = next
-                && patterns.len() < PATTERNS_MAX
+            if let Saved::Known(pattern) = next
+                && known.len() < PATTERNS_MAX
             {
-                patterns.push(pattern);
+                known.push(pattern);
             }
         }
-        Ok(Patterns(patterns))
+        Ok(known)
     }
 }
