@@ -120,6 +120,8 @@ pub struct Sidecar {
     directory: ObjectPath,
     /// What all sidecars of the holder may take together; nothing for one that has its place to itself.
     budget_bytes: Option<u64>,
+    /// The resolved path of what it is the sidecar of, where it was found by that.
+    source: Option<Arc<Path>>,
 }
 
 impl Sidecar {
@@ -159,6 +161,11 @@ impl Sidecar {
         })
     }
 
+    /// The resolved path of the source, where the sidecar was found by it.
+    pub fn source(&self) -> Option<&Path> {
+        self.source.as_deref()
+    }
+
     /// The sidecar in the directory `directory` of `storage`, all of which is trusted; with a budget for all
     /// directories of that storage.
     pub fn in_storage(
@@ -166,7 +173,8 @@ impl Sidecar {
         directory: ObjectPath,
         budget_bytes: Option<u64>,
     ) -> Self {
-        Self { holder: Arc::new(TrustedStorage(storage)), directory, budget_bytes }
+        let holder = Arc::new(TrustedStorage(storage));
+        Self { holder, directory, budget_bytes, source: None }
     }
 
     /// The helper file `name`, if it is there, may be trusted, and was made of `source`.

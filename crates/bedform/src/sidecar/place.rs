@@ -104,7 +104,8 @@ pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
     if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == user) {
         let holder = OwnDirectory { path: beside.into(), user, makes: false };
         let directory = ObjectPath::root();
-        return Ok(Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes: None }));
+        let (holder, source) = (Arc::new(holder), Some(path.into()));
+        return Ok(Some(Sidecar { holder, directory, budget_bytes: None, source }));
     }
     // The XDG rules: a relative path there is to be ignored.
     let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
@@ -139,7 +140,7 @@ fn budget_of_environment() -> Result<u64> {
 fn keyed(base: PathBuf, user: u32, source: &Path, budget_bytes: Option<u64>) -> Option<Sidecar> {
     let directory = ObjectPath::parse(&key_of(source)).ok()?;
     let holder = OwnDirectory { path: base, user, makes: true };
-    Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes })
+    Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes, source: Some(source.into()) })
 }
 
 /// The name of a source's sidecar among those of many.

@@ -85,7 +85,7 @@ impl Scratch {
         let holder = OwnDirectory { path: path.join("kept"), user, makes: true };
         let directory = ObjectPath::parse(&key_of(&path)).unwrap();
         let budget_bytes = Some(1 << 20);
-        let sidecar = Sidecar { holder: Arc::new(holder), directory, budget_bytes };
+        let sidecar = Sidecar { holder: Arc::new(holder), directory, budget_bytes, source: None };
         Self { path, sidecar }
     }
 
