@@ -57,6 +57,9 @@ fn traces(data: &[u8]) {
     }
     if let Some(known) = Knowledge::decode(data, &Limits::default()) {
         known.encode().expect("what was read can be written");
+        for global in known.arrays.values().flat_map(|array| &array.global.0) {
+            assert!(global.split(data.len() % 64).len() < 64);
+        }
         let patterns = known.arrays.into_values().flat_map(|array| array.patterns.0);
         follow(&mut Analyzer::knowing(patterns), data);
     }

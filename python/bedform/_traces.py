@@ -66,7 +66,10 @@ def learn(
 
     The records of all processes are merged: the patterns of each array, and how many reads and
     bytes they explain. That is kept in the sidecar, and known to whoever opens the store or file
-    later: a pattern is then foreseen from its second read on.
+    later: a pattern is then foreseen from its second read on. The blocks of one computation of Dask
+    count as the one read that its user made. What the processes of one run read together is known
+    to a run of another number of processes, too, if its launcher (MPI's or Slurm's) says which one
+    each is.
 
     Parameters
     ----------
@@ -78,9 +81,11 @@ def learn(
     Returns
     -------
     dict
-        How many ``traces`` had something new, and were ``left_out``; in ``"knowledge"`` the
-        ``"arrays"`` by their paths: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind,
-        each with ``reads`` and ``bytes``; ``seconds`` of all reads; ``patterns``.
+        How many ``traces`` had something new, and were ``left_out``; how many reads were
+        ``ignored``, of a store that lay there before; in ``"knowledge"`` the ``"arrays"`` by their
+        paths: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind, each with ``reads`` and
+        ``bytes``; ``seconds`` of all reads; ``patterns``, and ``global`` ones of processes
+        together.
 
     Raises
     ------

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use bedform::Error;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::error::{ended, raise};
-use crate::signals::detached;
+use crate::signals::{detached, keep};
 use crate::store::telling;
 
 /// Turns on, or off, that reads of the store or file at `path` are recorded; gives the directory of the traces.
@@ -35,4 +36,27 @@ pub(crate) fn learn(
 #[pyfunction]
 pub(crate) fn keep_traces(py: Python<'_>) {
     py.detach(bedform::trace::keep_traces);
+}
+
+/// The module that knows what a read belongs to, once it was asked for.
+static COMPUTATIONS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Which computation the read that this thread has just made is a block of; 0 for none, and where Python has
+/// ended.
+pub(crate) fn group_of_read() -> u64 {
+    let ask = |py: Python<'_>| {
+        let group = COMPUTATIONS.get_or_try_init(py, || {
+            py.import("bedform._computations")?.getattr("group").map(Bound::unbind)
+        })?;
+        group.call0(py)?.extract::<u64>(py)
+    };
+    match Python::try_attach(ask) {
+        Some(Ok(group)) => group,
+        // Ctrl-C may come while Python is asked.
+        Some(Err(raised)) => {
+            keep(raised);
+            0
+        }
+        None => 0,
+    }
 }

@@ -7,11 +7,11 @@
 //! | 4 | `BfTr` |
 //! | 4 | length of the rest, without the checksum, little-endian |
 //! | 4 | CRC-32C of the rest |
-//! | rest | version 1, weight, source, array, columns: varints and [columns](crate::log::varint) |
+//! | rest | version 2, weight, source, array, columns: varints and [columns](crate::log::varint) |
 //!
 //! Equal steps take a few bytes whatever their number, so that most of a trace are its times. A process appends
 //! blocks; what a crash has cut off at the end is left out. Blocks stand for themselves: after a damaged one
-//! nothing is believed, for its length may be damaged, too.
+//! nothing is believed, for its length may be damaged, too. Version 1, which is still read, has no groups.
 
 use crate::checksum::crc32c;
 use crate::log::varint::{
@@ -20,7 +20,9 @@ use crate::log::varint::{
 
 const MAGIC: &[u8; 4] = b"BfTr";
 const HEAD: usize = 12;
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The version whose reads have no group.
+const VERSION_WITHOUT_GROUPS: u64 = 1;
 /// Bytes of a block.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Reads of a block.
@@ -55,6 +57,8 @@ pub struct TracedAxis {
 pub struct TracedRead {
     /// The thread or task that made it, as a number of the process.
     pub stream: u64,
+    /// The tasks that it belongs to, which together make one read of the user's; 0 for a read by itself.
+    pub group: u64,
     /// When it began, in nanoseconds since 1970.
     pub began_ns: u64,
     /// How long it took, in nanoseconds.
@@ -90,6 +94,7 @@ impl TraceBlock {
     ///
     /// let read = |at| TracedRead {
     ///     stream: 1,
+    ///     group: 0,
     ///     began_ns: 1_000_000 + 5000 * at,
     ///     took_ns: 700,
     ///     bytes: 32,
@@ -137,6 +142,7 @@ impl TraceBlock {
         column(&|read| read.took_ns);
         column(&|read| read.bytes);
         column(&|read| u64::from(read.was_ahead) | u64::from(read.is_list) << 1);
+        column(&|read| read.group);
         for axis in 0..rank {
             column(&|read| read.axes[axis].first);
             column(&|read| read.axes[axis].count);
@@ -211,7 +217,8 @@ impl<'a> Rest<'a> {
 
 fn decode(block: &[u8]) -> Option<TraceBlock> {
     let mut rest = Rest(block);
-    if rest.number()? != VERSION {
+    let version = rest.number()?;
+    if version != VERSION && version != VERSION_WITHOUT_GROUPS {
         return None;
     }
     let weight = rest.number()?.max(1);
@@ -221,22 +228,24 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
     let (item_size, rank) = (rest.number()?, rest.count(RANK_MAX)?);
     let shape = (0..rank).map(|_| rest.number()).collect::<Option<Vec<_>>>()?;
     let count = rest.count(BLOCK_READS_MAX)?;
-    let mut columns = Vec::with_capacity(5 + 3 * rank);
-    for _ in 0..5 + 3 * rank {
-        columns.push(rest.column(count)?);
-    }
+    let mut columns =
+        |number: usize| (0..number).map(|_| rest.column(count)).collect::<Option<Vec<Vec<u64>>>>();
+    let of_all = columns(5)?;
+    let groups = columns(usize::from(version != VERSION_WITHOUT_GROUPS))?;
+    let of_axes = columns(3 * rank)?;
     let read = |at: usize| TracedRead {
-        stream: columns[0][at],
-        began_ns: columns[1][at],
-        took_ns: columns[2][at],
-        bytes: columns[3][at],
-        was_ahead: columns[4][at] & 1 != 0,
-        is_list: columns[4][at] & 2 != 0,
+        stream: of_all[0][at],
+        group: groups.first().map_or(0, |group| group[at]),
+        began_ns: of_all[1][at],
+        took_ns: of_all[2][at],
+        bytes: of_all[3][at],
+        was_ahead: of_all[4][at] & 1 != 0,
+        is_list: of_all[4][at] & 2 != 0,
         axes: (0..rank)
             .map(|axis| TracedAxis {
-                first: columns[5 + 3 * axis][at],
-                count: columns[6 + 3 * axis][at],
-                step: unzigzag(columns[7 + 3 * axis][at]),
+                first: of_axes[3 * axis][at],
+                count: of_axes[3 * axis + 1][at],
+                step: unzigzag(of_axes[3 * axis + 2][at]),
             })
             .collect(),
     };
@@ -251,6 +260,7 @@ mod tests {
     fn block(count: u64) -> TraceBlock {
         let read = |at: u64| TracedRead {
             stream: at % 3,
+            group: (at / 4).wrapping_mul(u64::MAX / 7),
             began_ns: at * 1_000_003,
             took_ns: at * at % 977,
             bytes: 64,
@@ -285,13 +295,39 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_the_first_version_have_reads_without_a_group_and_later_versions_are_none() {
+        // Two reads of an array `t` of 9 elements of 4 bytes: columns of equal steps.
+        let mut payload = vec![1, 1, 1];
+        payload.extend([0; 16]);
+        payload.extend([b't', 4, 1, 9, 2]);
+        for column in [[7, 7], [1000, 2000], [30, 40], [4, 4], [0, 1], [3, 4], [1, 1], [2, 2]] {
+            let column = encode_column(&column);
+            write_varint(column.len() as u64, &mut payload);
+            payload.extend(column);
+        }
+        let read = |at: u64| TracedRead {
+            stream: 7,
+            group: 0,
+            began_ns: 1000 + 1000 * at,
+            took_ns: 30 + 10 * at,
+            bytes: 4,
+            was_ahead: at == 1,
+            is_list: false,
+            axes: vec![TracedAxis { first: 3 + at, count: 1, step: 1 }],
+        };
+        assert_eq!(decode(&payload).unwrap().reads, [read(0), read(1)]);
+        payload[0] = 3;
+        assert_eq!(decode(&payload), None);
+    }
+
+    #[test]
     fn blocks_beyond_the_limits_are_not_made_and_not_believed() {
         assert!(block(BLOCK_READS_MAX as u64 + 1).encode().is_none());
         let mut odd = block(3);
         odd.reads[1].axes.pop();
         assert!(odd.encode().is_none());
         // A count that no column fills.
-        let mut payload = vec![1, 1, 0];
+        let mut payload = vec![2, 1, 0];
         payload.extend([0; 16]);
         payload.extend([4, 0, 0xff, 0x1f]);
         assert!(decode(&payload).is_none());

@@ -16,6 +16,12 @@ from ._output import JsonOption, cell, emit, help_of, paragraph, progress
 _FILES_SHOWN = 20
 _PATH_SHOWN = 28
 _PATTERNS_SHOWN = 5
+# How the processes of a run share what they read together.
+_DEALT_OUT = {
+    "blocks": "each process takes a run of them",
+    "cyclic": "processes take them in turn",
+    "pieces": "each process takes a piece",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +41,9 @@ def learn(
     r"""Say which patterns recorded reads have, and how many of them they foretell.
 
     Merges what 'bedform watch' has had recorded of a store or file, and keeps it for later runs:
-    they foresee a known pattern from its second read on.
+    they foresee a known pattern from its second read on. The blocks of one computation of Dask
+    count as the one read that you made. What the processes of an MPI run read together is known to
+    a run of another number of them.
 
     With --darshan the reads of each file and rank of a Darshan log are followed in the order in
     which they began. A read counts as predicted if a pattern of the reads before it said that it
@@ -83,17 +91,29 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
             f"{foretold[1] / max(array['read']['bytes'], 1):.1%}",
             ", ".join(kinds),
         )
-        for pattern in array["patterns"][-_PATTERNS_SHOWN:]:
-            if said := described(pattern):
-                patterns.add_row(cell(name or "/"), cell(said))
+        for said in _patterns_of(array):
+            patterns.add_row(cell(name or "/"), cell(said))
     news = learned["traces"]
     head = f"{path}: {news} new {'trace' if news == 1 else 'traces'}"
     if learned["left_out"]:
         head += f", {learned['left_out']} left out: damaged, or somebody else's"
+    if learned["ignored"]:
+        head += f"; {learned['ignored']:,} reads ignored: of another store that was here"
     parts: list[Any] = [paragraph(head), Text(""), table]
     if (more := len(shown) - _FILES_SHOWN) > 0:
         parts.append(paragraph(f"{more} more, with fewer bytes: --json has them"))
     return Group(*parts, Text(""), patterns) if patterns.row_count else Group(*parts)
+
+
+def _patterns_of(array: dict[str, Any]) -> list[str]:
+    """The newest patterns in words: those of processes together, and those of each."""
+    shared = [
+        f"{described({**one['walk'], 'kind': 'walk'})}; {_DEALT_OUT[one['decomposition']]}"
+        for one in array["global"][-_PATTERNS_SHOWN:]
+        if one["decomposition"] in _DEALT_OUT
+    ]
+    own = [described(pattern) for pattern in array["patterns"][-_PATTERNS_SHOWN:]]
+    return [*shared, *filter(None, own)]
 
 
 def described(pattern: dict[str, Any]) -> str:

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
-use bedform_patterns::{Pattern, Patterns};
+use bedform_format::metadata::parse_hex;
+use bedform_patterns::{Globals, Pattern, Patterns};
 use serde::{Deserialize, Serialize};
 
+use super::identity::{Key, is_other};
+use super::processes::own_parts;
 use crate::sidecar::{Helper, Sidecar};
 
 const VERSION: u64 = 1;
@@ -24,6 +27,14 @@ pub struct Explained {
     pub reads: u64,
     /// Bytes of their results.
     pub bytes: u64,
+}
+
+impl Explained {
+    /// So many more.
+    pub(super) fn add(&mut self, reads: u64, bytes: u64) {
+        self.reads = self.reads.saturating_add(reads);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
 }
 
 /// What is known of the reads of one array.
@@ -46,6 +57,8 @@ pub struct LearnedArray {
     pub predicted: BTreeMap<String, Explained>,
     /// The patterns, those that were found last at the end.
     pub patterns: Patterns,
+    /// What the processes of a run read together, those that were found last at the end.
+    pub global: Globals,
 }
 
 /// What is known of the reads of a store or file.
@@ -55,6 +68,8 @@ pub struct Knowledge {
     version: u64,
     /// Traces that are part of it, with the bytes that are.
     pub traces: BTreeMap<String, u64>,
+    /// The key of the store whose reads these are, in hexadecimal digits; empty where there is none.
+    pub store: String,
     /// By path.
     pub arrays: BTreeMap<String, LearnedArray>,
     #[serde(skip)]
@@ -80,6 +95,47 @@ impl Helper for Knowledge {
 }
 
 impl Knowledge {
+    /// This, if it is of the store with `key`; of another store that lay there before nothing but which traces were
+    /// read.
+    pub(super) fn of_store(self, key: &Key) -> Self {
+        let known = parse_hex(&self.store).unwrap_or_default();
+        let arrays = if is_other(&known, key) { BTreeMap::new() } else { self.arrays };
+        let store = match *key == Key::default() {
+            true => self.store,
+            false => format!("{:032x}", u128::from_be_bytes(*key)),
+        };
+        Self { arrays, store, ..self }
+    }
+
+    /// This, as small as it must be to be kept: with fewer patterns, then with fewer arrays.
+    pub(super) fn fitted(mut self) -> Self {
+        let mut most = self.arrays.values().map(|array| array.patterns.0.len()).max().unwrap_or(0);
+        while !self.arrays.is_empty() && !self.fits() {
+            if most == 0 {
+                self.forget_half();
+                continue;
+            }
+            most /= 2;
+            for LearnedArray { patterns, global, .. } in self.arrays.values_mut() {
+                patterns.0.drain(..patterns.0.len().saturating_sub(most));
+                global.0.drain(..global.0.len().saturating_sub(most));
+            }
+        }
+        self
+    }
+
+    fn fits(&self) -> bool {
+        self.encode().is_some_and(|bytes| bytes.len() as u64 <= Self::BYTES_MAX)
+    }
+
+    /// Forgets the arrays of which the least was read.
+    fn forget_half(&mut self) {
+        let mut sorted: Vec<_> = std::mem::take(&mut self.arrays).into_iter().collect();
+        sorted.sort_by_key(|(_, array)| std::cmp::Reverse(array.read.bytes));
+        sorted.truncate(sorted.len() / 2);
+        self.arrays = sorted.into_iter().collect();
+    }
+
     /// The newest valid one of a sidecar.
     pub(super) fn newest(sidecar: &Sidecar) -> Option<Self> {
         let newest = sidecar.load_newest(LIST, &SourceVersion::default(), &Limits::default());
@@ -90,8 +146,13 @@ impl Knowledge {
 /// The patterns of the arrays of a source, by their paths.
 pub(crate) type KnownPatterns = BTreeMap<String, Vec<Pattern>>;
 
-/// What a sidecar knows of the reads of its source.
+/// What a sidecar knows of the reads of its source: by this process, if it is one of many, or by any.
 pub(crate) fn known_patterns(sidecar: &Sidecar) -> KnownPatterns {
     let newest = Knowledge::newest(sidecar).map(|known| known.arrays).unwrap_or_default();
-    newest.into_iter().map(|(path, array)| (path, array.patterns.0)).collect()
+    let patterns = |array: LearnedArray| {
+        let own = own_parts(&array.global.0);
+        // The newest of those that begin alike counts.
+        array.patterns.0.into_iter().chain(own).collect()
+    };
+    newest.into_iter().map(|(path, array)| (path, patterns(array))).collect()
 }

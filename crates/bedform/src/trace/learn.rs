@@ -1,20 +1,18 @@
 //! Traces into knowledge.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead, blocks, whole_bytes};
-use bedform_geometry::{AxisRange, AxisSelection, Selection};
-use bedform_patterns::{Analyzer, Pattern};
+use bedform_format::trace::{blocks, whole_bytes};
 use serde::Serialize;
 
-use super::TRACES;
-use super::form::{Form, place_of};
-use super::knowledge::{ARRAYS_MAX, Explained, Knowledge, LIST, LearnedArray, PATTERNS_MAX};
+use super::knowledge::{Knowledge, LIST};
+use super::merging::Merging;
 use super::record::FILE_BYTES_MAX;
+use super::{TRACES, identity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
 use crate::sidecar::Sidecar;
@@ -24,8 +22,6 @@ use crate::threads::workers::check_goes_on;
 const FILES_MAX: usize = 20_000;
 /// A trace may be larger than its writer meant by what it wrote last.
 const SLACK: u64 = 8 << 20;
-/// Arrays of one trace that are followed at a time.
-const FOLLOWED_MAX: usize = 1024;
 
 /// What [`learn`] has found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +30,8 @@ pub struct Learned {
     pub traces: u64,
     /// Traces that could not be read, were of somebody else, or held nothing that is valid.
     pub left_out: u64,
+    /// Reads of another store, which has or had the same sidecar.
+    pub ignored: u64,
     /// What is known now, of these and earlier traces.
     pub knowledge: Knowledge,
 }
@@ -59,32 +57,14 @@ pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
     if names.is_empty() && knowledge.arrays.is_empty() {
         return Err(none());
     }
-    let mut learned = Learned { traces: 0, left_out: 0, knowledge };
-    let mut merged = BTreeMap::new();
-    for (done, name) in names.iter().enumerate() {
-        check_goes_on("learning was stopped")?;
-        progress(done as u64, names.len() as u64);
-        let before = learned.knowledge.traces.get(name).copied().unwrap_or(0);
-        let whole = match read_own(&directory.join(name), before) {
-            Some(bytes) => {
-                let whole = whole_bytes(&bytes) as u64;
-                learned.traces += u64::from(whole > 0);
-                learned.left_out += u64::from(whole == 0 && before == 0);
-                merge(&mut learned.knowledge.arrays, blocks(&bytes));
-                before + whole
-            }
-            None => {
-                learned.left_out += 1;
-                before
-            }
-        };
-        merged.insert(name.clone(), whole);
-    }
-    // Those that are gone are not asked for again.
-    learned.knowledge.traces = merged;
+    let key = identity::key_of(path);
+    let knowledge = knowledge.of_store(&key);
+    let mut learned = Learned { traces: 0, left_out: 0, ignored: 0, knowledge };
+    add_traces(&mut learned, (&directory, &names), key, progress)?;
     if learned.traces == 0 {
         return Ok(learned);
     }
+    learned.knowledge = learned.knowledge.fitted();
     match sidecar.save_next(LIST, &learned.knowledge) {
         Some(saved) if saved == number + 1 => Ok(learned),
         Some(_) => {
@@ -96,6 +76,35 @@ pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
             Err(Error::new(ErrorKind::Io, text))
         }
     }
+}
+
+/// Adds what the traces of these names have that is new.
+///
+/// # Errors
+/// `Interrupted`.
+fn add_traces(
+    learned: &mut Learned,
+    (directory, names): (&Path, &[String]),
+    key: identity::Key,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let mut read = BTreeMap::new();
+    let mut merging = Merging::new(&mut learned.knowledge.arrays, key);
+    for (done, name) in names.iter().enumerate() {
+        check_goes_on("learning was stopped")?;
+        progress(done as u64, names.len() as u64);
+        let before = learned.knowledge.traces.get(name).copied().unwrap_or(0);
+        let bytes = read_own(&directory.join(name), before);
+        let whole = bytes.as_deref().map_or(0, whole_bytes) as u64;
+        learned.traces += u64::from(whole > 0);
+        learned.left_out += u64::from(bytes.is_none() || whole == 0 && before == 0);
+        merging.add(blocks(&bytes.unwrap_or_default()))?;
+        read.insert(name.clone(), before + whole);
+    }
+    learned.ignored = merging.finish();
+    // Those that are gone are not asked for again.
+    learned.knowledge.traces = read;
+    Ok(())
 }
 
 /// The names of the traces, the oldest first.
@@ -126,93 +135,4 @@ fn read_own(path: &Path, offset: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + SLACK).read_to_end(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// The reads of one array of one trace, while they are followed.
-#[derive(Default)]
-struct Followed {
-    analyzer: Analyzer,
-    form: Form,
-}
-
-/// Adds the blocks of one trace.
-fn merge(arrays: &mut BTreeMap<String, LearnedArray>, blocks: impl Iterator<Item = TraceBlock>) {
-    let mut followed: HashMap<String, Followed> = HashMap::new();
-    for block in blocks {
-        let path = &block.array.path;
-        if !arrays.contains_key(path) && arrays.len() >= ARRAYS_MAX {
-            continue;
-        }
-        if followed.len() >= FOLLOWED_MAX && !followed.contains_key(path) {
-            followed.drain().for_each(|(path, one)| keep_patterns(arrays, &path, &one.analyzer));
-        }
-        let array = arrays.entry(path.clone()).or_default();
-        array.shape.clone_from(&block.array.shape);
-        array.item_size = block.array.item_size;
-        let one = followed.entry(path.clone()).or_default();
-        // Reads of several threads are in the order in which they ended.
-        let mut reads: Vec<&TracedRead> = block.reads.iter().collect();
-        reads.sort_by_key(|read| read.began_ns);
-        reads.into_iter().for_each(|read| array.add(one, read, block.weight));
-    }
-    followed.into_iter().for_each(|(path, one)| keep_patterns(arrays, &path, &one.analyzer));
-}
-
-fn keep_patterns(arrays: &mut BTreeMap<String, LearnedArray>, path: &str, analyzer: &Analyzer) {
-    let Some(array) = arrays.get_mut(path) else { return };
-    let known = &mut array.patterns.0;
-    for pattern in analyzer.patterns() {
-        known.retain(|other| !is_same(other, &pattern));
-        known.push(pattern);
-    }
-    known.drain(..known.len().saturating_sub(PATTERNS_MAX));
-}
-
-/// True for a pattern that begins at the same place and goes on in the same way, however far.
-fn is_same(one: &Pattern, other: &Pattern) -> bool {
-    match (one, other) {
-        (Pattern::Walk(one), Pattern::Walk(other)) => {
-            let steps = |walk: &bedform_patterns::Walk| {
-                walk.levels.iter().map(|level| level.step.clone()).collect::<Vec<_>>()
-            };
-            one.start == other.start && steps(one) == steps(other)
-        }
-        (Pattern::Contiguous(one), Pattern::Contiguous(other)) => one.start == other.start,
-        (one, other) => one == other,
-    }
-}
-
-impl LearnedArray {
-    fn add(&mut self, followed: &mut Followed, read: &TracedRead, weight: u64) {
-        let count = |explained: &mut Explained| {
-            explained.reads = explained.reads.saturating_add(weight);
-            explained.bytes = explained.bytes.saturating_add(read.bytes.saturating_mul(weight));
-        };
-        count(&mut self.read);
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = read.took_ns as f64 * 1e-9 * weight as f64;
-        self.seconds += seconds;
-        if read.was_ahead {
-            count(&mut self.was_ahead);
-        }
-        let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
-            count(&mut self.lists);
-            return;
-        };
-        if form != followed.form {
-            *followed = Followed { analyzer: Analyzer::default(), form };
-        }
-        if let Some(kind) = followed.analyzer.push(place).predicted {
-            count(self.predicted.entry(kind.name().to_owned()).or_default());
-        }
-    }
-}
-
-/// The box that a read took; nothing for lists, and for what is none.
-fn box_of(read: &TracedRead) -> Option<Selection> {
-    let axis = |axis: &TracedAxis| {
-        AxisRange::new(axis.first, axis.step, axis.count).ok().map(AxisSelection::Range)
-    };
-    let axes = read.axes.iter().map(axis).collect::<Option<_>>();
-    axes.filter(|_| !read.is_list).map(Selection::Orthogonal)
 }

@@ -20,12 +20,22 @@
 //! | `form` | selections as places of a pattern, and back |
 //! | `record` | reads that wait, and the file that they go to |
 //! | `knowledge` | merged patterns as a helper file |
-//! | `learn` | traces into knowledge |
+//! | `learn` | the traces of a source into its knowledge |
+//! | `merging` | reads into the patterns of their arrays |
+//! | `identity` | what tells a store from another at the same path |
+//! | `processes` | what the processes of one run read together |
+//! | `computations` | blocks of a computation into the read that its user made |
 
+mod computations;
 pub(crate) mod form;
+mod identity;
 mod knowledge;
 mod learn;
+mod merging;
+mod processes;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
 use std::io::Write as _;
@@ -35,7 +45,7 @@ use std::path::{Path, PathBuf};
 pub use knowledge::{Explained, Knowledge, LearnedArray};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
 pub use learn::{Learned, learn};
-pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, keep_traces};
+pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, group_reads_by, keep_traces};
 pub(crate) use record::{Place, forget, record};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -45,15 +55,18 @@ use crate::sidecar::Sidecar;
 const MARKER: &str = "watch";
 const VARIABLE: &str = "BEDFORM_TRACE";
 
-/// True if reads of the source with this sidecar are to be recorded.
+/// True if reads of the source with this sidecar are to be recorded; which source that is is remembered then.
 pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
     let said = std::env::var(VARIABLE).ok();
-    match said.as_deref().map(str::trim) {
-        Some("0" | "off" | "false") => return false,
-        Some("") | None => {}
-        Some(_) => return true,
+    let is_on = match said.as_deref().map(str::trim) {
+        Some("0" | "off" | "false") => false,
+        Some("") | None => sidecar.own_directory().is_some_and(|directory| is_marked(&directory)),
+        Some(_) => true,
+    };
+    if is_on {
+        identity::remember(sidecar);
     }
-    sidecar.own_directory().is_some_and(|directory| is_marked(&directory))
+    is_on
 }
 
 fn is_marked(directory: &Path) -> bool {

@@ -1,14 +1,15 @@
-//! Reads that wait to be written, and the file that they go to: one for each handle of a process.
+//! Reads that wait to be written, and the file that they go to: one for each source in a process, however many
+//! handles it has.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::trace::{BLOCK_READS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead};
 use bedform_geometry::{AxisSelection, Selection};
 
-use super::{TRACES, append};
+use super::{TRACES, append, identity};
 use crate::threads::per_process::PerProcess;
 
 /// Bytes of a process's trace; beyond it nothing more is recorded.
@@ -19,12 +20,16 @@ pub const ALL_BYTES_MAX: u64 = 1 << 30;
 const FILES_MAX: usize = 10_000;
 /// How long a read waits in memory.
 const WAITING_MAX: Duration = Duration::from_secs(10);
+/// Sources whose files a process goes on with; of more it begins new ones.
+const SOURCES_MAX: usize = 256;
 /// Arrays whose reads wait.
 const ARRAYS_MAX: usize = 256;
 /// Positions of a list that are looked at for the box around them.
 const POINTS_MAX: usize = 1 << 16;
 
-static PROCESS: PerProcess<Mutex<HashMap<u64, Trace>>> = PerProcess::new();
+/// Says which computation the read that this thread has just made belongs to; 0 for none.
+static GROUP: OnceLock<fn() -> u64> = OnceLock::new();
+static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
 /// Where the reads of a handle are recorded.
 #[derive(Debug)]
@@ -35,10 +40,21 @@ pub(crate) struct Place {
     pub(crate) directory: PathBuf,
 }
 
-/// The reads of one handle.
+/// What this process records.
+#[derive(Debug, Default)]
+struct Traces {
+    /// By the directories of the sidecars.
+    all: HashMap<PathBuf, Trace>,
+    /// The directory of each handle.
+    handles: HashMap<u64, PathBuf>,
+}
+
+/// The reads of one source.
 #[derive(Debug)]
 struct Trace {
     file: PathBuf,
+    /// The key of the store; zeros where there is none.
+    source: [u8; 16],
     written: u64,
     /// Reads since the last one that was kept.
     skipped: u64,
@@ -54,9 +70,15 @@ struct Waiting {
     reads: Vec<(u64, TracedRead)>,
 }
 
-fn lock() -> MutexGuard<'static, HashMap<u64, Trace>> {
-    let all = PROCESS.get(|_| Mutex::default());
-    all.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Traces> {
+    let traces = PROCESS.get(|_| Mutex::default());
+    traces.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `group` asked, on the thread of each read that is recorded, which computation the read is a block of: 0
+/// for none. The first call counts.
+pub fn group_reads_by(group: fn() -> u64) {
+    let _ = GROUP.set(group);
 }
 
 /// Records a read of `array` that has just ended.
@@ -66,20 +88,16 @@ pub(crate) fn record(
     selection: &Selection,
     (bytes, took, was_ahead): (u64, Duration, bool),
 ) {
-    let mut all = lock();
-    let trace = all.entry(place.id).or_insert_with(|| Trace::new(place));
-    let weight = trace.weight();
-    trace.skipped += 1;
-    if weight == 0 || trace.skipped < weight {
-        return;
-    }
-    trace.skipped = 0;
+    let Some(weight) = with_trace(place, Trace::next_weight) else { return };
+    // Not under the lock: whoever is asked may wait for other threads that read.
+    let group = GROUP.get().map_or(0, |group| group());
     let (axes, is_list) = axes_of(selection, array.1.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = nanoseconds(now.saturating_sub(took));
     let stream = u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
     let read = TracedRead {
         stream,
+        group,
         began_ns: began,
         took_ns: nanoseconds(took),
         bytes,
@@ -87,20 +105,38 @@ pub(crate) fn record(
         is_list,
         axes,
     };
-    trace.keep(array, (weight, read));
+    with_trace(place, |trace| trace.keep(array, (weight, read)));
 }
 
-/// Writes what waits of a handle that goes, and forgets it.
+fn with_trace<T>(place: &Place, act: impl FnOnce(&mut Trace) -> T) -> T {
+    let mut traces = lock();
+    let Traces { all, handles } = &mut *traces;
+    handles.entry(place.id).or_insert_with(|| place.directory.clone());
+    if !all.contains_key(&place.directory) && all.len() >= SOURCES_MAX {
+        all.drain().for_each(|(_, mut trace)| trace.flush());
+    }
+    let trace = match all.get_mut(&place.directory) {
+        Some(trace) => trace,
+        None => all.entry(place.directory.clone()).or_insert_with(|| Trace::new(place)),
+    };
+    act(trace)
+}
+
+/// Writes what waits of the source of a handle that goes.
 pub(crate) fn forget(id: u64) {
-    let Some(all) = PROCESS.existing() else { return };
-    let gone = all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-    gone.into_iter().for_each(|mut trace| trace.flush());
+    let Some(traces) = PROCESS.existing() else { return };
+    let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = traces.handles.remove(&id);
+    if let Some(trace) = directory.and_then(|directory| traces.all.get_mut(&directory)) {
+        trace.flush();
+    }
 }
 
 /// Writes what waits of all handles: for the end of a process.
 pub fn keep_traces() {
-    let Some(all) = PROCESS.existing() else { return };
-    all.lock().unwrap_or_else(PoisonError::into_inner).values_mut().for_each(Trace::flush);
+    let Some(traces) = PROCESS.existing() else { return };
+    let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
+    traces.all.values_mut().for_each(Trace::flush);
 }
 
 impl Trace {
@@ -110,14 +146,14 @@ impl Trace {
         // Without it names still differ by time and process.
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let name = format!(
-            "{:016x}-{:08x}-{:08x}-{:x}",
+            "{:016x}-{:08x}-{:08x}",
             nanoseconds(now),
             std::process::id(),
             u32::from_le_bytes(random),
-            place.id
         );
         Self {
             file: place.directory.join(TRACES).join(name),
+            source: identity::key_beside(&place.directory),
             written: 0,
             skipped: 0,
             waiting: HashMap::new(),
@@ -132,6 +168,17 @@ impl Trace {
             quarter @ 0..4 => 1 << (2 * quarter),
             _ => 0,
         }
+    }
+
+    /// As [`Trace::weight`], of a read that has just ended; nothing for one that another stands for.
+    fn next_weight(&mut self) -> Option<u64> {
+        let weight = self.weight();
+        self.skipped += 1;
+        if weight == 0 || self.skipped < weight {
+            return None;
+        }
+        self.skipped = 0;
+        Some(weight)
     }
 
     fn keep(&mut self, (path, shape, item_size): (&str, &[u64], u64), read: (u64, TracedRead)) {
@@ -161,8 +208,7 @@ impl Trace {
         for (_, Waiting { array, reads }) in self.waiting.drain() {
             for reads in reads.chunk_by(|one, next| one.0 == next.0) {
                 let block = TraceBlock {
-                    // Nothing tells all kinds of sources apart: a sidecar has traces of one.
-                    source: [0; 16],
+                    source: self.source,
                     weight: reads.first().map_or(1, |(weight, _)| *weight),
                     array: array.clone(),
                     reads: reads.iter().map(|(_, read)| read.clone()).collect(),

@@ -1,0 +1,301 @@
+//! Blocks of traces into what is known of arrays.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead};
+use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_patterns::{Analyzer, Pattern, Walk};
+
+use super::computations::Computations;
+use super::form::{Form, place_of};
+use super::identity::{Key, is_other};
+use super::knowledge::{ARRAYS_MAX, Explained, LearnedArray, PATTERNS_MAX};
+use super::processes::{GLOBALS_MAX, PARTS_MAX, Part, globals};
+use crate::error::Result;
+use crate::threads::workers::check_goes_on;
+
+/// Memory that the patterns under way of one trace may take, in bytes.
+const FOLLOWED_BYTES_MAX: usize = 256 << 20;
+/// Of an array that is followed, beside its patterns.
+const FOLLOWED_BYTES: usize = 1 << 10;
+/// Bytes of the patterns that one call may find.
+const PATTERN_BYTES_MAX: usize = 64 << 20;
+/// Reads of one trace that are looked at.
+const READS_MAX: usize = 1 << 24;
+
+/// What is known, while traces are added.
+pub(super) struct Merging<'a> {
+    arrays: &'a mut BTreeMap<String, LearnedArray>,
+    computations: Computations,
+    source: Key,
+    /// What each process has read of each array, where that is one walk.
+    parts: BTreeMap<String, Vec<Part>>,
+    parts_count: usize,
+    /// Bytes of the patterns that were found, as they are kept.
+    pattern_bytes: usize,
+    /// Reads of other sources.
+    ignored: u64,
+}
+
+/// The reads of one array, one after the other.
+#[derive(Clone, Default)]
+struct Followed {
+    analyzer: Analyzer,
+    form: Form,
+    /// How many, and when the first and the last of them began.
+    reads: u64,
+    times_ns: Option<(u64, u64)>,
+    /// True if there were others that the analyzer does not know.
+    is_part: bool,
+    /// Those that a pattern had said, by kind.
+    predicted: BTreeMap<&'static str, Explained>,
+    /// Bytes, and how many of them came with the whole array.
+    read_bytes: u64,
+    whole_bytes: u64,
+    /// Memory that it took when it was looked at last.
+    bytes: usize,
+}
+
+impl<'a> Merging<'a> {
+    /// Adds to what is known of `source`.
+    pub(super) fn new(arrays: &'a mut BTreeMap<String, LearnedArray>, source: Key) -> Self {
+        let (computations, parts) = (Computations::default(), BTreeMap::new());
+        Self { arrays, computations, source, parts, parts_count: 0, pattern_bytes: 0, ignored: 0 }
+    }
+
+    /// Adds the blocks of one trace.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(super) fn add(&mut self, blocks: impl Iterator<Item = TraceBlock>) -> Result<()> {
+        let mut followed: HashMap<String, Followed> = HashMap::new();
+        let (mut reads, mut bytes) = (0, 0);
+        for block in blocks {
+            check_goes_on("learning was stopped")?;
+            reads += block.reads.len();
+            if reads > READS_MAX {
+                break;
+            }
+            let path = block.array.path.clone();
+            if is_other(&block.source, &self.source) {
+                let all = block.weight.saturating_mul(block.reads.len() as u64);
+                self.ignored = self.ignored.saturating_add(all);
+                continue;
+            }
+            if !self.arrays.contains_key(&path) && self.arrays.len() >= ARRAYS_MAX {
+                continue;
+            }
+            let one = followed.entry(path).or_default();
+            self.add_block(one, block);
+            let now = FOLLOWED_BYTES + one.analyzer.heap_bytes();
+            bytes = bytes + now - std::mem::replace(&mut one.bytes, now);
+            if bytes > FOLLOWED_BYTES_MAX {
+                let ended = Followed { is_part: true, ..Followed::default() };
+                for (path, one) in &mut followed {
+                    self.keep([(path.clone(), std::mem::replace(one, ended.clone()))]);
+                }
+                bytes = 0;
+            }
+            if self.computations.is_full() {
+                self.add_computations();
+            }
+        }
+        followed.iter().for_each(|(path, one)| self.note_part(path, one));
+        self.keep(followed);
+        Ok(())
+    }
+
+    /// Adds what waited for other traces; gives how many reads of other sources there were.
+    pub(super) fn finish(mut self) -> u64 {
+        self.add_computations();
+        for (path, parts) in self.parts {
+            let Some(array) = self.arrays.get_mut(&path) else { continue };
+            let known = &mut array.global.0;
+            for global in globals(parts) {
+                known.retain(|other| *other != global);
+                known.push(global);
+            }
+            known.drain(..known.len().saturating_sub(GLOBALS_MAX));
+        }
+        self.ignored
+    }
+
+    /// Notes what one process has read of an array, where that is one walk.
+    fn note_part(&mut self, path: &str, one: &Followed) {
+        let Some((began_ns, ended_ns)) = one.times_ns.filter(|_| !one.is_part) else { return };
+        let walk = one.analyzer.walks().find(|walk| walk.count() == one.reads);
+        if let Some(walk) = walk.filter(|_| self.parts_count < PARTS_MAX) {
+            self.parts_count += 1;
+            self.parts.entry(path.to_owned()).or_default().push(Part { began_ns, ended_ns, walk });
+        }
+    }
+
+    fn add_block(&mut self, one: &mut Followed, block: TraceBlock) {
+        let TraceBlock { weight, array: traced, mut reads, .. } = block;
+        let array = self.arrays.entry(traced.path.clone()).or_default();
+        (array.shape, array.item_size) = (traced.shape, traced.item_size);
+        order(&mut reads);
+        for read in reads {
+            // Dask looks at what an array gives for a selection of nothing.
+            if !read.is_list && read.axes.iter().any(|axis| axis.count == 0) {
+                continue;
+            }
+            // Of blocks that stand for others some are missing.
+            match read.group {
+                1.. if weight == 1 => self.computations.add(&traced.path, read),
+                _ => {
+                    one.is_part |= weight > 1;
+                    array.add(one, &read, weight);
+                }
+            }
+        }
+    }
+
+    fn add_computations(&mut self) {
+        for (path, reads) in self.computations.take() {
+            let mut one = Followed::default();
+            if let Some(array) = self.arrays.get_mut(&path) {
+                reads.iter().for_each(|read| array.add(&mut one, read, 1));
+            }
+            self.keep([(path, one)]);
+        }
+    }
+
+    /// Keeps the patterns that were found.
+    fn keep(&mut self, followed: impl IntoIterator<Item = (String, Followed)>) {
+        for (path, one) in followed {
+            let Some(array) = self.arrays.get_mut(&path).filter(|_| !one.is_loaded()) else {
+                continue;
+            };
+            for (kind, Explained { reads, bytes }) in one.predicted {
+                array.predicted.entry(kind.to_owned()).or_default().add(reads, bytes);
+            }
+            let known = &mut array.patterns.0;
+            for pattern in one.analyzer.patterns() {
+                let before = known.len();
+                known.retain(|other| !is_same(other, &pattern));
+                if known.len() == before {
+                    self.pattern_bytes += serde_json::to_vec(&pattern).map_or(0, |json| json.len());
+                }
+                if self.pattern_bytes <= PATTERN_BYTES_MAX {
+                    known.push(pattern);
+                }
+            }
+            known.drain(..known.len().saturating_sub(PATTERNS_MAX));
+        }
+    }
+}
+
+/// Puts reads in the order in which they began: they were recorded when they ended. Those of one thread are in
+/// order, whatever the clock did.
+fn order(reads: &mut Vec<TracedRead>) {
+    let mut newest: HashMap<u64, u64> = HashMap::new();
+    let times = reads.iter().map(|read| {
+        let newest = newest.entry(read.stream).or_default();
+        *newest = (*newest).max(read.began_ns);
+        *newest
+    });
+    let mut timed: Vec<(u64, TracedRead)> =
+        times.collect::<Vec<_>>().into_iter().zip(reads.drain(..)).collect();
+    timed.sort_by_key(|(time, _)| *time);
+    reads.extend(timed.into_iter().map(|(_, read)| read));
+}
+
+/// True for a pattern that begins at the same place and goes on in the same way, however far.
+fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
+    match (one, other) {
+        (Pattern::Walk(one), Pattern::Walk(other)) => {
+            let steps = |walk: &'a Walk| walk.levels.iter().map(|level| &level.step);
+            one.start == other.start && steps(one).eq(steps(other))
+        }
+        (Pattern::Contiguous(one), Pattern::Contiguous(other)) => one.start == other.start,
+        (one, other) => one == other,
+    }
+}
+
+impl Followed {
+    /// True for an array that is loaded as a whole, such as the index coordinates of a data set, of which xarray
+    /// looks at the first and the last element before.
+    fn is_loaded(&self) -> bool {
+        self.whole_bytes > self.read_bytes / 2
+    }
+}
+
+impl LearnedArray {
+    fn add(&mut self, followed: &mut Followed, read: &TracedRead, weight: u64) {
+        let bytes = read.bytes.saturating_mul(weight);
+        let count = |explained: &mut Explained| explained.add(weight, bytes);
+        count(&mut self.read);
+        #[allow(clippy::cast_precision_loss)]
+        let seconds = read.took_ns as f64 * 1e-9 * weight as f64;
+        self.seconds += seconds;
+        if read.was_ahead {
+            count(&mut self.was_ahead);
+        }
+        let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
+            followed.is_part = true;
+            count(&mut self.lists);
+            return;
+        };
+        followed.read_bytes = followed.read_bytes.saturating_add(bytes);
+        if is_whole(read, &self.shape) {
+            // Nothing comes after the whole array.
+            followed.whole_bytes = followed.whole_bytes.saturating_add(bytes);
+            followed.is_part = true;
+            return;
+        }
+        if form != followed.form {
+            followed.is_part |= followed.reads > 0;
+            followed.analyzer = Analyzer::default();
+            followed.form = form;
+        }
+        followed.reads = followed.reads.saturating_add(1);
+        let (first, last) = followed.times_ns.unwrap_or((read.began_ns, read.began_ns));
+        followed.times_ns = Some((first.min(read.began_ns), last.max(read.began_ns)));
+        if let Some(kind) = followed.analyzer.push(place).predicted {
+            count(followed.predicted.entry(kind.name()).or_default());
+        }
+    }
+}
+
+/// True for a read of all elements of an array of `shape`.
+fn is_whole(read: &TracedRead, shape: &[u64]) -> bool {
+    read.axes.len() == shape.len()
+        && read.axes.iter().zip(shape).all(|(axis, length)| axis.count == *length)
+}
+
+/// The box that a read took; nothing for lists, and for what is none.
+fn box_of(read: &TracedRead) -> Option<Selection> {
+    let axis = |axis: &TracedAxis| {
+        AxisRange::new(axis.first, axis.step, axis.count).ok().map(AxisSelection::Range)
+    };
+    let axes = read.axes.iter().map(axis).collect::<Option<_>>();
+    axes.filter(|_| !read.is_list).map(Selection::Orthogonal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stream: u64, began_ns: u64, first: u64) -> TracedRead {
+        TracedRead {
+            stream,
+            group: 0,
+            began_ns,
+            took_ns: 1,
+            bytes: 8,
+            was_ahead: false,
+            is_list: false,
+            axes: vec![TracedAxis { first, count: 1, step: 1 }],
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_leaves_the_reads_of_a_thread_in_order() {
+        let mut reads =
+            vec![read(1, 10, 0), read(2, 9, 0), read(1, 20, 1), read(1, 3, 2), read(2, 15, 1)];
+        order(&mut reads);
+        let seen: Vec<_> = reads.iter().map(|read| (read.stream, read.axes[0].first)).collect();
+        assert_eq!(seen, [(2, 0), (1, 0), (2, 1), (1, 1), (1, 2)]);
+    }
+}

@@ -1,0 +1,165 @@
+//! What is learnt of traces that nobody meant: as many as they may be, and of whatever they say.
+
+use std::fs;
+use std::path::PathBuf;
+
+use bedform_format::metadata::write_group;
+use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead};
+use bedform_patterns::{Pattern, Patterns, Place, Sequence};
+
+use serde_json::Map;
+
+use super::knowledge::ARRAYS_MAX;
+use super::{Explained, Knowledge, Learned, LearnedArray, learn};
+use crate::sidecar::Helper as _;
+
+/// A source of which nothing is there but its sidecar.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let place = std::env::temp_dir().join(format!("bedform-{name}-{}", std::process::id()));
+        fs::create_dir_all(place.join("s.zarr")).unwrap();
+        fs::create_dir_all(place.join("s.zarr.bedform/traces")).unwrap();
+        Self(place)
+    }
+
+    fn trace(&self, name: &str, blocks: &[TraceBlock]) {
+        let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.encode().unwrap()).collect();
+        fs::write(self.0.join("s.zarr.bedform/traces").join(name), bytes).unwrap();
+    }
+
+    fn learned(&self) -> Learned {
+        learn(&self.0.join("s.zarr"), &|_, _| {}).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn block(path: &str, starts: &[u64], began_ns: impl Fn(u64) -> u64) -> TraceBlock {
+    let read = |(number, first): (u64, &u64)| TracedRead {
+        stream: 1,
+        group: 0,
+        began_ns: began_ns(number),
+        took_ns: 5,
+        bytes: 8,
+        was_ahead: false,
+        is_list: false,
+        axes: vec![TracedAxis { first: *first, count: 1, step: 1 }],
+    };
+    TraceBlock {
+        source: [0; 16],
+        weight: 1,
+        array: TracedArray { path: path.into(), shape: vec![1 << 40], item_size: 8 },
+        reads: (0..).zip(starts).map(read).collect(),
+    }
+}
+
+fn rows(first: u64, count: u64) -> Vec<u64> {
+    (first..first + count).collect()
+}
+
+#[test]
+fn many_traces_are_all_read_and_told_of() {
+    let place = Scratch::new("many-traces");
+    for number in 0..300_u64 {
+        place.trace(&format!("{number:08}"), &[block("t", &rows(0, 20), |at| at)]);
+    }
+    let told = std::sync::atomic::AtomicU64::new(0);
+    let tell = |done: u64, all: u64| {
+        assert!(done < all && all == 300);
+        told.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let learned = learn(&place.0.join("s.zarr"), &tell).unwrap();
+    assert_eq!(told.into_inner(), 300);
+    assert_eq!(learned.traces, 300);
+    assert_eq!(learned.knowledge.arrays["t"].read.reads, 6000);
+    assert!(learned.knowledge.arrays["t"].patterns.0.len() < 8);
+}
+
+#[test]
+fn of_more_arrays_than_are_known_some_are_and_the_rest_is_left_out() {
+    let place = Scratch::new("many-arrays");
+    let blocks = |from: usize| -> Vec<TraceBlock> {
+        let names = (from..from + ARRAYS_MAX).map(|number| format!("a/{number}"));
+        names.map(|name| block(&name, &rows(0, 6), |at| at)).collect()
+    };
+    place.trace("0", &blocks(0));
+    place.trace("1", &blocks(ARRAYS_MAX / 2));
+    let known = place.learned().knowledge.arrays;
+    assert_eq!(known.len(), ARRAYS_MAX);
+    assert_eq!(known["a/0"].read.reads, 6);
+    assert_eq!(known[&format!("a/{}", ARRAYS_MAX / 2)].read.reads, 12);
+}
+
+#[test]
+fn clocks_that_jump_change_no_pattern_and_no_count() {
+    let place = Scratch::new("clocks");
+    let began = |number: u64| match number {
+        // Back by a day, to the beginning of time, and to the end of it.
+        0..20 => 1 << 60 | number,
+        20..40 => (1 << 60) - (86_400 << 30) + number,
+        40..60 => 0,
+        _ => u64::MAX,
+    };
+    place.trace("0", &[block("t", &rows(0, 80), began)]);
+    let known = &place.learned().knowledge.arrays["t"];
+    assert_eq!(known.read.reads, 80);
+    assert_eq!(known.predicted["strided"].reads, 77);
+}
+
+#[test]
+fn knowledge_that_is_too_large_loses_patterns_first_and_then_the_arrays_that_were_read_least() {
+    let place = Place::new([(0, 8), (0, 8)]);
+    let step = place.step_to(&Place::new([(1_000_000, 1_000_008), (0, 8)])).unwrap();
+    let sequence = Pattern::Sequence(Sequence { start: place, steps: vec![step; 500] });
+    let array = |bytes, count| LearnedArray {
+        read: Explained { reads: 1, bytes },
+        patterns: Patterns(vec![sequence.clone(); count]),
+        ..LearnedArray::default()
+    };
+    let known = |name: &str, count: usize| {
+        let arrays = (0..1000).map(|number| (format!("{name}{number}"), array(number, count)));
+        let mut known = Knowledge::default();
+        known.arrays = arrays.collect();
+        known.fitted()
+    };
+    let fitted = known("a", 4);
+    assert_eq!(fitted.arrays.len(), 1000);
+    assert!(fitted.arrays.values().all(|array| array.patterns.0.len() == 1));
+    let long = "n".repeat(20_000);
+    let fitted = known(&long, 1);
+    assert_eq!(fitted.arrays.len(), 500);
+    assert!(fitted.arrays.values().all(|array| array.read.bytes >= 500));
+    assert!(fitted.encode().unwrap().len() as u64 <= Knowledge::BYTES_MAX);
+    assert_eq!(known("a", 1).arrays["a7"].patterns.0.len(), 1);
+}
+
+#[test]
+fn reads_of_another_store_are_counted_and_change_nothing() {
+    let place = Scratch::new("other-store");
+    let document = |byte: u8| {
+        let text = write_group(&[byte; 16], &Map::new(), Some(Map::new())).to_string();
+        fs::write(place.0.join("s.zarr/zarr.json"), text).unwrap();
+    };
+    document(0x1f);
+    let of_store =
+        |byte: u8, path| TraceBlock { source: [byte; 16], ..block(path, &rows(0, 20), |at| at) };
+    place.trace(
+        "0",
+        &[of_store(0x1f, "t"), of_store(0x2f, "t"), of_store(0x2f, "u"), of_store(0, "t")],
+    );
+    let learned = place.learned();
+    assert_eq!(learned.ignored, 40);
+    assert_eq!(learned.knowledge.arrays.len(), 1);
+    assert_eq!(learned.knowledge.arrays["t"].read.reads, 40);
+    // Another store at the same place begins anew.
+    document(0x2f);
+    place.trace("1", &[of_store(0x2f, "u")]);
+    let learned = place.learned();
+    assert_eq!(learned.knowledge.arrays.keys().collect::<Vec<_>>(), ["u"]);
+}
