@@ -2,8 +2,8 @@
 
 Dask is never imported here. Where the program has it, a read knows its task: from ``distributed``
 on the thread of a worker, else from Dask's local scheduler, which is below it on the stack of its
-thread. The tasks that read the blocks of an array have one name, which names their group. Reads of
-other tasks have a group each, so that all of a computation are seen in their order, whichever
+thread. The tasks that read the blocks of an array have one name, which gives the computation its
+number. Reads of other tasks have a number each, so that all are seen in their order, whichever
 process made them.
 """
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _LOCAL_SCHEDULER = "dask.local"
 
 
-def group() -> int:
-    """Give the group of the read that this thread has just made; 0 for one that is no block's."""
+def current() -> int:
+    """Give the number of the computation that this thread reads for; 0 for none."""
     try:
-        return _distributed_group() or _local_group()
+        return _of_worker() or _of_local_scheduler()
     except Exception:  # noqa: BLE001 - a later Dask may be another, and no read fails for that
         return 0
 
 
-def _distributed_group() -> int:
+def _of_worker() -> int:
     worker = sys.modules.get("distributed.worker")
     # The key of the task that runs; threads of workers alone have one.
     key = getattr(getattr(worker, "thread_state", None), "key", None)
@@ -38,7 +38,7 @@ def _distributed_group() -> int:
     return _number("", key)
 
 
-def _local_group() -> int:
+def _of_local_scheduler() -> int:
     if _LOCAL_SCHEDULER not in sys.modules:
         return 0
     return _number(_process(os.getpid()), _key_below(sys._getframe(2)))

@@ -60,7 +60,7 @@ mod _internal {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         bedform_storage::tell_of_locks(crate::signals::tell_of_lock);
-        bedform::trace::group_reads_by(crate::trace::group_of_read);
+        bedform::trace::ask_for_computations(crate::trace::computation_of_read);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bedform::Error;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -41,22 +42,22 @@ pub(crate) fn keep_traces(py: Python<'_>) {
 /// The module that knows what a read belongs to, once it was asked for.
 static COMPUTATIONS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Which computation the read that this thread has just made is a block of; 0 for none, and where Python has
-/// ended.
-pub(crate) fn group_of_read() -> u64 {
+/// Which computation the read that this thread has just made belongs to; 0 for none, and where Python ends.
+pub(crate) fn computation_of_read() -> u64 {
     let ask = |py: Python<'_>| {
-        let group = COMPUTATIONS.get_or_try_init(py, || {
-            py.import("bedform._computations")?.getattr("group").map(Bound::unbind)
+        let current = COMPUTATIONS.get_or_try_init(py, || {
+            py.import("bedform._computations")?.getattr("current").map(Bound::unbind)
         })?;
-        group.call0(py)?.extract::<u64>(py)
+        current.call0(py)?.extract::<u64>(py)
     };
-    match Python::try_attach(ask) {
-        Some(Ok(group)) => group,
-        // Ctrl-C may come while Python is asked.
-        Some(Err(raised)) => {
-            keep(raised);
+    let number = Python::try_attach(|py| {
+        ask(py).unwrap_or_else(|raised| {
+            // No read fails for its trace, but Ctrl-C may come while Python is asked.
+            if !raised.is_instance_of::<PyException>(py) {
+                keep(raised);
+            }
             0
-        }
-        None => 0,
-    }
+        })
+    });
+    number.unwrap_or(0)
 }

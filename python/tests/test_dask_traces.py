@@ -41,7 +41,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def learned(place: Path, name: str = "t") -> dict[str, Any]:
-    _internal.keep_traces()
     known: dict[str, Any] = bf.learn(place)["knowledge"]["arrays"][name]
     return known
 
@@ -171,7 +170,7 @@ def test_reads_that_are_not_recorded_are_not_asked_for_their_computation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     asked = []
-    monkeypatch.setattr(_computations, "_local_group", lambda: asked.append(1) or 0)
+    monkeypatch.setattr(_computations, "_of_local_scheduler", lambda: asked.append(1) or 0)
     bf.create(tmp_path / "s.zarr").create_array("t", data=np.zeros((4, 4)))
     with bf.open(tmp_path / "s.zarr") as store:
         store["t"][0]
@@ -182,7 +181,7 @@ def test_a_dask_that_is_another_fails_no_read(place: Path, monkeypatch: pytest.M
     def fail(*_: object) -> int:
         raise AttributeError("thread_state")
 
-    monkeypatch.setattr(_computations, "_distributed_group", fail)
+    monkeypatch.setattr(_computations, "_of_worker", fail)
     with bf.open(place) as store:
         assert store["t"][0].shape == SHAPE[1:]
     assert learned(place)["read"]["reads"] == 1

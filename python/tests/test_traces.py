@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -191,6 +192,66 @@ def test_damaged_traces_and_what_is_no_trace_are_left_out(place: Path):
     assert found["traces"] == 1
     assert found["left_out"] == 6
     assert found["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+
+
+def test_reads_of_a_store_that_was_replaced_are_ignored_and_counted(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    (former,) = traces(place)
+    shutil.rmtree(place)
+    bf.create(place).create_array("t", data=np.zeros(SHAPE, "f4"), chunks=(1, 16, 32))
+    found = bf.learn(place)
+    assert found["ignored"] == 60
+    assert found["knowledge"]["arrays"] == {}
+    run(MAPS, place)
+    # A copy of what was recorded elsewhere is no more.
+    shutil.copy(former, former.with_name("copy"))
+    shown = command("learn", str(place)).stdout
+    assert "60 reads ignored" in shown
+    assert bf.learn(place)["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+
+
+def test_what_was_learnt_of_a_store_that_was_replaced_is_forgotten(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    assert learned(place)["patterns"]
+    shutil.rmtree(place)
+    bf.create(place).create_array("t", data=np.zeros(SHAPE, "f4"), chunks=(1, 16, 32))
+    assert bf.learn(place)["knowledge"]["arrays"] == {}
+
+
+def test_reads_of_a_store_that_has_no_key_are_learnt(place: Path):
+    other = place.with_name("o.zarr")
+    data = xr.Dataset({"t": (("time", "y", "x"), np.zeros(SHAPE, "f4"))})
+    data.to_zarr(other, zarr_format=3, consolidated=False)
+    bf.watch(other)
+    run(MAPS, other)
+    found = bf.learn(other)
+    assert found["ignored"] == 0
+    assert found["knowledge"]["arrays"]["t"]["read"]["reads"] == 60
+
+
+def test_a_program_learns_from_its_own_reads(place: Path):
+    bf.watch(place)
+    with bf.open(place) as store:
+        for at in range(20):
+            assert store["t"][at].shape == SHAPE[1:]
+        assert learned(place)["read"]["reads"] == 20
+
+
+def test_learning_that_is_interrupted_leaves_what_is_known_as_it_was(place: Path):
+    bf.watch(place)
+    run(MAPS, place)
+    known = bf.learn(place)["knowledge"]
+    run(MAPS, place)
+
+    def stop(done: int, all_of_them: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bf.learn(place, stop)
+    assert bf.learn(place)["knowledge"]["arrays"]["t"]["read"]["reads"] == 120
+    assert known["arrays"]["t"]["read"]["reads"] == 60
 
 
 def test_damaged_knowledge_is_none(place: Path):

@@ -11,7 +11,7 @@
 //!
 //! Equal steps take a few bytes whatever their number, so that most of a trace are its times. A process appends
 //! blocks; what a crash has cut off at the end is left out. Blocks stand for themselves: after a damaged one
-//! nothing is believed, for its length may be damaged, too. Version 1, which is still read, has no groups.
+//! nothing is believed, for its length may be damaged, too. Version 1, which is still read, has no computations.
 
 use crate::checksum::crc32c;
 use crate::log::varint::{
@@ -21,8 +21,8 @@ use crate::log::varint::{
 const MAGIC: &[u8; 4] = b"BfTr";
 const HEAD: usize = 12;
 const VERSION: u64 = 2;
-/// The version whose reads have no group.
-const VERSION_WITHOUT_GROUPS: u64 = 1;
+/// The version whose reads have no computation.
+const VERSION_WITHOUT_COMPUTATIONS: u64 = 1;
 /// Bytes of a block.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Reads of a block.
@@ -57,8 +57,8 @@ pub struct TracedAxis {
 pub struct TracedRead {
     /// The thread or task that made it, as a number of the process.
     pub stream: u64,
-    /// The tasks that it belongs to, which together make one read of the user's; 0 for a read by itself.
-    pub group: u64,
+    /// The computation whose block it is, which as a whole is one read of the user's; 0 for a read by itself.
+    pub computation: u64,
     /// When it began, in nanoseconds since 1970.
     pub began_ns: u64,
     /// How long it took, in nanoseconds.
@@ -94,7 +94,7 @@ impl TraceBlock {
     ///
     /// let read = |at| TracedRead {
     ///     stream: 1,
-    ///     group: 0,
+    ///     computation: 0,
     ///     began_ns: 1_000_000 + 5000 * at,
     ///     took_ns: 700,
     ///     bytes: 32,
@@ -142,7 +142,7 @@ impl TraceBlock {
         column(&|read| read.took_ns);
         column(&|read| read.bytes);
         column(&|read| u64::from(read.was_ahead) | u64::from(read.is_list) << 1);
-        column(&|read| read.group);
+        column(&|read| read.computation);
         for axis in 0..rank {
             column(&|read| read.axes[axis].first);
             column(&|read| read.axes[axis].count);
@@ -218,7 +218,7 @@ impl<'a> Rest<'a> {
 fn decode(block: &[u8]) -> Option<TraceBlock> {
     let mut rest = Rest(block);
     let version = rest.number()?;
-    if version != VERSION && version != VERSION_WITHOUT_GROUPS {
+    if version != VERSION && version != VERSION_WITHOUT_COMPUTATIONS {
         return None;
     }
     let weight = rest.number()?.max(1);
@@ -231,11 +231,11 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
     let mut columns =
         |number: usize| (0..number).map(|_| rest.column(count)).collect::<Option<Vec<Vec<u64>>>>();
     let of_all = columns(5)?;
-    let groups = columns(usize::from(version != VERSION_WITHOUT_GROUPS))?;
+    let computations = columns(usize::from(version != VERSION_WITHOUT_COMPUTATIONS))?;
     let of_axes = columns(3 * rank)?;
     let read = |at: usize| TracedRead {
         stream: of_all[0][at],
-        group: groups.first().map_or(0, |group| group[at]),
+        computation: computations.first().map_or(0, |of| of[at]),
         began_ns: of_all[1][at],
         took_ns: of_all[2][at],
         bytes: of_all[3][at],
@@ -260,7 +260,7 @@ mod tests {
     fn block(count: u64) -> TraceBlock {
         let read = |at: u64| TracedRead {
             stream: at % 3,
-            group: (at / 4).wrapping_mul(u64::MAX / 7),
+            computation: (at / 4).wrapping_mul(u64::MAX / 7),
             began_ns: at * 1_000_003,
             took_ns: at * at % 977,
             bytes: 64,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_the_first_version_have_reads_without_a_group_and_later_versions_are_none() {
+    fn blocks_of_the_first_version_have_reads_without_a_computation_and_later_versions_are_none() {
         // Two reads of an array `t` of 9 elements of 4 bytes: columns of equal steps.
         let mut payload = vec![1, 1, 1];
         payload.extend([0; 16]);
@@ -307,7 +307,7 @@ mod tests {
         }
         let read = |at: u64| TracedRead {
             stream: 7,
-            group: 0,
+            computation: 0,
             began_ns: 1000 + 1000 * at,
             took_ns: 30 + 10 * at,
             bytes: 4,

@@ -1,11 +1,11 @@
 //! Blocks of a computation, which together are the one read that its user made.
 //!
 //! Dask reads `ds.t[3].mean()` chunk by chunk, on several threads or processes. What the user does again is the
-//! plane, not the chunk. Blocks of one array that carry the same group become the smallest box that they fill. If
+//! plane, not the chunk. Blocks of one array of the same computation become the smallest box that they fill. If
 //! they fill none, those on either side of a gap are looked at by themselves: two planes that a program compares.
 //! What fills no box then stays reads of its own.
 //!
-//! A graph that is computed twice may read each block twice under the same group: the first reads of all blocks are
+//! A graph that is computed twice may read each block twice under the same number: the first reads of all blocks are
 //! one read of the user's then, the second ones another.
 //!
 //! Only blocks that make up a grid are found to fill a box, which those of Dask are: a cut of chunks and a selection.
@@ -14,12 +14,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use bedform_format::trace::{TracedAxis, TracedRead};
 
+use crate::error::Result;
+use crate::threads::workers::check_goes_on;
+
 /// Blocks that wait for others of their computation. More are taken as if nothing came after them.
 pub(super) const BLOCKS_MAX: usize = 1 << 20;
 /// How often blocks are parted at gaps.
 const PARTS_DEPTH_MAX: usize = 8;
 
-/// The blocks of all computations, by array and group.
+/// The blocks of all computations, by array and number.
 #[derive(Debug, Default)]
 pub(super) struct Computations {
     blocks: BTreeMap<String, BTreeMap<u64, Vec<TracedRead>>>,
@@ -29,11 +32,11 @@ pub(super) struct Computations {
 impl Computations {
     /// One more block of the array at `path`.
     pub(super) fn add(&mut self, path: &str, block: TracedRead) {
-        let groups = match self.blocks.get_mut(path) {
-            Some(groups) => groups,
+        let numbered = match self.blocks.get_mut(path) {
+            Some(numbered) => numbered,
             None => self.blocks.entry(path.to_owned()).or_default(),
         };
-        groups.entry(block.group).or_default().push(block);
+        numbered.entry(block.computation).or_default().push(block);
         self.count += 1;
     }
 
@@ -43,18 +46,26 @@ impl Computations {
     }
 
     /// The reads of each array, in the order in which they began. Nothing waits any more.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (String, Vec<TracedRead>)> + use<> {
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(super) fn take(&mut self) -> Result<Vec<(String, Vec<TracedRead>)>> {
         self.count = 0;
-        let all = std::mem::take(&mut self.blocks).into_iter();
-        all.map(|(path, groups)| {
-            let mut reads: Vec<TracedRead> = groups.into_values().flat_map(reads_of).collect();
-            reads.sort_by_key(|read| read.began_ns);
-            (path, reads)
-        })
+        let mut all = Vec::new();
+        for (path, numbered) in std::mem::take(&mut self.blocks) {
+            let mut reads = Vec::new();
+            for blocks in numbered.into_values() {
+                check_goes_on("learning was stopped")?;
+                reads.extend(reads_of(blocks));
+            }
+            reads.sort_by_key(|read: &TracedRead| read.began_ns);
+            all.push((path, reads));
+        }
+        Ok(all)
     }
 }
 
-/// The reads that the blocks of one group are.
+/// The reads that the blocks of one computation are.
 fn reads_of(mut blocks: Vec<TracedRead>) -> Vec<TracedRead> {
     blocks.sort_by_key(|block| block.began_ns);
     let mut times: HashMap<Vec<TracedAxis>, usize> = HashMap::new();
@@ -177,11 +188,11 @@ fn tiled(pieces: Vec<TracedAxis>) -> Option<(TracedAxis, usize)> {
 mod tests {
     use super::*;
 
-    fn block(began_ns: u64, group: u64, axes: &[(u64, u64, i64)]) -> TracedRead {
+    fn block(began_ns: u64, computation: u64, axes: &[(u64, u64, i64)]) -> TracedRead {
         let axis = |&(first, count, step): &(u64, u64, i64)| TracedAxis { first, count, step };
         TracedRead {
             stream: 1,
-            group,
+            computation,
             began_ns,
             took_ns: 10,
             bytes: axes.iter().map(|axis| axis.1).fold(8, u64::saturating_mul),
@@ -194,7 +205,7 @@ mod tests {
     fn boxes(blocks: Vec<TracedRead>) -> Vec<Vec<(u64, u64, i64)>> {
         let mut computations = Computations::default();
         blocks.into_iter().for_each(|block| computations.add("t", block));
-        let (_, reads) = computations.take().next().unwrap();
+        let (_, reads) = computations.take().unwrap().remove(0);
         let axes = |read: TracedRead| {
             read.axes.iter().map(|axis| (axis.first, axis.count, axis.step)).collect()
         };

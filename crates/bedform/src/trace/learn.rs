@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::knowledge::{Knowledge, LIST};
 use super::merging::Merging;
-use super::record::FILE_BYTES_MAX;
+use super::record::{FILE_BYTES_MAX, keep_traces};
 use super::{TRACES, identity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
@@ -37,6 +37,7 @@ pub struct Learned {
 }
 
 /// Merges the traces of the store or file at `path` into what is known of its reads, and keeps that in the sidecar.
+/// What this process has read so far is part of them.
 /// Traces stay where they are; what was merged before is not merged again. `progress` is told traces that are done,
 /// of how many.
 ///
@@ -50,6 +51,8 @@ pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
+    // A program may learn from its own reads.
+    keep_traces();
     let directory = sidecar.own_directory().ok_or_else(none)?.join(TRACES);
     let number = sidecar.last_number(LIST);
     let knowledge = Knowledge::newest(&sidecar).unwrap_or_default();
@@ -101,7 +104,7 @@ fn add_traces(
         merging.add(blocks(&bytes.unwrap_or_default()))?;
         read.insert(name.clone(), before + whole);
     }
-    learned.ignored = merging.finish();
+    learned.ignored = merging.finish()?;
     // Those that are gone are not asked for again.
     learned.knowledge.traces = read;
     Ok(())

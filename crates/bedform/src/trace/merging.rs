@@ -97,7 +97,7 @@ impl<'a> Merging<'a> {
                 bytes = 0;
             }
             if self.computations.is_full() {
-                self.add_computations();
+                self.add_computations()?;
             }
         }
         followed.iter().for_each(|(path, one)| self.note_part(path, one));
@@ -106,8 +106,11 @@ impl<'a> Merging<'a> {
     }
 
     /// Adds what waited for other traces; gives how many reads of other sources there were.
-    pub(super) fn finish(mut self) -> u64 {
-        self.add_computations();
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(super) fn finish(mut self) -> Result<u64> {
+        self.add_computations()?;
         for (path, parts) in self.parts {
             let Some(array) = self.arrays.get_mut(&path) else { continue };
             let known = &mut array.global.0;
@@ -117,7 +120,7 @@ impl<'a> Merging<'a> {
             }
             known.drain(..known.len().saturating_sub(GLOBALS_MAX));
         }
-        self.ignored
+        Ok(self.ignored)
     }
 
     /// Notes what one process has read of an array, where that is one walk.
@@ -141,7 +144,7 @@ impl<'a> Merging<'a> {
                 continue;
             }
             // Of blocks that stand for others some are missing.
-            match read.group {
+            match read.computation {
                 1.. if weight == 1 => self.computations.add(&traced.path, read),
                 _ => {
                     one.is_part |= weight > 1;
@@ -151,14 +154,15 @@ impl<'a> Merging<'a> {
         }
     }
 
-    fn add_computations(&mut self) {
-        for (path, reads) in self.computations.take() {
+    fn add_computations(&mut self) -> Result<()> {
+        for (path, reads) in self.computations.take()? {
             let mut one = Followed::default();
             if let Some(array) = self.arrays.get_mut(&path) {
                 reads.iter().for_each(|read| array.add(&mut one, read, 1));
             }
             self.keep([(path, one)]);
         }
+        Ok(())
     }
 
     /// Keeps the patterns that were found.
@@ -280,7 +284,7 @@ mod tests {
     fn read(stream: u64, began_ns: u64, first: u64) -> TracedRead {
         TracedRead {
             stream,
-            group: 0,
+            computation: 0,
             began_ns,
             took_ns: 1,
             bytes: 8,

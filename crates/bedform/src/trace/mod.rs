@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 pub use knowledge::{Explained, Knowledge, LearnedArray};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
 pub use learn::{Learned, learn};
-pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, group_reads_by, keep_traces};
+pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
 pub(crate) use record::{Place, forget, record};
 
 use crate::error::{Error, ErrorKind, Result};

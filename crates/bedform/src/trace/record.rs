@@ -28,7 +28,7 @@ const ARRAYS_MAX: usize = 256;
 const POINTS_MAX: usize = 1 << 16;
 
 /// Says which computation the read that this thread has just made belongs to; 0 for none.
-static GROUP: OnceLock<fn() -> u64> = OnceLock::new();
+static COMPUTATION: OnceLock<fn() -> u64> = OnceLock::new();
 static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
 /// Where the reads of a handle are recorded.
@@ -75,10 +75,10 @@ fn lock() -> MutexGuard<'static, Traces> {
     traces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `group` asked, on the thread of each read that is recorded, which computation the read is a block of: 0
+/// Has `ask` called, on the thread of each read that is recorded: it says which computation the read belongs to, 0
 /// for none. The first call counts.
-pub fn group_reads_by(group: fn() -> u64) {
-    let _ = GROUP.set(group);
+pub fn ask_for_computations(ask: fn() -> u64) {
+    let _ = COMPUTATION.set(ask);
 }
 
 /// Records a read of `array` that has just ended.
@@ -90,14 +90,14 @@ pub(crate) fn record(
 ) {
     let Some(weight) = with_trace(place, Trace::next_weight) else { return };
     // Not under the lock: whoever is asked may wait for other threads that read.
-    let group = GROUP.get().map_or(0, |group| group());
+    let computation = COMPUTATION.get().map_or(0, |ask| ask());
     let (axes, is_list) = axes_of(selection, array.1.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = nanoseconds(now.saturating_sub(took));
     let stream = u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
     let read = TracedRead {
         stream,
-        group,
+        computation,
         began_ns: began,
         took_ns: nanoseconds(took),
         bytes,
