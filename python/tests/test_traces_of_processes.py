@@ -96,8 +96,8 @@ def test_six_processes_foresee_their_parts_of_what_four_have_read(place: Path):
     assert found["walk"]["start"] == [0, 1, 0, 16, 0, 32]
     assert found["walk"]["levels"] == [{"step": [1, 1, 0, 0, 0, 0], "count": ROWS}]
     bf.watch(place, on=False)
-    # The first of ten says which part it is, and the second how long a read takes.
-    assert run(BLOCKS, place, 6, are_told=True) == [8] * 6
+    # The first of ten says which part it is.
+    assert run(BLOCKS, place, 6, are_told=True) == [9] * 6
     untold = run(BLOCKS, place, 6, are_told=False)
     # 0 and 30 are where processes began in the run before, too.
     assert max(untold[rank] for rank in (1, 2, 4, 5)) <= 7
@@ -109,7 +109,7 @@ def test_processes_that_take_rows_in_turn_foresee_their_own(place: Path):
     assert found["decomposition"] == "cyclic"
     assert found["walk"]["levels"] == [{"step": [1, 1, 0, 0, 0, 0], "count": ROWS}]
     bf.watch(place, on=False)
-    assert run(CYCLIC, place, 6, are_told=True) == [8] * 6
+    assert run(CYCLIC, place, 6, are_told=True) == [9] * 6
 
 
 def test_runs_one_after_the_other_are_not_put_together(place: Path):

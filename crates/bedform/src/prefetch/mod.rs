@@ -106,8 +106,7 @@ impl Follows {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sidecar = options.sidecar.clone();
         let watched = sidecar.as_ref().filter(|sidecar| trace::is_watched(sidecar));
-        let traces = watched.and_then(Sidecar::own_directory);
-        let traces = traces.map(|directory| trace::Place { id, directory });
+        let traces = watched.and_then(|sidecar| trace::Place::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
         (limit > 0 || traces.is_some())
             .then(|| Arc::new(Self { id, limit, is_auto, traces, sidecar, known: OnceLock::new() }))

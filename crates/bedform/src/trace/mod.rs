@@ -55,18 +55,14 @@ use crate::sidecar::Sidecar;
 const MARKER: &str = "watch";
 const VARIABLE: &str = "BEDFORM_TRACE";
 
-/// True if reads of the source with this sidecar are to be recorded; which source that is is remembered then.
+/// True if reads of the source with this sidecar are to be recorded.
 pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
     let said = std::env::var(VARIABLE).ok();
-    let is_on = match said.as_deref().map(str::trim) {
+    match said.as_deref().map(str::trim) {
         Some("0" | "off" | "false") => false,
         Some("") | None => sidecar.own_directory().is_some_and(|directory| is_marked(&directory)),
         Some(_) => true,
-    };
-    if is_on {
-        identity::remember(sidecar);
     }
-    is_on
 }
 
 fn is_marked(directory: &Path) -> bool {

@@ -10,6 +10,7 @@ use bedform_format::trace::{BLOCK_READS_MAX, TraceBlock, TracedArray, TracedAxis
 use bedform_geometry::{AxisSelection, Selection};
 
 use super::{TRACES, append, identity};
+use crate::sidecar::Sidecar;
 use crate::threads::per_process::PerProcess;
 
 /// Bytes of a process's trace; beyond it nothing more is recorded.
@@ -35,9 +36,19 @@ static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The handle, among those of the process.
-    pub(crate) id: u64,
+    id: u64,
     /// The directory of the sidecar.
-    pub(crate) directory: PathBuf,
+    directory: PathBuf,
+    /// What it is the sidecar of, where that is known.
+    source: Option<PathBuf>,
+}
+
+impl Place {
+    /// That of a handle whose source has this sidecar; nothing if nothing can be written there.
+    pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
+        let source = sidecar.source().map(Path::to_owned);
+        Some(Self { id, directory: sidecar.own_directory()?, source })
+    }
 }
 
 /// What this process records.
@@ -88,9 +99,11 @@ pub(crate) fn record(
     selection: &Selection,
     (bytes, took, was_ahead): (u64, Duration, bool),
 ) {
-    let Some(weight) = with_trace(place, Trace::next_weight) else { return };
     // Not under the lock: whoever is asked may wait for other threads that read.
     let computation = COMPUTATION.get().map_or(0, |ask| ask());
+    let mut traces = lock();
+    let trace = traces.of(place);
+    let Some(weight) = trace.next_weight() else { return };
     let (axes, is_list) = axes_of(selection, array.1.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = nanoseconds(now.saturating_sub(took));
@@ -105,21 +118,21 @@ pub(crate) fn record(
         is_list,
         axes,
     };
-    with_trace(place, |trace| trace.keep(array, (weight, read)));
+    trace.keep(array, (weight, read));
 }
 
-fn with_trace<T>(place: &Place, act: impl FnOnce(&mut Trace) -> T) -> T {
-    let mut traces = lock();
-    let Traces { all, handles } = &mut *traces;
-    handles.entry(place.id).or_insert_with(|| place.directory.clone());
-    if !all.contains_key(&place.directory) && all.len() >= SOURCES_MAX {
-        all.drain().for_each(|(_, mut trace)| trace.flush());
+impl Traces {
+    /// The trace of the source of a handle.
+    fn of(&mut self, place: &Place) -> &mut Trace {
+        let directory = &place.directory;
+        if !self.handles.contains_key(&place.id) {
+            self.handles.insert(place.id, directory.clone());
+            if self.all.len() >= SOURCES_MAX && !self.all.contains_key(directory) {
+                self.all.drain().for_each(|(_, mut trace)| trace.flush());
+            }
+        }
+        self.all.entry(directory.clone()).or_insert_with(|| Trace::new(place))
     }
-    let trace = match all.get_mut(&place.directory) {
-        Some(trace) => trace,
-        None => all.entry(place.directory.clone()).or_insert_with(|| Trace::new(place)),
-    };
-    act(trace)
 }
 
 /// Writes what waits of the source of a handle that goes.
@@ -153,7 +166,7 @@ impl Trace {
         );
         Self {
             file: place.directory.join(TRACES).join(name),
-            source: identity::key_beside(&place.directory),
+            source: place.source.as_deref().map(identity::key_of).unwrap_or_default(),
             written: 0,
             skipped: 0,
             waiting: HashMap::new(),
