@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedform import _internal
-from bedform._errors import engine_call
+from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
+from bedform._hints import missing_place, other_place
 from bedform._location import location
+from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
 # Reads wait some seconds before they are written.
@@ -40,7 +43,11 @@ def watch(path: str | os.PathLike[str], on: bool = True) -> str:
     Raises
     ------
     NotFoundError
-        There is nothing at the path.
+        There is nothing at the path, or a directory that is no store.
+    UnsupportedError
+        It is a file that cannot be read.
+    InvalidArgumentError
+        It is an array or group within a store: the reads of a store are recorded as a whole.
 
     Examples
     --------
@@ -56,7 +63,42 @@ def watch(path: str | os.PathLike[str], on: bool = True) -> str:
     (20, 17)
     """
     where = location(path)
+    if on:
+        _check_can_be_watched(where)
     return engine_call(_internal.watch, where)(where, on)
+
+
+def _check_can_be_watched(where: str) -> None:
+    """Refuse what no open would record: a marker beside it would promise what does not happen."""
+    if is_url(where):
+        return
+    kind, looks = engine_call(_internal.place_kind, where)(where)
+    if kind == "missing":
+        raise NotFoundError(missing_place(where))
+    if kind == "directory" or looks is not None:
+        if (known := other_place(where)) is not None:
+            raise UnsupportedError(known)
+        if kind == "directory":
+            raise NotFoundError(f"{where} is no store: it has no zarr.json, .zgroup or .zarray")
+        raise UnsupportedError(f"{where}: not a NetCDF or HDF5 file; it is {looks}")
+    if kind in {"zarr-v2", "zarr-v3"} and (store := _store_around(where)) is not None:
+        raise InvalidArgumentError(
+            f"{where} is within the store {store}: 'bedform watch {store}' records the reads of "
+            "all its arrays, where the store is opened"
+        )
+
+
+def _store_around(where: str) -> str | None:
+    """The outermost store that has the array or group at a path within it."""
+    names = ("zarr.json", ".zgroup")
+    around = None
+    for parent in Path(where).absolute().parents:
+        if not any((parent / name).is_file() for name in names):
+            break
+        around = parent
+    if around is None:
+        return None
+    return str(around) if Path(where).is_absolute() else os.path.relpath(around)
 
 
 def learn(
@@ -90,9 +132,17 @@ def learn(
     Raises
     ------
     NotFoundError
-        Nothing was recorded.
+        Nothing was recorded, or there is nothing at the path.
     """
     where = location(path)
-    text = engine_call(_internal.learn, where)(where, progress)
+    try:
+        text = engine_call(_internal.learn, where)(where, progress)
+    except NotFoundError:
+        if not is_url(where) and _internal.place_kind(where)[0] == "missing":
+            raise NotFoundError(missing_place(where)) from None
+        raise NotFoundError(
+            f"{where}: no reads are recorded yet: 'bedform watch {where}' turns it on, and "
+            "programs write what they read every ten seconds and at their end"
+        ) from None
     learned: dict[str, Any] = json.loads(text)
     return learned

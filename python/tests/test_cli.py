@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
-    "demo", "info", "calibrate", "advise", "convert", "explain", "simulate", "learn",
-    "run", "settle", "recover", "gc", "verify", "check",
+    "demo", "info", "calibrate", "advise", "convert", "explain", "simulate", "watch",
+    "learn", "run", "settle", "recover", "gc", "verify", "check",
 ]  # fmt: skip
 
 

@@ -298,3 +298,51 @@ def test_the_commands_say_what_they_did_and_what_to_do(place: Path):
     nowhere = command("watch", str(place.with_name("nowhere")))
     assert nowhere.returncode == 2
     assert len(nowhere.stderr.splitlines()) == 1
+
+
+def test_what_no_open_would_record_is_not_watched(place: Path):
+    text, directory = place.with_name("notes.txt"), place.with_name("empty")
+    text.write_text("no data")
+    directory.mkdir()
+    with pytest.raises(bf.UnsupportedError, match="not a NetCDF or HDF5 file"):
+        bf.watch(text)
+    with pytest.raises(bf.NotFoundError, match="is no store"):
+        bf.watch(directory)
+    with pytest.raises(bf.NotFoundError, match=r"did you mean .*s\.zarr"):
+        bf.watch(place.with_name("t.zarr"))
+    assert not list(place.parent.glob("*.bedform"))
+
+
+def test_a_part_of_a_store_is_not_watched_and_leaves_nothing_in_the_store(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with pytest.raises(bf.InvalidArgumentError, match=f"bedform watch {place}'"):
+        bf.watch(place / "t")
+    monkeypatch.chdir(place.parent)
+    with pytest.raises(bf.InvalidArgumentError, match=r"'bedform watch s\.zarr'"):
+        bf.watch("s.zarr/t")
+    bf.watch(place / "t", on=False)
+    assert sorted(entry.name for entry in place.iterdir()) == ["t", "zarr.json"]
+
+
+def test_learning_says_what_is_missing_the_data_or_the_reads(place: Path):
+    with pytest.raises(bf.NotFoundError, match="no such file or store"):
+        bf.learn(place.with_name("nowhere.nc"))
+    bf.watch(place)
+    with pytest.raises(bf.NotFoundError, match="every ten seconds and at their end"):
+        bf.learn(place)
+
+
+def test_the_table_has_the_pattern_of_most_reads_first_and_each_once(place: Path):
+    bf.watch(place)
+    loops = [f"for at in range({n}):\n    store['t'][at, {n}:{n + 3}]\n" for n in range(4, 13)]
+    run("store = bf.open(place)\n" + "".join(loops), place)
+    run(MAPS, place)
+    shown = command("learn", str(place)).stdout
+    lines = [
+        line.split(maxsplit=1)[1].strip() for line in shown.splitlines() if line.startswith("t ")
+    ]
+    assert lines[1] == "from [0, 0:16, 0:32]: 60 times (+1, 0, 0)"
+    assert len(lines) == 7
+    assert "more, of fewer reads: --json" in lines[-1]
+    assert sum("[0, 0:16, 0:32]" in line for line in lines) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ _DEALT_OUT = {
     "cyclic": "processes take them in turn",
     "pieces": "each process takes a piece",
 }
+_NO_DXT = "no reads were recorded by DXT: run the program again with DXT_ENABLE_IO_TRACE=1"
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +40,7 @@ def learn(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    r"""Say which patterns recorded reads have, and how many of them they foretell.
+    r"""Say which patterns recorded reads have, and how many of them they predict.
 
     Merges what 'bedform watch' has had recorded of a store or file, and keeps it for later runs:
     they foresee a known pattern from its second read on. The blocks of one computation of Dask
@@ -69,7 +71,7 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
     arrays = learned["knowledge"]["arrays"]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("array", overflow="fold")
-    for column in ("reads", "bytes", "time", "foretold", "of bytes"):
+    for column in ("reads", "bytes", "time", "predicted", "of bytes"):
         table.add_column(column, justify="right")
     table.add_column("by")
     patterns = Table(box=None, pad_edge=False, header_style="bold")
@@ -79,7 +81,7 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
     for name in shown[:_FILES_SHOWN]:
         array = arrays[name]
         kinds = sorted(array["predicted"], key=lambda kind: -array["predicted"][kind]["bytes"])
-        foretold = [
+        predicted = [
             sum(array["predicted"][kind][of] for kind in kinds) for of in ("reads", "bytes")
         ]
         table.add_row(
@@ -87,12 +89,15 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
             f"{array['read']['reads']:,}",
             format_bytes(array["read"]["bytes"]),
             f"{array['seconds']:.3g} s",
-            f"{foretold[0] / max(array['read']['reads'], 1):.1%}",
-            f"{foretold[1] / max(array['read']['bytes'], 1):.1%}",
+            f"{predicted[0] / max(array['read']['reads'], 1):.1%}",
+            f"{predicted[1] / max(array['read']['bytes'], 1):.1%}",
             ", ".join(kinds),
         )
-        for said in _patterns_of(array):
+        told = _patterns_of(array)
+        for said in told[:_PATTERNS_SHOWN]:
             patterns.add_row(cell(name or "/"), cell(said))
+        if (more := len(told) - _PATTERNS_SHOWN) > 0:
+            patterns.add_row(cell(name or "/"), f"{more} more, of fewer reads: --json has them")
     news = learned["traces"]
     head = f"{path}: {news} new {'trace' if news == 1 else 'traces'}"
     if learned["left_out"]:
@@ -106,14 +111,55 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
 
 
 def _patterns_of(array: dict[str, Any]) -> list[str]:
-    """The newest patterns in words: those of processes together, and those of each."""
+    """The patterns in words: those of processes together, then those of each."""
     shared = [
         f"{described({**one['walk'], 'kind': 'walk'})}; {_DEALT_OUT[one['decomposition']]}"
-        for one in array["global"][-_PATTERNS_SHOWN:]
+        for one in reversed(array["global"])
         if one["decomposition"] in _DEALT_OUT
     ]
-    own = [described(pattern) for pattern in array["patterns"][-_PATTERNS_SHOWN:]]
+    own = map(described, most_telling(array["patterns"]))
     return [*shared, *filter(None, own)]
+
+
+def most_telling(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of most reads first, without those that say again what a longer one says.
+
+    The reads of one loop are known as a walk, as a sequence of one step, and as a row of boxes.
+    """
+    walked = {
+        (tuple(level["step"]), tuple(pattern["start"]))
+        for pattern in patterns
+        if pattern["kind"] == "walk"
+        for level in pattern["levels"]
+    }
+
+    def says_more(pattern: dict[str, Any]) -> bool:
+        start = tuple(pattern.get("start", ()))
+        match pattern["kind"]:
+            case "sequence" if len(pattern["steps"]) == 1:
+                return (tuple(pattern["steps"][0]), start) not in walked
+            case "contiguous":
+                step = [0] * len(start)
+                axis, size = pattern["axis"], pattern["size"]
+                step[2 * axis : 2 * axis + 2] = [size, size]
+                return (tuple(step), start) not in walked
+            case _:
+                return True
+
+    return sorted(filter(says_more, patterns), key=_reads_of, reverse=True)
+
+
+def _reads_of(pattern: dict[str, Any]) -> float:
+    """How many reads a pattern is known to have; a sequence that repeats has no end."""
+    match pattern["kind"]:
+        case "walk":
+            return float(math.prod(level["count"] for level in pattern["levels"]))
+        case "contiguous":
+            return float(pattern["accesses"])
+        case "correlated":
+            return 0
+        case _:
+            return math.inf
 
 
 def described(pattern: dict[str, Any]) -> str:
@@ -157,7 +203,7 @@ def _step(step: list[int]) -> str:
 
 def _render_darshan(learned: dict[str, Any]) -> Group:
     if not learned["reads"]:
-        return Group(paragraph(f"{learned['log']}: no reads were recorded (DXT)"))
+        return Group(paragraph(f"{learned['log']}: {_NO_DXT}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("file", overflow="fold")
     for column in ("rank", "reads", "bytes", "predicted", "of bytes"):
