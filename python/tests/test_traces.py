@@ -346,3 +346,19 @@ def test_the_table_has_the_pattern_of_most_reads_first_and_each_once(place: Path
     assert len(lines) == 7
     assert "more, of fewer reads: --json" in lines[-1]
     assert sum("[0, 0:16, 0:32]" in line for line in lines) == 1
+
+
+def test_a_session_learns_from_what_it_has_just_read_itself(place: Path):
+    bf.watch(place)
+    found = run(
+        MAPS
+        + """
+first = bf.learn(place)["knowledge"]["arrays"]["t"]["read"]["reads"]
+for at in range(60):
+    store["t"][at]
+store.close()
+print(first, bf.learn(place)["knowledge"]["arrays"]["t"]["read"]["reads"])
+""",
+        place,
+    )
+    assert found.split() == ["60", "120"]
