@@ -11,6 +11,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bedform._errors import UnsupportedError
+
 if TYPE_CHECKING:
     import os
     from importlib.machinery import ModuleSpec
@@ -37,6 +39,36 @@ class DatasetAccessor:
         from bedform._write_dataset import write_dataset
 
         return write_dataset(self._dataset, path, **options)
+
+    def stats(self) -> dict[str, Any]:
+        """What the reads of the data set did: :meth:`bedform.Store.stats`, which has the counts.
+
+        Counted is what is read through it and through what was selected or computed of it.
+
+        Raises
+        ------
+        UnsupportedError
+            It is not the data set that ``open_dataset(engine="bedform")`` gave.
+
+        Examples
+        --------
+        >>> import bedform, tempfile, xarray
+        >>> place = tempfile.mkdtemp() + "/s.zarr"
+        >>> xarray.Dataset({"t": ("x", [1, 2])}).bedform.write(place)
+        >>> with xarray.open_dataset(place, engine="bedform") as dataset:
+        ...     dataset.bedform.stats()["prefetch"]["used"]
+        0
+        """
+        from bedform.xarray_backend import BedformDataStore
+
+        # What a data set is opened with, xarray keeps to close it by.
+        opened = getattr(getattr(self._dataset, "_close", None), "__self__", None)
+        if not isinstance(opened, BedformDataStore):
+            raise UnsupportedError(
+                "this data set has no counts of reads: ask the one that "
+                'xarray.open_dataset(..., engine="bedform") gave'
+            )
+        return opened.stats()
 
 
 def register() -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from bedform._errors import InvalidArgumentError
+from bedform._errors import BedformError, InvalidArgumentError
 from bedform._integers import byte_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bedform import _internal
+
+_VARIABLE = "BEDFORM_PREFETCH"
+_TAKES = 'prefetch takes pairs of the path of an array and a selection, such as [("t", np.s_[3])]'
+#: What the variable may say besides a size.
+_WORDS = frozenset({"", "auto", "true", "off", "false"})
 
 
 def prefetch_option(prefetch: Any) -> Any:
@@ -23,10 +30,33 @@ def prefetch_option(prefetch: Any) -> Any:
         It is none of these.
     """
     if prefetch is None or isinstance(prefetch, bool):
-        return "auto" if prefetch is not False else False
-    if prefetch in ("auto", "off"):
+        prefetch = "auto" if prefetch is not False else False
+    if prefetch is False or (isinstance(prefetch, str) and prefetch in ("auto", "off")):
+        if prefetch == "auto":
+            _warn_of_variable()
         return prefetch
-    return byte_count(prefetch, "prefetch")
+    try:
+        return byte_count(prefetch, "prefetch")
+    except InvalidArgumentError:
+        if not isinstance(prefetch, str):
+            raise
+        raise InvalidArgumentError(
+            f'prefetch: "{prefetch}" is not "auto", "off" or a size such as "64 MiB"'
+        ) from None
+
+
+def _warn_of_variable() -> None:
+    """Say that the variable is ignored: what is wrong in it keeps no data from being read."""
+    said = os.environ.get(_VARIABLE, "").strip()
+    if said in _WORDS:
+        return
+    try:
+        byte_count(said, _VARIABLE)
+    except InvalidArgumentError:
+        warnings.warn(
+            f'{_VARIABLE}: "{said}" is ignored: it is not "auto", "off" or a size such as "64 MiB"',
+            stacklevel=4,
+        )
 
 
 class ReadsAhead:
@@ -52,6 +82,9 @@ class ReadsAhead:
         ``prefetch`` of :func:`bedform.open` holds, and more as each is asked for. Reads that are
         not in the list are made as ever. Another call takes the place of what was left.
 
+        A store that was opened with ``prefetch="auto"`` follows the main thread alone, and one with
+        ``False`` nothing: for threads name bytes there.
+
         Parameters
         ----------
         selections
@@ -60,8 +93,12 @@ class ReadsAhead:
 
         Raises
         ------
+        NotFoundError
+            There is no such array.
         OutOfBoundsError
             A selection leaves its array.
+        InvalidArgumentError
+            It is no list of pairs, and no list of selections for each path.
 
         Examples
         --------
@@ -76,10 +113,20 @@ class ReadsAhead:
         by_path: dict[str, list[Any]] = {path: [] for path in self._listed}
         for path, chosen in _pairs(selections):
             by_path.setdefault(path, []).append(chosen)
+        # If one is refused, those before it have their lists: the next call takes their place.
+        self._listed = frozenset(by_path)
         for path, chosen in by_path.items():
             if chosen or path in self:
-                self._array_at(path)._foresee(chosen)
+                self._foresee_at(path, chosen)
         self._listed = frozenset(path for path, chosen in by_path.items() if chosen)
+
+    def _foresee_at(self, path: str, chosen: list[Any]) -> None:
+        array = self._array_at(path)
+        try:
+            array._foresee(chosen)
+        except BedformError as error:
+            # Of a list of many reads the message has to say which array it is about.
+            raise type(error)(f"prefetch of {path}: {error}") from None
 
     def stats(self) -> dict[str, Any]:
         """What the reads of this handle did, in ``"prefetch"`` what was read ahead.
@@ -89,9 +136,9 @@ class ReadsAhead:
         dict
             ``reads`` and ``read_bytes`` that were followed; how many were ``foreseen``; ``used``,
             and ``used_bytes``, that came from a read ahead; how many ``waited`` for one that was
-            under way; ``prefetched_bytes``, read ahead in all, and ``wasted_bytes``, not used; how
-            many reads are ``ahead`` now, and ``ready``; and as shares ``used_of_prefetched`` and
-            ``prefetched_of_read``.
+            under way; ``prefetched_bytes``, read ahead and by now used or dropped, and of these
+            ``wasted_bytes``, dropped; how many reads are ``ahead`` now, and ``ready``; and as
+            shares ``used_of_prefetched`` and ``prefetched_of_read``.
 
         Examples
         --------
@@ -114,11 +161,22 @@ def _share(part: int, whole: int) -> float | None:
 
 def _pairs(selections: Any) -> Iterable[tuple[str, Any]]:
     if hasattr(selections, "items"):
-        return [(path, one) for path, chosen in selections.items() for one in chosen]
+        return [(path, one) for path, chosen in selections.items() for one in _each(path, chosen)]
+    if isinstance(selections, (str, bytes)) or not hasattr(selections, "__iter__"):
+        raise InvalidArgumentError(f"{_TAKES}, not {selections!r}")
     pairs = list(selections)
     for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-            raise InvalidArgumentError(
-                f"prefetch takes pairs of the path of an array and a selection, not {pair!r}"
-            )
-    return pairs
+        # A list of two is what JSON makes of a pair.
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise InvalidArgumentError(f"{_TAKES}, not {pair!r}")
+    return [(path, selection) for path, selection in pairs]
+
+
+def _each(path: str, chosen: Any) -> Iterable[Any]:
+    """The selections of a path; a single one, even a tuple of slices, is no list."""
+    if isinstance(chosen, (str, bytes, tuple)) or not hasattr(chosen, "__iter__"):
+        raise InvalidArgumentError(
+            f"prefetch takes a list of selections for each path, not {chosen!r} for {path!r}"
+        )
+    iterable: Iterable[Any] = chosen
+    return iterable

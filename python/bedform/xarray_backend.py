@@ -108,6 +108,12 @@ class BedformDataStore(AbstractDataStore):
     def close(self, **_: Any) -> None:
         """Nothing is held open."""
 
+    def stats(self) -> dict[str, Any]:
+        """What the reads of the opened store or file did, for ``dataset.bedform.stats()``."""
+        opened: Any = getattr(self._group, "_store", self._group)
+        counts: dict[str, Any] = opened.stats()
+        return counts
+
     def get_variables(self) -> Mapping[str, Variable]:
         """Every array of the group itself that can be read."""
         return FrozenDict({name: self.open_variable(a) for name, a in self._arrays().items()})

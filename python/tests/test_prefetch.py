@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,18 +76,19 @@ def test_maps_in_a_row_are_read_ahead_after_three(place: Path):
     assert found["used_of_prefetched"] == 1
 
 
-def test_series_of_a_netcdf_file_through_xarray_are_read_ahead(place: Path):
+def test_planes_of_a_netcdf_file_through_xarray_are_read_ahead(place: Path):
     found = run(
         """
         import xarray as xr
         data = xr.open_dataset(place, engine="bedform", prefetch="8 MiB")
         for at in range(0, 64, 2):
-            np.testing.assert_array_equal(data["t"][:, 5, at], field[:, 5, at])
-        print(json.dumps(True))
+            np.testing.assert_array_equal(data["t"][:, 5:25, at], field[:, 5:25, at])
+        print(json.dumps(data.bedform.stats()["prefetch"]))
         """,
         place.with_name("t.nc"),
     )
-    assert found
+    assert found["reads"] == 32
+    assert found["used"] > 20
 
 
 def test_columns_backwards_by_steps_are_read_ahead(place: Path):
@@ -347,3 +349,46 @@ def test_a_wait_for_a_read_ahead_ends_with_ctrl_c(place: Path):
         BEDFORM_THROTTLE="1 GB/s, 500 ms",
     )
     assert found[0]
+
+
+def test_a_data_set_counts_its_reads_and_another_says_which_one_does(place: Path):
+    opened = xr.open_dataset(place, engine="bedform")
+    for at in range(3):
+        opened["t"].isel(time=at).load()
+    assert opened.bedform.stats()["prefetch"]["reads"] == 3
+    with pytest.raises(bf.UnsupportedError, match="ask the one that"):
+        xr.Dataset().bedform.stats()
+
+
+@pytest.mark.parametrize("wrong", ["t", None, 3, ("t", 3), [("t",)], [("t", 1, 2)], {"t": 3}])
+def test_what_is_no_list_of_reads_is_refused_with_what_is_one(place: Path, wrong: Any):
+    with pytest.raises(bf.InvalidArgumentError, match="prefetch takes"):
+        bf.open(place).prefetch(wrong)
+
+
+def test_a_wrong_read_of_a_list_is_refused_with_the_array_it_is_of(place: Path):
+    store = bf.open(place)
+    store.prefetch([["t", 3], ["t", 4]])
+    with pytest.raises(bf.OutOfBoundsError, match="prefetch of t: index 60 is out of bounds"):
+        store.prefetch([("t", 3), ("t", 60)])
+
+
+@pytest.mark.parametrize("wrong", ["on", "Auto", "10%", "64 MB/s"])
+def test_a_limit_that_is_none_is_refused_with_what_it_may_be(place: Path, wrong: str):
+    with pytest.raises(bf.InvalidArgumentError, match='is not "auto", "off" or a size'):
+        bf.open(place, prefetch=wrong)
+
+
+def test_a_variable_that_is_not_understood_warns_and_is_ignored(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BEDFORM_PREFETCH", "10%")
+    with pytest.warns(UserWarning, match='BEDFORM_PREFETCH: "10%" is ignored') as warned:
+        bf.open(place)
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bf.open(place, prefetch=False)
+        for said in ("off", "auto", "0", "64 MiB", ""):
+            monkeypatch.setenv("BEDFORM_PREFETCH", said)
+            bf.open(place)
