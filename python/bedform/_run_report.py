@@ -42,6 +42,7 @@ _MAGIC: Final = int.from_bytes(b"BFRUN001", "little")
 
 _UNSEEN: Final = (
     "not seen: mapped files (mmap), io_uring, direct I/O, reads that bypass the C library, "
+    "copies by the kernel (copy_file_range, sendfile: cp), "
     "programs that are linked statically or run as another user"
 )
 

@@ -201,6 +201,16 @@ def test_what_is_mapped_is_named_as_not_seen(reads: Path, data: Path) -> None:
     assert report["files"] == []
 
 
+def test_copies_that_the_kernel_makes_are_named_as_not_seen(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    script = f"import shutil; shutil.copyfile({str(data)!r}, {str(copy)!r})"
+    code, report = reported(sys.executable, "-c", script)
+    assert code == 0
+    assert copy.read_bytes() == data.read_bytes()
+    assert not [entry for entry in report["files"] if entry["path"] == str(data)]
+    assert "copies by the kernel (copy_file_range, sendfile: cp)" in report["unseen"]["note"]
+
+
 def test_reads_below_the_limit_are_counted_and_not_followed(reads: Path, data: Path) -> None:
     entry = of_file(reported(reads, "strided", data, options=("--min", "16KiB"))[1], data)
     assert (entry["reads"], entry["followed_reads"], entry["advised_bytes"]) == (100, 0, 0)

@@ -51,8 +51,8 @@ def run(
     program's own: data come from the kernel, by the calls that the program makes. What is read
     from front to back is left to the kernel's own readahead.
 
-    Not seen are mapped files, io_uring, direct I/O, programs that are linked statically, and those
-    that run as another user. docs/run.md has more.
+    Not seen are mapped files, io_uring, direct I/O, copies that the kernel makes (cp), programs
+    that are linked statically, and those that run as another user. docs/run.md has more.
 
     Example: [bold]bedform run -- ./analyse run.nc --level 3[/bold]
 
