@@ -362,3 +362,25 @@ print(first, bf.learn(place)["knowledge"]["arrays"]["t"]["read"]["reads"])
         place,
     )
     assert found.split() == ["60", "120"]
+
+
+def test_many_files_are_watched_and_learnt_from_in_one_command(place: Path):
+    other, typo = place.with_name("u.zarr"), place.with_name("nowhere.zarr")
+    bf.create(other).create_array("u", data=np.zeros(SHAPE, "f4"), chunks=(1, 16, 32))
+    both = (str(place), str(other))
+    lines = command("watch", *both).stdout.splitlines()
+    assert len(lines) == 2
+    for path, line in zip(both, lines, strict=True):
+        assert line.startswith(f"reads of {path} are recorded in")
+    assert "no reads are recorded yet" in command("learn", *both).stderr
+    run(MAPS, place)
+    found = command("learn", *both)
+    assert found.returncode == 0
+    assert "60 times (+1, 0, 0)" in found.stdout
+    assert f"{other}: 0 new traces: no reads are recorded yet" in found.stdout
+    documents = json.loads(command("learn", *both, "--json").stdout)
+    assert [document["path"] for document in documents] == [*both]
+    assert [list(document["knowledge"]["arrays"]) for document in documents] == [["t"], []]
+    assert command("learn", *both, str(typo)).returncode == 2
+    command("watch", "--off", *both)
+    assert not list(place.parent.glob("*.bedform/watch"))

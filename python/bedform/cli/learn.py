@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .._errors import NotFoundError
+from .._remote import is_url
 from .._text import format_bytes
 from .._traces import learn as learn_reads
 from ._output import JsonOption, cell, emit, help_of, paragraph, progress
@@ -32,8 +35,9 @@ def register(app: typer.Typer) -> None:
 
 
 def learn(
-    path: Annotated[
-        str | None, typer.Argument(help="A store, file or URL whose reads were recorded.")
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Stores, files or URLs whose reads were recorded.", metavar="PATH"),
     ] = None,
     darshan: Annotated[
         str | None, typer.Option(help="A Darshan log with DXT records.", metavar="FILE")
@@ -42,10 +46,10 @@ def learn(
 ) -> None:
     r"""Say which patterns recorded reads have, and how many of them they predict.
 
-    Merges what 'bedform watch' has had recorded of a store or file, and keeps it for later runs:
-    they foresee a known pattern from its second read on. The blocks of one computation of Dask
-    count as the one read that you made. What the processes of an MPI run read together is known to
-    a run of another number of them.
+    Merges what 'bedform watch' has had recorded of each store or file, and keeps it for later
+    runs: they foresee a known pattern from its second read on. The blocks of one computation of
+    Dask count as the one read that you made. What the processes of an MPI run read together is
+    known to a run of another number of them.
 
     With --darshan the reads of each file and rank of a Darshan log are followed in the order in
     which they began. A read counts as predicted if a pattern of the reads before it said that it
@@ -53,17 +57,37 @@ def learn(
 
     Example: [bold]bedform learn era5.nc[/bold]
     """
-    if path is not None and darshan is None:
-        with progress("learning", is_bytes=False) as tell:
-            known = learn_reads(path, tell)
-        emit({"path": path, **known}, _render_known(path, known), as_json)
-    elif darshan is not None and path is None:
+    if paths and darshan is None:
+        known = _learn_each(paths)
+        documents = [{"path": path, **found} for path, found in known.items()]
+        tables = [_render_known(path, found) for path, found in known.items()]
+        spaced = [part for table in tables for part in (Text(""), table)][1:]
+        emit(documents[0] if len(documents) == 1 else documents, Group(*spaced), as_json)
+    elif darshan is not None and not paths:
         from .._darshan import learn_darshan
 
         learned = learn_darshan(darshan)
         emit(learned, _render_darshan(learned), as_json)
     else:
         raise ValueError("name a store or file that was watched, or a log with --darshan FILE")
+
+
+def _learn_each(paths: list[str]) -> dict[str, dict[str, Any]]:
+    """What is known of each; of many files some may have had no reads, but not all."""
+    known: dict[str, dict[str, Any]] = {}
+    unread: NotFoundError | None = None
+    for path in paths:
+        try:
+            with progress("learning", is_bytes=False) as tell:
+                known[path] = learn_reads(path, tell)
+        except NotFoundError as error:
+            if not (is_url(path) or Path(path).exists()):
+                raise
+            unread = unread or error
+            known[path] = {"traces": 0, "left_out": 0, "knowledge": {"arrays": {}}}
+    if unread is not None and not any(found["knowledge"]["arrays"] for found in known.values()):
+        raise unread
+    return known
 
 
 def _render_known(path: str, learned: dict[str, Any]) -> Group:
@@ -104,6 +128,8 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
         head += f", {learned['left_out']} left out: damaged, or somebody else's"
     if learned["ignored"]:
         head += f"; {learned['ignored']:,} reads ignored: of another store that was here"
+    if not arrays:
+        return Group(paragraph(f"{head}: no reads are recorded yet"))
     parts: list[Any] = [paragraph(head), Text(""), table]
     if (more := len(shown) - _FILES_SHOWN) > 0:
         parts.append(paragraph(f"{more} more, with fewer bytes: --json has them"))

@@ -1,10 +1,11 @@
-"""``bedform watch``: record the reads of a store or file."""
+"""``bedform watch``: record the reads of stores or files."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.console import Group
 
 from .._traces import watch as watch_reads
 from ._output import JsonOption, emit, help_of, paragraph
@@ -16,11 +17,14 @@ def register(app: typer.Typer) -> None:
 
 
 def watch(
-    path: Annotated[str, typer.Argument(help="A store, a NetCDF or HDF5 file, or a URL.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Stores, NetCDF or HDF5 files, or URLs.", metavar="PATH"),
+    ],
     off: Annotated[bool, typer.Option("--off", help="Record no more.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record which reads are made of a store or file.
+    """Record which reads are made of stores or files.
 
     From the next open on, every process of yours writes which elements it reads, when, and how
     long that takes: no values, no names of users or machines. 'bedform learn' finds the patterns
@@ -29,10 +33,10 @@ def watch(
 
     Example: [bold]bedform watch era5.nc[/bold]
     """
-    directory = watch_reads(path, on=not off)
-    said = "are no longer recorded" if off else f"are recorded in {directory}"
-    emit(
-        {"path": path, "on": not off, "directory": directory},
-        paragraph(f"reads of {path} {said}"),
-        as_json,
-    )
+    watched, lines = [], []
+    for path in paths:
+        directory = watch_reads(path, on=not off)
+        said = "are no longer recorded" if off else f"are recorded in {directory}"
+        watched.append({"path": path, "on": not off, "directory": directory})
+        lines.append(paragraph(f"reads of {path} {said}"))
+    emit(watched[0] if len(watched) == 1 else watched, Group(*lines), as_json)
