@@ -48,7 +48,7 @@ class DatasetAccessor:
         Raises
         ------
         UnsupportedError
-            It is not the data set that ``open_dataset(engine="bedform")`` gave.
+            It is not the data set that ``open_dataset(engine="bedform")`` gave, or it is closed.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class DatasetAccessor:
         if not isinstance(opened, BedformDataStore):
             raise UnsupportedError(
                 "this data set has no counts of reads: ask the one that "
-                'xarray.open_dataset(..., engine="bedform") gave'
+                'xarray.open_dataset(..., engine="bedform") gave, while it is open'
             )
         return opened.stats()
 
