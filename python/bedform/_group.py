@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bedform._attributes import StoredNode
@@ -140,10 +141,10 @@ class Group(Creating, StoredNode):
         if isinstance(key, (slice, tuple, list)) or key is Ellipsis:
             raise self._no_group("[...]") if self._is_array() else self._no_item(key)
         path = self._join(name)
-        kind = self._store._call(self._store._inner.kind)(path)
-        if kind == "array":
+        # Not its kind first: both read the metadata, and loops look the same array up each time.
+        with suppress(NotFoundError):
             return self._store.array(path)
-        if kind == "group":
+        if self._kind(name) == "group":
             return Group(self._store, path) if path else self._store
         raise NotFoundError(self._unknown(name))
 

@@ -834,3 +834,24 @@ def test_an_order_that_cannot_be_walked_is_refused_when_the_array_is_created(tmp
             with store.session() as session:
                 session.write("n8", np.ones((2,) * rank, "int32"))
             assert array[...].sum() == 2**rank
+
+
+def test_looking_an_array_up_reads_its_metadata_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = bedform.create(tmp_path / "s.zarr")
+    created.create_array("g/t", data=np.arange(3.0))
+    store = bedform.open(tmp_path / "s.zarr")
+    call, called = type(store)._call, []
+
+    def recorded(self: Any, method: Any) -> Any:
+        called.append(method.__name__)
+        return call(self, method)
+
+    monkeypatch.setattr(type(store), "_call", recorded)
+    assert store["g/t"].shape == (3,)
+    assert called.count("array") == 1
+    assert "kind" not in called
+    assert store["g"]["t"].shape == (3,)
+    with pytest.raises(bedform.NotFoundError, match=r"no array or group .g/u."):
+        store["g/u"]
