@@ -82,8 +82,9 @@ class ReadsAhead:
         ``prefetch`` of :func:`bedform.open` holds, and more as each is asked for. Reads that are
         not in the list are made as ever. Another call takes the place of what was left.
 
-        A store that was opened with ``prefetch="auto"`` follows the main thread alone, and one with
-        ``False`` nothing: for threads name bytes there.
+        Whichever thread reads what the list says gets it, also of a store that was opened with
+        ``prefetch="auto"``, which else follows the main thread alone; with ``False`` nothing is
+        read ahead.
 
         Parameters
         ----------

@@ -238,6 +238,62 @@ def test_auto_follows_the_main_thread_and_a_size_all(place: Path):
     assert found[1] > 10
 
 
+def test_what_a_list_says_counts_for_any_thread(place: Path):
+    found = run(
+        """
+        store = bf.open(place)
+        order = [int(at) for at in np.random.default_rng(1).permutation(60)]
+        store.prefetch([("t", np.s_[at]) for at in order])
+        def work(part):
+            for at in part:
+                np.testing.assert_array_equal(store["t"][at], field[at])
+        threads = [threading.Thread(target=work, args=(order[of::2],)) for of in range(2)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        listed = store.stats()["prefetch"]
+        # Reads of threads have no pattern afterwards, either.
+        after = threading.Thread(target=work, args=(range(30),))
+        after.start()
+        after.join()
+        print(json.dumps([listed, store.stats()["prefetch"]]))
+        """,
+        place,
+    )
+    assert found[0]["used"] > 40
+    assert found[0]["reads"] == found[1]["reads"] == 60
+
+
+@pytest.mark.parametrize("freshness", ["read", "open"])
+def test_a_netcdf_file_that_is_written_anew_in_mid_loop_is_seen_as_without(
+    place: Path, tmp_path: Path, freshness: str
+):
+    for name, of in (("t.nc", 0), ("new.nc", 1000)):
+        variable = (("time", "y", "x"), field() + of)
+        xr.Dataset({"t": variable}).to_netcdf(tmp_path / name)
+    found = run(
+        f"""
+        def seen(store, at):
+            try:
+                values = store["t"][at]
+            except bf.BedformError as error:
+                return type(error).__name__
+            assert np.array_equal(values - values[0, 0], field[at] - field[at, 0, 0])
+            return float(values[0, 0] - field[at, 0, 0])
+        stores = [bf.open(place, freshness={freshness!r}, prefetch=one) for one in ("auto", False)]
+        before = [[seen(store, at) for store in stores] for at in range(20)]
+        os.replace(place.replace("t.nc", "new.nc"), place)
+        after = [[seen(store, at) for store in stores] for at in range(20, 40)]
+        used = stores[0].stats()["prefetch"]["used"]
+        print(json.dumps([before, after, used]))
+        """,
+        tmp_path / "t.nc",
+    )
+    before, after, used = found
+    assert all(one == [0, 0] for one in before)
+    assert all(ahead == without for ahead, without in after)
+    assert used > 10 or freshness == "read"
+
+
 @pytest.mark.parametrize("said", ["off", "0", "1 MiB"])
 def test_the_environment_says_how_much(place: Path, said: str):
     used = run(

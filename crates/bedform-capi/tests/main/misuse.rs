@@ -659,7 +659,7 @@ fn options_that_do_not_exist_or_are_no_json_are_named() {
         )
     };
     cases.check("shards", status, INVALID, "");
-    assert_eq!(cases.0, 20);
+    assert_eq!(cases.0, 21);
 }
 
 #[test]

@@ -217,6 +217,17 @@ impl ForeignFile {
         Ok(Arc::from(object))
     }
 
+    /// True if a read would open the file with this version now.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn is_still(&self, version: &Version) -> Result<bool> {
+        if self.kept.is_some() && !self.checks {
+            return Ok(true);
+        }
+        Ok(self.storage.is_current(&self.path, version)?)
+    }
+
     /// What the parser reads `object` by, which is the file.
     fn reader<'a>(&'a self, object: &'a dyn Object) -> Reader<'a> {
         let front = self.kept.as_ref().filter(|_| !self.checks).map(|kept| &*kept.front);

@@ -7,7 +7,7 @@ use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray as MapArray, 
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_geometry::ChunkGrid;
-use bedform_storage::Object;
+use bedform_storage::{Object, Version};
 use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
@@ -163,6 +163,15 @@ impl Source for Variable {
             index_requests: 0,
             index_bytes: 0,
         }))
+    }
+
+    fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
+        match (&self.array().storage, version) {
+            // In the chunk map, which stays.
+            (ForeignStorage::Empty | ForeignStorage::Compact { .. }, _) => Ok(true),
+            (_, Some(version)) => self.file.is_still(version),
+            (_, None) => Ok(false),
+        }
     }
 
     fn object_name(&self, _: &[u64]) -> String {

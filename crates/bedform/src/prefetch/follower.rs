@@ -77,6 +77,8 @@ struct State {
     bytes: u64,
     /// What is read ahead, in the order in which it is foreseen, and the number of the read before which.
     ahead: VecDeque<(u64, Arc<Ahead>)>,
+    /// True as long as there are reads that a list said: no pattern is asked meanwhile.
+    is_list: bool,
     /// What a list says comes behind that.
     listed: VecDeque<(Selection, u64)>,
     /// Reads in a row that are not in it.
@@ -146,6 +148,7 @@ pub(super) fn begin<'a>(
     if let Some(ended) = state.ended.take() {
         state.gap.add(now - ended);
     }
+    state.is_list &= !(state.listed.is_empty() && state.ahead.is_empty());
     if state.are_short() {
         drop(state);
         return Followed { follower, reader, ahead: None, bytes, computed: None };
@@ -238,6 +241,7 @@ impl Follower {
         let mut state = self.lock();
         state.drop_ahead();
         state.listed = selections.into();
+        state.is_list = true;
         (state.unlisted, state.spread) = (0, 0);
         state.top_up(self.limit, reader);
     }
@@ -250,6 +254,12 @@ impl Follower {
             ready: ready as u64,
             ..state.statistics
         }
+    }
+
+    /// True if reads of a list are to come.
+    pub(super) fn is_listed(&self) -> bool {
+        let state = self.lock();
+        state.is_list && !(state.listed.is_empty() && state.ahead.is_empty())
     }
 
     /// What is known of the reads so far.
@@ -430,7 +440,7 @@ impl State {
     /// Has more read ahead, as deep as it is worth.
     fn top_up(&mut self, limit: u64, reader: MakeReader<'_>) {
         let is_listed = !self.listed.is_empty();
-        if !is_listed && !self.is_worth_it() {
+        if !is_listed && (self.is_list || !self.is_worth_it()) {
             return;
         }
         let threads = self.at_once();

@@ -28,8 +28,8 @@
 //!   that an exit waits for. A forked child begins without any (`threads/per_process`). No thread here calls
 //!   into the program: variables that a callback reads are not read ahead.
 //!
-//! `auto` follows the main thread of the process alone: a program with reading threads of its own, such as
-//! Dask, has more than one read under way already.
+//! `auto` follows the main thread of the process alone, but for lists that are handed over: a program with
+//! reading threads of its own, such as Dask, has more than one read under way already.
 //!
 //! The strategy is that of Tang, *Dynamic data prefetching and layout optimizations*, section 2.3.6.
 //!
@@ -46,7 +46,7 @@ mod statistics;
 mod workers;
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub(crate) struct Follows {
     traces: Option<trace::Place>,
     sidecar: Option<Sidecar>,
     known: OnceLock<KnownPatterns>,
+    /// True once a list of reads was handed over.
+    has_lists: AtomicBool,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -108,8 +110,9 @@ impl Follows {
         let watched = sidecar.as_ref().filter(|sidecar| trace::is_watched(sidecar));
         let traces = watched.and_then(|sidecar| trace::Place::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
+        let (known, has_lists) = (OnceLock::new(), AtomicBool::new(false));
         (limit > 0 || traces.is_some())
-            .then(|| Arc::new(Self { id, limit, is_auto, traces, sidecar, known: OnceLock::new() }))
+            .then(|| Arc::new(Self { id, limit, is_auto, traces, sidecar, known, has_lists }))
     }
 
     /// True if reads are recorded.
@@ -144,8 +147,14 @@ impl Follows {
         read: (&Selection, u64),
         reader: MakeReader<'a>,
     ) -> Option<Followed<'a>> {
-        if self.limit == 0 || self.is_auto && !workers::is_main_thread() {
+        if self.limit == 0 {
             return None;
+        }
+        if self.is_auto && !workers::is_main_thread() {
+            // What a list says counts for whoever reads it.
+            let has_lists = self.has_lists.load(Ordering::Relaxed);
+            let follower = has_lists.then(|| workers::follower_so_far(self, path)).flatten()?;
+            return follower.is_listed().then(|| follower::begin(follower, shape, read, reader));
         }
         Some(follower::begin(workers::follower(self, path), shape, read, reader))
     }
@@ -159,6 +168,7 @@ impl Follows {
         reader: MakeReader<'_>,
     ) {
         if self.limit > 0 {
+            self.has_lists.store(true, Ordering::Relaxed);
             workers::follower(self, path).foresee(selections, reader);
         }
     }
