@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bedform._attributes import StoredNode
@@ -13,6 +12,7 @@ from bedform._errors import (
     LimitExceededError,
     NotFoundError,
     PermissionDeniedError,
+    SnapshotMovedError,
     UnsupportedError,
     check_name,
 )
@@ -142,10 +142,13 @@ class Group(Creating, StoredNode):
             raise self._no_group("[...]") if self._is_array() else self._no_item(key)
         path = self._join(name)
         # Not its kind first: both read the metadata, and loops look the same array up each time.
-        with suppress(NotFoundError):
+        try:
             return self._store.array(path)
-        if self._kind(name) == "group":
-            return Group(self._store, path) if path else self._store
+        except (NotFoundError, SnapshotMovedError) as error:
+            if self._kind(name) == "group":
+                return Group(self._store, path) if path else self._store
+            if isinstance(error, SnapshotMovedError):
+                raise
         raise NotFoundError(self._unknown(name))
 
     def _unknown(self, name: str) -> str:

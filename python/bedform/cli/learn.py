@@ -84,7 +84,7 @@ def _learn_each(paths: list[str]) -> dict[str, dict[str, Any]]:
             if not (is_url(path) or Path(path).exists()):
                 raise
             unread = unread or error
-            known[path] = {"traces": 0, "left_out": 0, "knowledge": {"arrays": {}}}
+            known[path] = {"traces": 0, "left_out": 0, "ignored": 0, "knowledge": {"arrays": {}}}
     if unread is not None and not any(found["knowledge"]["arrays"] for found in known.values()):
         raise unread
     return known
