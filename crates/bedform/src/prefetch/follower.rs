@@ -102,6 +102,9 @@ struct State {
     took: Mean,
     /// True if such a read last had to wait for a device.
     waits: bool,
+    /// True if it kept this thread busy: such reads take as long together as one after the other, and the one that
+    /// is asked for first would wait for all.
+    computes: bool,
     statistics: PrefetchStatistics,
 }
 
@@ -209,10 +212,11 @@ impl Followed<'_> {
     /// The read was made after all, in so long. It has waited for a device if it says so, or if this thread has
     /// computed for less than half of the time: a directory on a server is a wait, too.
     pub(crate) fn was_made(&self, took: Duration, waits: bool) {
-        let idled = self.computed.is_some_and(|before| 2 * (workers::computed() - before) < took);
+        let idled = self.computed.map(|before| 2 * (workers::computed() - before) < took);
         let mut state = self.follower.lock();
         state.took.add(took);
-        state.waits = waits || idled;
+        state.waits = waits || idled == Some(true);
+        state.computes = idled == Some(false);
     }
 }
 
@@ -430,8 +434,11 @@ impl State {
         took >= TOOK_MIN.as_secs_f64() && (self.waits || gap >= share * took)
     }
 
-    /// Reads that are to be under way at once: as many as end while the program needs one.
+    /// Reads that are to be under way at once: as many as end while the program needs one, unless they compute.
     fn at_once(&self) -> usize {
+        if self.computes {
+            return 1;
+        }
         let (took, gap) = (self.took.seconds(), self.gap.seconds());
         let wanted = (1..THREADS_MAX).find(|count| took <= *count as f64 * gap);
         wanted.unwrap_or(THREADS_MAX)
@@ -527,5 +534,12 @@ mod tests {
         assert!(!state(64 << 20, 1, false).is_worth_it());
         assert!(state(64 << 20, 4, false).is_worth_it());
         assert!(state(64 << 20, 1, true).is_worth_it());
+    }
+
+    #[test]
+    fn reads_that_compute_are_made_one_after_the_other_and_those_that_wait_at_once() {
+        let mean = |ms| Mean(Some(f64::from(ms) * 1e-3));
+        let state = |computes| State { gap: mean(2), took: mean(6), computes, ..State::default() };
+        assert_eq!((state(true).at_once(), state(false).at_once()), (1, 3));
     }
 }
