@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use bedform::Error;
 use pyo3::exceptions::PyException;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 
 use crate::error::{ended, raise};
 use crate::signals::{detached, keep};
@@ -42,9 +44,23 @@ pub(crate) fn keep_traces(py: Python<'_>) {
 /// The module that knows what a read belongs to, once it was asked for.
 static COMPUTATIONS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
+/// The modules that the program has imported.
+static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
 /// Which computation the read that this thread has just made belongs to; 0 for none, and where Python ends.
 pub(crate) fn computation_of_read() -> u64 {
     let ask = |py: Python<'_>| {
+        let modules = MODULES.get_or_try_init(py, || {
+            let modules = py.import("sys")?.getattr("modules")?;
+            PyResult::Ok(modules.cast_into::<PyDict>()?.unbind())
+        })?;
+        // Nobody pays for Dask who does not use it.
+        let modules = modules.bind(py);
+        if !modules.contains(intern!(py, "dask.local"))?
+            && !modules.contains(intern!(py, "distributed.worker"))?
+        {
+            return Ok(0);
+        }
         let current = COMPUTATIONS.get_or_try_init(py, || {
             py.import("bedform._computations")?.getattr("current").map(Bound::unbind)
         })?;

@@ -244,15 +244,21 @@ def test_what_a_list_says_counts_for_any_thread(place: Path):
         store = bf.open(place)
         order = [int(at) for at in np.random.default_rng(1).permutation(60)]
         store.prefetch([("t", np.s_[at]) for at in order])
-        def work(part):
-            for at in part:
+        lock = threading.Lock()
+        def work(todo):
+            while True:
+                with lock:
+                    at = next(todo, None)
+                if at is None:
+                    return
                 np.testing.assert_array_equal(store["t"][at], field[at])
-        threads = [threading.Thread(target=work, args=(order[of::2],)) for of in range(2)]
+        todo = iter(order)
+        threads = [threading.Thread(target=work, args=(todo,)) for _ in range(2)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
         listed = store.stats()["prefetch"]
         # Reads of threads have no pattern afterwards, either.
-        after = threading.Thread(target=work, args=(range(30),))
+        after = threading.Thread(target=work, args=(iter(range(30)),))
         after.start()
         after.join()
         print(json.dumps([listed, store.stats()["prefetch"]]))
