@@ -2,6 +2,7 @@
 //! handles it has.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -125,8 +126,8 @@ impl Traces {
     /// The trace of the source of a handle.
     fn of(&mut self, place: &Place) -> &mut Trace {
         let directory = &place.directory;
-        if !self.handles.contains_key(&place.id) {
-            self.handles.insert(place.id, directory.clone());
+        if let Entry::Vacant(handle) = self.handles.entry(place.id) {
+            handle.insert(directory.clone());
             if self.all.len() >= SOURCES_MAX && !self.all.contains_key(directory) {
                 self.all.drain().for_each(|(_, mut trace)| trace.flush());
             }
