@@ -151,16 +151,15 @@ pub(super) fn begin<'a>(
     if let Some(ended) = state.ended.take() {
         state.gap.add(now - ended);
     }
-    state.is_list &= !(state.listed.is_empty() && state.ahead.is_empty());
+    state.is_list = state.is_listing();
     if state.are_short() {
         drop(state);
         return Followed { follower, reader, ahead: None, bytes, computed: None };
     }
-    let (form, place) = place_of(selection).unzip();
-    let own = form.as_ref().zip(place.as_ref());
-    let canonical = own.and_then(|(form, place)| selection_at(form, place));
+    let own = place_of(selection);
+    let canonical = canonical(own.as_ref());
     state.was_predicted = false;
-    if let Some((form, place)) = form.zip(place) {
+    if let Some((form, place)) = own {
         state.see(form, place, shape);
     }
     let ahead = state.foreseen(canonical.as_ref().unwrap_or(selection));
@@ -262,8 +261,7 @@ impl Follower {
 
     /// True if reads of a list are to come.
     pub(super) fn is_listed(&self) -> bool {
-        let state = self.lock();
-        state.is_list && !(state.listed.is_empty() && state.ahead.is_empty())
+        self.lock().is_listing()
     }
 
     /// What is known of the reads so far.
@@ -273,7 +271,8 @@ impl Follower {
             state.statistics;
         let is_listed = !state.listed.is_empty();
         let pattern = || state.analyzer.serving().map(Kind::name);
-        let selection = canonical(selection);
+        let canonical = canonical(place_of(selection).as_ref());
+        let selection = canonical.as_ref().unwrap_or(selection);
         FollowedReads {
             reads_followed: reads,
             reads_foreseen: foreseen,
@@ -281,7 +280,7 @@ impl Follower {
             prefetched_bytes,
             wasted_bytes,
             foreseen_by: is_listed.then_some("list").or_else(pattern),
-            is_read_ahead: state.ahead.iter().any(|(_, ahead)| ahead.selection == selection),
+            is_read_ahead: state.ahead.iter().any(|(_, ahead)| ahead.selection == *selection),
         }
     }
 
@@ -310,6 +309,11 @@ impl Follower {
 }
 
 impl State {
+    /// True if there are reads that a list said.
+    fn is_listing(&self) -> bool {
+        self.is_list && !(self.listed.is_empty() && self.ahead.is_empty())
+    }
+
     /// The read ahead of `selection`, if there is one. A read that nobody has foreseen ends what a pattern says.
     fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
         let was_expected = self.expected.take().is_some_and(|expected| expected == *selection);
@@ -465,19 +469,14 @@ impl State {
         };
         while self.ahead.len() < depth {
             let Some((selection, bytes)) = self.next() else { return };
-            let Some(reserved) = workers::reserve(bytes, limit) else {
+            let reserved = workers::reserve(bytes, limit);
+            let ahead = reserved.map(|room| Ahead::new(selection.clone(), bytes, reader(), room));
+            let Some(ahead) = ahead.filter(|ahead| workers::submit(ahead.clone(), threads)) else {
                 if is_listed {
                     self.listed.push_front((selection, bytes));
                 }
                 return;
             };
-            let ahead = Ahead::new(selection, bytes, reader(), reserved);
-            if !workers::submit(ahead.clone(), threads) {
-                if is_listed {
-                    self.listed.push_front((ahead.selection.clone(), bytes));
-                }
-                return;
-            }
             self.ahead.push_back((self.statistics.reads, ahead));
         }
     }
@@ -505,10 +504,9 @@ impl State {
     }
 }
 
-/// A selection as a pattern says it: boxes have no more than bounds and steps.
-fn canonical(selection: &Selection) -> Selection {
-    let own = place_of(selection).and_then(|(form, place)| selection_at(&form, &place));
-    own.unwrap_or_else(|| selection.clone())
+/// A box as a pattern says it, with no more than bounds and steps.
+fn canonical(own: Option<&(Form, Place)>) -> Option<Selection> {
+    own.and_then(|(form, place)| selection_at(form, place))
 }
 
 fn elements(selection: &Selection) -> Option<u64> {

@@ -80,9 +80,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// behind of other arrays. Waits for no lock: who calls has that of a follower.
 pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
     let process = process();
-    take_bytes(process, bytes, limit).or_else(|| {
-        (bytes <= limit && process.makes_room()).then(|| take_bytes(process, bytes, limit))?
-    })
+    let taken = take_bytes(process, bytes, limit);
+    if taken.is_some() || bytes > limit || !process.makes_room() {
+        return taken;
+    }
+    take_bytes(process, bytes, limit)
 }
 
 fn take_bytes(process: &'static Process, bytes: u64, limit: u64) -> Option<Reserved> {
