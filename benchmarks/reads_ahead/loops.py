@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.harness import data
-from benchmarks.harness.report import Verdict
+from benchmarks.harness.report import Table, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +43,13 @@ MISSES = {
     "segmented": 3,
     "random-strided": 9,
     "climate hours": 9,
+}
+#: Bytes of a read, the chunks of a shard, as many shards.
+SIZES = {"128 KiB": (1 << 17, 24), "1 MiB": (1 << 20, 24), "16 MiB": (1 << 24, 8)}
+#: Reads at most: a read of the slow store takes long.
+READS = {
+    "disk": {"128 KiB": 100, "1 MiB": 48, "16 MiB": 16},
+    "slow store": {"128 KiB": 60, "1 MiB": 32, "16 MiB": 12},
 }
 #: Of the bound, less what the misses cost.
 SHARE_MIN = 0.85
@@ -180,9 +187,27 @@ class Promise:
         return Verdict(self.text, said, not broken if self.lines else None)
 
 
-def promised(report: Report, promises: Sequence[Promise]) -> None:
-    """Add what became of promises that had lines in this run."""
+def conclude(report: Report, table: Table, promises: Sequence[Promise]) -> None:
+    """Add the table and what became of promises, if they had lines in this run."""
+    if table.rows:
+        report.tables.append(table)
     report.verdicts += [one.verdict() for one in promises if one.lines]
+
+
+def used_share(counted: list[dict[str, Any]]) -> float | None:
+    """Return which share of the bytes that loops had read ahead was used; nothing without any."""
+    prefetched: int = sum(one["prefetched_bytes"] for one in counted)
+    return sum(one["used_bytes"] for one in counted) / prefetched if prefetched else None
+
+
+def shown_share(share: float | None) -> str:
+    """Return how a table shows it."""
+    return "none" if share is None else f"{share:.1%}"
+
+
+def is_foreseen(pattern: str, edge: int, reads: int) -> bool:
+    """Return whether a pattern has reads enough to be foreseen."""
+    return len(places(pattern, edge, reads)) >= 2 * MISSES.get(pattern, 0)
 
 
 def cut_wanted(ratio: float, misses: int, reads: int) -> float:

@@ -25,9 +25,9 @@ from benchmarks.reads_ahead.loops import (
     Promise,
     build,
     compute,
+    conclude,
     in_process,
     places,
-    promised,
 )
 
 if TYPE_CHECKING:
@@ -115,9 +115,7 @@ def run_misses(options: Options, report: Report) -> None:
         new.add(name, missed <= promised_misses, f"{missed} for {promised_misses}")
         loaded.add(name, learnt <= LOADED_MAX, str(learnt))
         report.samples[name] = counted
-    if table.rows:
-        report.tables.append(table)
-    promised(report, [new, loaded])
+    conclude(report, table, [new, loaded])
 
 
 def run_logs(options: Options, report: Report) -> None:
@@ -146,9 +144,7 @@ def run_logs(options: Options, report: Report) -> None:
         report.samples[name] = {key: one for key, one in learned.items() if key != "files"}
         if log.name == LOG:
             share.add(name, learned["share_of_bytes"] >= LOG_SHARE_MIN, f"{shares[1]:.1%}")
-    if table.rows:
-        report.tables.append(table)
-    promised(report, [loads, share])
+    conclude(report, table, [loads, share])
 
 
 def learnt_of(log: Path) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ import bedform as bf
 from benchmarks.harness import cold, data
 from benchmarks.harness.report import Table, bytes_in_words
 from benchmarks.harness.statistics import median, paired_ratio
-from benchmarks.reads_ahead.loops import Promise, build, in_process, number_of, promised
+from benchmarks.reads_ahead.loops import Promise, build, conclude, in_process, number_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options
@@ -141,9 +141,7 @@ def run(options: Options, report: Report) -> None:
             report.samples[name] = taken
         if options.wants("overhead/million"):
             traces(options, report, Path(directory) / "watched.zarr")
-    if table.rows:
-        report.tables.append(table)
-    promised(report, promises)
+    conclude(report, table, promises)
 
 
 def row(
@@ -184,13 +182,13 @@ def traces(options: Options, report: Report, path: Path) -> None:
     share = predicted / learned["read"]["reads"]
     sizes = [bytes_in_words(trace_bytes), bytes_in_words(kept)]
     cells = ["overhead/million", f"{accesses:,}", *sizes, f"{share:.2%}", f"{seconds:.1f} s"]
-    report.tables.append(Table("Traces of regular accesses", heads, [cells]))
+    table = Table("Traces of regular accesses", heads, [cells])
     report.samples["overhead/million"] = {"traces": trace_bytes, "knowledge": kept}
     small = Promise("a million regular accesses: patterns under 1 MiB")
     small.add("overhead/million", kept < PATTERN_BYTES_MAX, sizes[1])
     bounded = Promise("a million regular accesses: traces of a process at most 64 MiB")
     bounded.add("overhead/million", trace_bytes <= TRACE_BYTES_MAX, sizes[0])
-    promised(report, [small, bounded])
+    conclude(report, table, [small, bounded])
 
 
 if __name__ == "__main__":

@@ -18,32 +18,30 @@ from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.reads_ahead.loops import (
     MISSES,
     RATIOS,
+    READS,
     SHARE_MIN,
+    SIZES,
     THROTTLES,
     Promise,
     bound,
     build,
     compute,
+    conclude,
     cut_wanted,
     in_child,
     in_process,
+    is_foreseen,
     number_of,
     places,
-    promised,
     rounds_of,
+    shown_share,
+    used_share,
 )
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options
     from benchmarks.harness.report import Report
 
-#: Bytes of a read, the chunks of a shard, as many shards.
-SIZES = {"128 KiB": (1 << 17, 24), "1 MiB": (1 << 20, 24), "16 MiB": (1 << 24, 8)}
-#: Reads at most: a read of the slow store takes long.
-READS = {
-    "disk": {"128 KiB": 100, "1 MiB": 48, "16 MiB": 16},
-    "slow store": {"128 KiB": 60, "1 MiB": 32, "16 MiB": 12},
-}
 QUICK_READS = 40
 LONG_BYTES = 1 << 20
 #: The ratio at which the loop by hand runs, too.
@@ -140,13 +138,11 @@ class Judge:
             if 1 - paired_ratio(seconds["loop"], seconds["plain"]).median >= LOOP_GAINS_MIN:
                 limit = loop_limit(ratio, MISSES[line["pattern"]], reads)
                 self.loops.add(name, ratio_to_loop.low <= limit, beside)
-        used = sum(one["auto"]["used_bytes"] for one in rounds)
-        prefetched = sum(one["auto"]["prefetched_bytes"] for one in rounds)
-        share = used / prefetched if prefetched else 1.0
-        if reads >= USED_READS_MIN and prefetched:
-            self.used.add(name, share >= USED_MIN, f"{share:.1%}")
+        share = used_share([one["auto"] for one in rounds])
+        if reads >= USED_READS_MIN and share is not None:
+            self.used.add(name, share >= USED_MIN, shown_share(share))
         shown = [f"{cut:.0%}", f"{bound(ratio):.0%}", against.describe(), beside]
-        return [*cells, *shown, f"{share:.1%}" if prefetched else "none"]
+        return [*cells, *shown, shown_share(share)]
 
 
 def loop_limit(ratio: float, misses: int, reads: int) -> float:
@@ -165,7 +161,7 @@ def chosen(options: Options, named: dict[str, str], edge: int, reads: int) -> li
         pattern
         for pattern, name in named.items()
         if options.wants(name)
-        and len(places(pattern, edge, reads)) >= 2 * MISSES.get(pattern, 0)
+        and is_foreseen(pattern, edge, reads)
         and (not options.quick or pattern in ("simple-strided", "climate hours", RANDOM))
     ]
 
@@ -200,9 +196,7 @@ def run(options: Options, report: Report) -> None:
                     report.samples[name] = [
                         {reader: one[reader]["seconds"] for reader in one} for one in line["rounds"]
                     ]
-    if table.rows:
-        report.tables.append(table)
-    promised(report, judge.promises())
+    conclude(report, table, judge.promises())
 
 
 if __name__ == "__main__":

@@ -26,14 +26,17 @@ from benchmarks.harness.rounds import interleave
 from benchmarks.harness.statistics import LOSS_RATIO, median, paired_ratio
 from benchmarks.reads_ahead.loops import (
     MISSES,
+    READS,
+    SIZES,
     Promise,
     build,
     compute,
+    conclude,
     in_child,
     in_process,
+    is_foreseen,
     number_of,
     places,
-    promised,
     rounds_of,
 )
 
@@ -41,9 +44,6 @@ if TYPE_CHECKING:
     from benchmarks.harness.options import Options
     from benchmarks.harness.report import Report
 
-#: Bytes of a read, and the chunks of a shard, as many shards.
-SIZES = {"128 KiB": (1 << 17, 24), "1 MiB": (1 << 20, 24), "16 MiB": (1 << 24, 8)}
-READS = {"128 KiB": 100, "1 MiB": 48, "16 MiB": 16}
 QUICK_PATTERNS = ("simple-strided",)
 PEERS = ("h5py", "tensorstore", "xarray")
 READERS = ("bedform", "no prefetch", *PEERS)
@@ -123,7 +123,7 @@ def patterns_of(options: Options, size_name: str, edge: int) -> list[str]:
         pattern
         for pattern in MISSES
         if options.wants(f"peers/{size_name}/{pattern}")
-        and len(places(pattern, edge, READS[size_name])) >= 2 * MISSES[pattern]
+        and is_foreseen(pattern, edge, READS["disk"][size_name])
         and (not options.quick or (pattern in QUICK_PATTERNS and size_name == "1 MiB"))
     ]
 
@@ -142,14 +142,12 @@ def run(options: Options, report: Report) -> None:
             build(store, size, edge, edge)
             build_file(file, size, edge)
             job = {"store": str(store), "file": str(file), "edge": edge, "patterns": patterns}
-            job |= {"reads": READS[size_name], "rounds": rounds_of(options, is_long=True)}
+            job |= {"reads": READS["disk"][size_name], "rounds": rounds_of(options, is_long=True)}
             for pattern, line in in_process("peers", job).items():
                 name = f"peers/{size_name}/{pattern}"
                 table.rows.append(row(name, line, promise))
                 report.samples[name] = line["samples"]
-    if table.rows:
-        report.tables.append(table)
-    promised(report, [promise])
+    conclude(report, table, [promise])
 
 
 def row(name: str, line: dict[str, Any], promise: Promise) -> list[str]:

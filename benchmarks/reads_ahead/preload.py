@@ -25,10 +25,10 @@ from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.reads_ahead.loops import (
     Promise,
     compute,
+    conclude,
     in_child,
     in_process,
     number_of,
-    promised,
     rounds_of,
 )
 from benchmarks.reads_ahead.peers import build_file
@@ -125,9 +125,7 @@ def run(options: Options, report: Report) -> None:
             line = in_process("preload", {**job, "rounds": rounds_of(options)})
         table.rows.append(row(name, line, promise))
         report.samples[name] = line["samples"]
-    if table.rows:
-        report.tables.append(table)
-    promised(report, [promise])
+    conclude(report, table, [promise])
 
 
 def row(name: str, line: dict[str, Any], promise: Promise) -> list[str]:

@@ -32,10 +32,12 @@ from benchmarks.reads_ahead.loops import (
     WAIT,
     Promise,
     bound,
+    conclude,
     cut_wanted,
     in_child,
-    promised,
     rounds_of,
+    shown_share,
+    used_share,
 )
 
 if TYPE_CHECKING:
@@ -188,14 +190,13 @@ def row(name: str, line: dict[str, Any], promises: list[Promise]) -> list[str]:
     cut, wanted = 1 - against.median, cut_wanted(RATIO, MISSES["climate hours"], line["reads"])
     promises[0].add(name, cut >= wanted, f"{cut:.0%} of {wanted:.0%}")
     promises[1].add(name, cut >= CLIMATE_MIN, f"{cut:.0%}")
-    used = sum(one["auto"]["used_bytes"] for one in line["rounds"])
-    prefetched = sum(one["auto"]["prefetched_bytes"] for one in line["rounds"])
-    if prefetched:
-        promises[2].add(name, used / prefetched >= USED_MIN, f"{used / prefetched:.1%}")
+    share = used_share([one["auto"] for one in line["rounds"]])
+    if share is not None:
+        promises[2].add(name, share >= USED_MIN, shown_share(share))
     cells = [name, f"{line['alone'] * 1e3:.2f}"]
     cells += [f"{median(seconds[reader]) * 1e3:.0f}" for reader in ("plain", "auto")]
-    share = f"{used / prefetched:.1%}" if prefetched else "none"
-    return [*cells, f"{cut:.0%}", f"{bound(RATIO):.0%}", against.describe(), share]
+    shown = [f"{cut:.0%}", f"{bound(RATIO):.0%}", against.describe()]
+    return [*cells, *shown, shown_share(share)]
 
 
 def run(options: Options, report: Report) -> None:
@@ -240,9 +241,7 @@ def run(options: Options, report: Report) -> None:
                     report.samples[name] = line["rounds"]
             finally:
                 ranks.close()
-    if table.rows:
-        report.tables.append(table)
-    promised(report, promises)
+    conclude(report, table, promises)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,13 @@ from benchmarks.reads_ahead.loops import (
     Promise,
     build,
     compute,
+    conclude,
     in_child,
     in_process,
     number_of,
-    promised,
     rounds_of,
+    shown_share,
+    used_share,
 )
 
 if TYPE_CHECKING:
@@ -101,17 +103,14 @@ def run(options: Options, report: Report) -> None:
             seconds = [one["seconds"] for one in line["rounds"]]
             computing = [one["computing"] for one in line["rounds"]]
             ratio = paired_ratio(seconds, computing)
-            used = sum(one["used_bytes"] for one in line["rounds"])
-            prefetched = sum(one["prefetched_bytes"] for one in line["rounds"])
             times = [line["plain"]["seconds"], median(seconds), median(computing)]
             cells = [named[place], f"{line['alone'] * 1e3:.2f}"]
             cells += [f"{one * 1e3:.0f}" for one in times]
-            share = f"{used / prefetched:.1%}" if prefetched else "none"
+            share = shown_share(used_share(line["rounds"]))
             table.rows.append([*cells, ratio.describe(), share])
             promise.add(named[place], ratio.median <= COMPUTING_MAX, ratio.describe())
             report.samples[named[place]] = line
-    report.tables.append(table)
-    promised(report, [promise])
+    conclude(report, table, [promise])
 
 
 if __name__ == "__main__":

@@ -135,8 +135,6 @@ def learn(
         Nothing was recorded, or there is nothing at the path.
     """
     where = location(path)
-    # Reads of this process wait some seconds, too.
-    _internal.keep_traces()
     try:
         text = engine_call(_internal.learn, where)(where, progress)
     except NotFoundError:
