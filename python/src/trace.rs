@@ -1,6 +1,8 @@
 //! Traces of reads, and what is learnt from them.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use bedform::Error;
 use pyo3::exceptions::PyException;
@@ -47,8 +49,24 @@ static COMPUTATIONS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// The modules that the program has imported.
 static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
+/// When Dask was last found not to be imported; a time that is not asked of Python again before it is over.
+/// In microseconds since 1970: no lock, which a forked child could find held.
+static WITHOUT_DASK: AtomicU64 = AtomicU64::new(0);
+/// Microseconds: less than importing Dask takes.
+const WITHOUT_DASK_FOR: u64 = 2000;
+
+fn microseconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Which computation the read that this thread has just made belongs to; 0 for none, and where Python ends.
 pub(crate) fn computation_of_read() -> u64 {
+    // A clock that jumped back makes this large.
+    let ago = microseconds().wrapping_sub(WITHOUT_DASK.load(Ordering::Relaxed));
+    if ago < WITHOUT_DASK_FOR {
+        return 0;
+    }
     let ask = |py: Python<'_>| {
         let modules = MODULES.get_or_try_init(py, || {
             let modules = py.import("sys")?.getattr("modules")?;
@@ -59,6 +77,7 @@ pub(crate) fn computation_of_read() -> u64 {
         if !modules.contains(intern!(py, "dask.local"))?
             && !modules.contains(intern!(py, "distributed.worker"))?
         {
+            WITHOUT_DASK.store(microseconds(), Ordering::Relaxed);
             return Ok(0);
         }
         let current = COMPUTATIONS.get_or_try_init(py, || {

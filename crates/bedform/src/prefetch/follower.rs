@@ -22,6 +22,8 @@ const TOOK_MIN: Duration = Duration::from_micros(150);
 /// costs what the processor has to fetch for it, 20 us between other work, and the next ones 1 us.
 const UNPREDICTED_MIN: usize = 32;
 const TOGETHER: usize = 8;
+/// Reads after one that was predicted that are looked at one by one again.
+const CHANCE: usize = 4;
 /// Reads that are followed in any case.
 const LOOKED_AT: u64 = 8;
 /// The share of a read's time that the program must spend between reads, where nobody waits for a device.
@@ -320,12 +322,12 @@ impl State {
         let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
         if at.is_some() {
             self.run += 1;
-            self.unlisted = 0;
+            (self.unlisted, self.unpredicted) = (0, 0);
             self.statistics.foreseen += 1;
         } else if !self.listed.is_empty() {
             self.pass_in_list(selection);
         } else if was_expected {
-            self.run = 1;
+            (self.run, self.unpredicted) = (1, 0);
         } else if !self.was_predicted {
             self.end_run();
         }
@@ -391,7 +393,11 @@ impl State {
         if self.unpredicted < UNPREDICTED_MIN || self.unseen.len() >= TOGETHER {
             for place in self.unseen.drain(..) {
                 self.was_predicted = self.analyzer.push(place).predicted.is_some();
-                self.unpredicted = if self.was_predicted { 0 } else { self.unpredicted + 1 };
+                self.unpredicted = match self.was_predicted {
+                    // Chance predicts now and then: a few reads show whether that comes true.
+                    true => self.unpredicted.min(UNPREDICTED_MIN - CHANCE),
+                    false => self.unpredicted + 1,
+                };
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Reads that wait to be written, and the file that they go to: one for each source in a process, however many
 //! handles it has.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,7 +12,7 @@ use bedform_geometry::{AxisSelection, Selection};
 
 use super::{TRACES, append, identity};
 use crate::sidecar::Sidecar;
-use crate::threads::per_process::PerProcess;
+use crate::threads::per_process::{PerProcess, generation};
 
 /// Bytes of a process's trace; beyond it nothing more is recorded.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -55,10 +55,10 @@ impl Place {
 /// What this process records.
 #[derive(Debug, Default)]
 struct Traces {
-    /// By the directories of the sidecars.
-    all: HashMap<PathBuf, Trace>,
-    /// The directory of each handle.
-    handles: HashMap<u64, PathBuf>,
+    /// Each with the directory of its sidecar.
+    all: Vec<(PathBuf, Trace)>,
+    /// Which of them is that of a handle: a read looks it up by no name.
+    handles: BTreeMap<u64, usize>,
 }
 
 /// The reads of one source.
@@ -103,14 +103,13 @@ pub(crate) fn record(
     // Not under the lock: whoever is asked may wait for other threads that read.
     let computation = COMPUTATION.get().map_or(0, |ask| ask());
     let mut traces = lock();
-    let trace = traces.of(place);
+    let Some(trace) = traces.of(place) else { return };
     let Some(weight) = trace.next_weight() else { return };
     let (axes, is_list) = axes_of(selection, array.1.len());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = nanoseconds(now.saturating_sub(took));
-    let stream = u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
     let read = TracedRead {
-        stream,
+        stream: thread_number(),
         computation,
         began_ns: began,
         took_ns: nanoseconds(took),
@@ -124,24 +123,50 @@ pub(crate) fn record(
 
 impl Traces {
     /// The trace of the source of a handle.
-    fn of(&mut self, place: &Place) -> &mut Trace {
-        let directory = &place.directory;
-        if let Entry::Vacant(handle) = self.handles.entry(place.id) {
-            handle.insert(directory.clone());
-            if self.all.len() >= SOURCES_MAX && !self.all.contains_key(directory) {
-                self.all.drain().for_each(|(_, mut trace)| trace.flush());
-            }
-        }
-        self.all.entry(directory.clone()).or_insert_with(|| Trace::new(place))
+    fn of(&mut self, place: &Place) -> Option<&mut Trace> {
+        let number = match self.handles.get(&place.id) {
+            Some(number) => *number,
+            None => self.add_handle(place),
+        };
+        self.all.get_mut(number).map(|(_, trace)| trace)
     }
+
+    fn add_handle(&mut self, place: &Place) -> usize {
+        let known = self.all.iter().position(|(directory, _)| *directory == place.directory);
+        let number = known.unwrap_or_else(|| {
+            if self.all.len() >= SOURCES_MAX {
+                self.all.drain(..).for_each(|(_, mut trace)| trace.flush());
+                self.handles.clear();
+            }
+            self.all.push((place.directory.clone(), Trace::new(place)));
+            self.all.len() - 1
+        });
+        self.handles.insert(place.id, number);
+        number
+    }
+}
+
+/// The number that the system has for this thread, of which it is asked once.
+fn thread_number() -> u64 {
+    thread_local! {
+        /// With the generation of the process: a forked child has another number.
+        static KNOWN: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    }
+    let now = generation();
+    let known = KNOWN.get().filter(|(generation, _)| *generation == now);
+    let (_, number) = known.unwrap_or_else(|| {
+        (now, u64::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0))
+    });
+    KNOWN.set(Some((now, number)));
+    number
 }
 
 /// Writes what waits of the source of a handle that goes.
 pub(crate) fn forget(id: u64) {
     let Some(traces) = PROCESS.existing() else { return };
     let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = traces.handles.remove(&id);
-    if let Some(trace) = directory.and_then(|directory| traces.all.get_mut(&directory)) {
+    let number = traces.handles.remove(&id);
+    if let Some((_, trace)) = number.and_then(|number| traces.all.get_mut(number)) {
         trace.flush();
     }
 }
@@ -150,7 +175,7 @@ pub(crate) fn forget(id: u64) {
 pub fn keep_traces() {
     let Some(traces) = PROCESS.existing() else { return };
     let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
-    traces.all.values_mut().for_each(Trace::flush);
+    traces.all.iter_mut().for_each(|(_, trace)| trace.flush());
 }
 
 impl Trace {
@@ -220,13 +245,14 @@ impl Trace {
         self.flushed = Instant::now();
         let mut bytes = Vec::new();
         for (_, Waiting { array, reads }) in self.waiting.drain() {
-            for reads in reads.chunk_by(|one, next| one.0 == next.0) {
-                let block = TraceBlock {
-                    source: self.source,
-                    weight: reads.first().map_or(1, |(weight, _)| *weight),
-                    array: array.clone(),
-                    reads: reads.iter().map(|(_, read)| read.clone()).collect(),
-                };
+            let mut reads = reads.into_iter().peekable();
+            while let Some((weight, first)) = reads.next() {
+                let mut block = vec![first];
+                while let Some((_, read)) = reads.next_if(|(next, _)| *next == weight) {
+                    block.push(read);
+                }
+                let (source, array) = (self.source, array.clone());
+                let block = TraceBlock { source, weight, array, reads: block };
                 bytes.extend(block.encode().unwrap_or_default());
             }
         }
