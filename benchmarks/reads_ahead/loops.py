@@ -54,6 +54,8 @@ READS = {
 #: Of the bound, less what the misses cost.
 SHARE_MIN = 0.85
 HASHED_BYTES = 1 << 12
+#: Between reads that are made for the library's code alone.
+TOUCHED_SECONDS = 1e-4
 
 
 def places(pattern: str, edge: int, reads: int) -> list[int]:
@@ -104,6 +106,21 @@ def build(path: Path, size: int, rows: int, columns: int) -> None:
         for first in range(0, rows * columns, columns):
             numbers = np.arange(first, first + columns, dtype="f4")
             array[first : first + columns] = np.broadcast_to(numbers[:, None], (columns, length))
+
+
+def touch_code(path: str) -> None:
+    """Read a store in all ways, so that no read has to wait for the code of the library.
+
+    Code that no process has run is dropped with the pages of data: the first read that is followed
+    waited 6 ms for it. The parent runs it, and its children have it.
+    """
+    import bedform as bf
+
+    for prefetch in (False, "auto"):
+        array = bf.open(path, prefetch=prefetch)["v"]
+        for at in [*range(0, array.shape[0], 2), *range(array.shape[0])]:
+            number_of(array[at])
+            compute(TOUCHED_SECONDS)
 
 
 def number_of(values: Any) -> float:
