@@ -13,6 +13,7 @@
 //! | [`ChunkGrid`] | an array cut into chunks, and which parts of them a selection touches |
 //! | [`Order`], [`hilbert_index`] and others | how the cells of a grid follow each other |
 //! | [`spread_placement`], [`Spread`] | which storage target holds which cell of a grid |
+//! | [`PlacedAxis`], [`split`] | selections in parts, each with its place in the result |
 //! | [`RegionSet`] | what a number of regions cover together |
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod project;
 mod region;
 mod selection;
 mod shape;
+mod split;
 
 pub use coverage::RegionSet;
 pub use curve::{hilbert_index, hilbert_point, z_index, z_point};
@@ -42,3 +44,4 @@ pub use project::{AxisPiece, AxisProjection, PointMove, PointPiece};
 pub use region::Region;
 pub use selection::{AxisSelection, Points, Selection};
 pub use shape::{delinearize, element_count, linearize, strides};
+pub use split::{PlacedAxis, PlacedBox, split, split_by};

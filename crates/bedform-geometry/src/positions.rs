@@ -156,6 +156,27 @@ impl Positions {
         }
     }
 
+    /// The positions with these numbers; of numbers that there are none of, nothing.
+    ///
+    /// ```
+    /// use bedform_geometry::{AxisRange, Positions};
+    /// let positions = Positions::Range(AxisRange::new(10, 5, 8)?);
+    /// let numbers = Positions::Range(AxisRange::new(1, 2, 3)?); // 1, 3, 5
+    /// assert_eq!(positions.picked(&numbers).iter().collect::<Vec<_>>(), [15, 25, 35]);
+    /// # Ok::<(), bedform_geometry::GeometryError>(())
+    /// ```
+    #[must_use]
+    pub fn picked(&self, numbers: &Self) -> Self {
+        if let (Self::Range(own), Self::Range(numbers)) = (self, numbers)
+            && let Some(step) = own.step().checked_mul(numbers.step())
+            && let Some(start) = own.get(numbers.start())
+            && numbers.bounds().is_none_or(|(_, last)| last < own.len())
+        {
+            return Self::Range(AxisRange::derived(start, step, numbers.len()));
+        }
+        Self::from_list(numbers.iter().filter_map(|number| self.get(number)).collect())
+    }
+
     /// The positions in order.
     pub fn iter(&self) -> PositionsIter<'_> {
         PositionsIter { positions: self, next: 0 }

@@ -11,6 +11,7 @@
 //! | [`publication`] | trees and files that are built under a hidden name and published as a whole |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
+//! | [`replica`] | other copies of arrays, in layouts that fit the reads |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`trace`] | which reads were made, and what is learnt from them |
 //! | [`config`] | `bedform.toml` and variables of the environment |
@@ -35,6 +36,7 @@ pub mod placement;
 mod plan;
 mod prefetch;
 pub mod publication;
+pub mod replica;
 mod run;
 pub mod sidecar;
 pub mod size;

@@ -88,6 +88,8 @@ pub struct OpenOptions {
     pub cache_bytes: u64,
     /// How much may be read before it is asked for, where reads follow a pattern.
     pub prefetch: Prefetch,
+    /// Whether replicas are read where that is faster.
+    pub replicas: bool,
     /// When to look for changes of others.
     pub freshness: Freshness,
     /// What an acknowledged write survives.
@@ -120,6 +122,7 @@ impl Default for OpenOptions {
             limits: Limits::default(),
             cache_bytes: 256 << 20,
             prefetch: Prefetch::Auto,
+            replicas: true,
             freshness: Freshness::Read,
             durability: Durability::Disk,
             threads: None,
@@ -135,7 +138,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `freshness` (`"read"`, `"open"`, `"never"`),
+    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `replicas`, `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
     /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region`,
     /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
@@ -170,6 +173,7 @@ impl OpenOptions {
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
+                ("replicas", _) => options.replicas = value.as_bool().ok_or_else(bad)?,
                 ("prefetch", _) => options.prefetch = Prefetch::from_json(value)?,
                 ("cache_bytes", _) => options.cache_bytes = size::from_json(key, value)?,
                 ("gap_bytes", _) => options.gap_bytes = Some(size::from_json(key, value)?),

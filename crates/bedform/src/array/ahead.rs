@@ -20,7 +20,7 @@ impl ReadsAhead for Array {
         let bytes = usize::try_from(known.geometry(selection).ok()?.result_bytes()).ok()?;
         let mut elements = Vec::new();
         elements.try_reserve_exact(bytes).ok()?;
-        let read = known.with_plan(selection, |plan| {
+        let read = known.with_best_plan(selection, |plan| {
             let (opened, began) = (Mutex::default(), SystemTime::now());
             let room = elements.spare_capacity_mut().get_mut(..bytes).unwrap_or_default();
             let deliver = Deliver::Buffer(Target::of_room(room));
@@ -129,7 +129,7 @@ impl Known<'_> {
     ) -> Result<Option<ReadStatistics>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
         let Some(read) = followed.take()? else { return Ok(None) };
-        let is_still = self.with_plan(selection, |plan| plan.is_still(&read.as_of));
+        let is_still = self.with_best_plan(selection, |plan| plan.is_still(&read.as_of));
         if !matches!(is_still, Ok(true)) || read.elements.len() != target.len() {
             followed.drop_taken();
             return is_still.map(|_| None);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bedform_geometry::Selection;
 
 use super::{Array, Backing};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::foreign::facts::ForeignVariable;
 use crate::log::array::ArrayHandle;
 use crate::log::snapshot::Snapshot;
@@ -149,6 +149,9 @@ impl Known<'_> {
         once_begun: Option<&AtomicBool>,
     ) -> Result<ReadStatistics> {
         let is_whole = matches!(deliver, Deliver::Buffer(_));
+        if is_whole && let Some(done) = self.read_of_replicas(selection, deliver)? {
+            return Ok(done);
+        }
         let began = Instant::now();
         self.with_plan(selection, |plan| match execute(plan, deliver) {
             Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
@@ -163,7 +166,49 @@ impl Known<'_> {
         })?
     }
 
-    /// Calls `act` with the plan that reads `selection`; again, with the newest moment, as long as the data
+    /// As [`Known::read_now`], by replicas, where they serve the read better; nothing where they do not, or
+    /// something of one cannot be read.
+    fn read_of_replicas(
+        &self,
+        selection: &Selection,
+        deliver: Deliver<'_>,
+    ) -> Result<Option<ReadStatistics>> {
+        let outcome = self.redirected(selection, |base, redirected| {
+            match redirected.with_plan(base, |plan| execute(plan, deliver)) {
+                Some(Ok(done)) => {
+                    redirected.count();
+                    Ok(Some(done))
+                }
+                Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
+                // Whatever of the array itself cannot be read is found again without them.
+                _ => {
+                    redirected.distrust();
+                    Ok(None)
+                }
+            }
+        });
+        Ok(outcome?.flatten())
+    }
+
+    /// Calls `act` with the plan of a read of `selection` that takes what replicas serve better from them.
+    ///
+    /// # Errors
+    /// As [`Known::with_plan`].
+    pub(super) fn with_best_plan<T>(
+        &self,
+        selection: &Selection,
+        mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let of_replicas = self.redirected(selection, |base, redirected| {
+            redirected.with_plan(base, &mut act).transpose()
+        })?;
+        match of_replicas.flatten() {
+            Some(done) => Ok(done),
+            None => self.with_plan(selection, act),
+        }
+    }
+
+    /// Calls `act` with the plan that reads `selection` of the array itself; again, with the newest moment, as long as the data
     /// move on under it.
     ///
     /// # Errors

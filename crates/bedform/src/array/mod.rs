@@ -9,6 +9,7 @@
 //! | `known` | what a read goes by: how the array is stored, its source and its moment |
 //! | `read` | reads of a selection into a buffer, what a read would do, its requests for a simulated machine |
 //! | `ahead` | reads before they are asked for |
+//! | `redirect` | reads that replicas serve better |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
 //! | `describe` | what an array is |
 //! | `write` | writes to a selection, appends, changes of shape |
@@ -18,6 +19,7 @@ mod ahead;
 mod describe;
 mod known;
 mod read;
+mod redirect;
 pub(crate) mod verified;
 mod verify;
 mod visit;

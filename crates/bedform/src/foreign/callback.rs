@@ -284,7 +284,18 @@ impl CalledVariable {
         };
         // Nobody but the program may call into it.
         let follows = None;
-        let facts = VariableFacts { name, path, data_type, layout, scope, cache, tuning, follows };
+        let replicas = file.and_then(|(file, _)| file.replicas.clone());
+        let facts = VariableFacts {
+            name,
+            path,
+            data_type,
+            layout,
+            scope,
+            cache,
+            tuning,
+            replicas,
+            follows,
+        };
         Ok(Self { facts, called: Arc::new(called), described: None })
     }
 }

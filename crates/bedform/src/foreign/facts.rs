@@ -4,11 +4,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bedform_format::DataType;
+use bedform_format::chunk_map::SourceVersion;
 use serde_json::{Map, Value};
 
 use crate::cache::{CacheHandle, Scope};
+use crate::error::Result;
 use crate::plan::tuning::Tuning;
 use crate::prefetch::Follows;
+use crate::replica::Replicas;
 use crate::source::{Source, StoredLayout};
 
 /// What reads of a variable go by.
@@ -25,6 +28,8 @@ pub(crate) struct VariableFacts {
     /// Where its decoded chunks are kept.
     pub(crate) cache: Arc<CacheHandle>,
     pub(crate) tuning: Tuning,
+    /// Other copies of it; nothing where there can be none.
+    pub(crate) replicas: Option<Arc<Replicas>>,
     /// Who follows the reads; nothing where none is made ahead.
     pub(crate) follows: Option<Arc<Follows>>,
 }
@@ -33,6 +38,14 @@ pub(crate) struct VariableFacts {
 pub(crate) trait ForeignVariable: Source + Send + Debug {
     /// What reads go by.
     fn facts(&self) -> &VariableFacts;
+
+    /// The state of the source that reads of it go by; nothing where it has none, or that has changed.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn state(&self) -> Result<Option<&SourceVersion>> {
+        Ok(None)
+    }
 
     /// The attributes, as xarray shows those of such files.
     fn attributes(&self) -> Map<String, Value>;

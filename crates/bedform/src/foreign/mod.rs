@@ -51,6 +51,7 @@ use crate::opening::ReadBytes;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{Follows, PrefetchStatistics};
+use crate::replica::Replicas;
 
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
@@ -71,6 +72,8 @@ pub struct ForeignFile {
     pub(crate) tuning: Tuning,
     /// Who follows the reads, where something may be read ahead.
     pub(crate) follows: Option<Arc<Follows>>,
+    /// Other copies of its variables, where there can be some.
+    pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) cache: Arc<CacheHandle>,
     /// Whether every read looks if the file has changed.
     pub(super) checks: bool,
@@ -123,8 +126,20 @@ impl ForeignFile {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
         let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
-        let follows = Follows::new(options);
-        Ok(Self { storage, path, map, lookup, tables, tuning, follows, cache, checks, kept: None })
+        let (follows, replicas) = (Follows::new(options), Replicas::new(options));
+        Ok(Self {
+            storage,
+            path,
+            map,
+            lookup,
+            tables,
+            tuning,
+            follows,
+            replicas,
+            cache,
+            checks,
+            kept: None,
+        })
     }
 
     /// Opens a file whose [header](bedform_format::header) is its chunk map.
@@ -226,6 +241,16 @@ impl ForeignFile {
             return Ok(true);
         }
         Ok(self.storage.is_current(&self.path, version)?)
+    }
+
+    /// The state that the file was opened in; nothing if a read finds that it has changed.
+    ///
+    /// # Errors
+    /// Those of storage.
+    fn state(&self) -> Result<Option<&SourceVersion>> {
+        let is_still =
+            !self.checks || source_version(&self.storage.stat(&self.path)?) == self.map.source;
+        Ok(is_still.then_some(&self.map.source))
     }
 
     /// What the parser reads `object` by, which is the file.

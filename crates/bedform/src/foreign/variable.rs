@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage};
+use bedform_format::chunk_map::{
+    ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage, SourceVersion,
+};
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_geometry::ChunkGrid;
@@ -76,6 +78,7 @@ impl Variable {
             scope,
             cache: file.cache.clone(),
             tuning: file.tuning.clone(),
+            replicas: file.replicas.clone(),
             follows: file.follows.clone(),
         };
         Ok(Self { facts, position, file })
@@ -89,6 +92,10 @@ impl Variable {
 impl ForeignVariable for Variable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
+    }
+
+    fn state(&self) -> Result<Option<&SourceVersion>> {
+        self.file.state()
     }
 
     fn attributes(&self) -> Map<String, Value> {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bedform_geometry::{
-    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PointMove, Positions, Selection, delinearize,
-    element_count, linearize, strides,
+    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PlacedAxis, PointMove, Positions, Selection,
+    delinearize, element_count, linearize, strides,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -113,6 +113,36 @@ impl Geometry {
             array_shape: grid.array_shape().to_vec(),
             cells,
         })
+    }
+
+    /// The plan for a part of a selection, whose elements go to their places in a result of `result_shape`.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub(crate) fn placed(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        part: &[PlacedAxis],
+        result_shape: &[u64],
+        item_size: usize,
+    ) -> Result<Self> {
+        let selections: Vec<_> = part.iter().map(|axis| axis.selection.clone()).collect();
+        let whole = element_count(result_shape).ok_or_else(too_large)?;
+        let whole = whole.checked_mul(item_size as u64).ok_or_else(too_large)?;
+        i64::try_from(whole).map_err(|_| too_large())?;
+        let mut geometry =
+            Self::new(grid, per_object, &Selection::Orthogonal(selections), item_size)?;
+        if let Cells::Product(table) = &mut geometry.cells {
+            let strides = strides(result_shape);
+            let strides = strides.iter().map(|stride| signed(stride * item_size as u64));
+            table.target_strides = strides.collect();
+            for (axis, placed) in table.axes.iter_mut().zip(part) {
+                axis.pieces.iter_mut().for_each(|piece| {
+                    piece.result = placed.result.picked(&piece.result);
+                });
+            }
+        }
+        Ok(geometry)
     }
 
     /// The same geometry in a larger result, in which its elements follow `elements` others.

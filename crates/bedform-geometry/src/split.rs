@@ -1,0 +1,327 @@
+//! Selections in parts: what of a selection lies in a box, what does not, and where both go in the result.
+
+use crate::positions::{AxisRange, Positions};
+use crate::region::Region;
+use crate::selection::AxisSelection;
+
+/// Positions along an axis, and for each its place along that axis of a result.
+///
+/// ```
+/// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis};
+///
+/// let days = AxisSelection::Range(AxisRange::new(0, 10, 6)?); // 0, 10, .. 50
+/// let (inside, outside) = PlacedAxis::whole(&days).at(15, 45);
+/// let inside = inside.unwrap();
+/// assert_eq!(inside.positions().collect::<Vec<_>>(), [20, 30, 40]);
+/// assert_eq!(inside.result.iter().collect::<Vec<_>>(), [2, 3, 4]);
+/// assert_eq!(outside.len(), 2);
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlacedAxis {
+    /// The positions.
+    pub selection: AxisSelection,
+    /// Their places, as many, ascending.
+    pub result: Positions,
+}
+
+/// A part of an orthogonal selection: all combinations of positions along its axes.
+pub type PlacedBox = Vec<PlacedAxis>;
+
+impl PlacedAxis {
+    /// All positions of a selection, which are the whole result.
+    pub fn whole(selection: &AxisSelection) -> Self {
+        let result = Positions::Range(AxisRange::whole(selection.len()));
+        Self { selection: selection.clone(), result }
+    }
+
+    /// The number of positions.
+    pub fn len(&self) -> u64 {
+        self.selection.len()
+    }
+
+    /// True if there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.selection.is_empty()
+    }
+
+    /// The positions in order.
+    pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len()).filter_map(|at| self.selection.get(at))
+    }
+
+    /// The positions from `low` up to, without, `high`, and the others; nothing where there are none.
+    pub fn at(&self, low: u64, high: u64) -> (Option<Self>, Vec<Self>) {
+        match &self.selection {
+            AxisSelection::Range(range) => {
+                let (first, count) = indexes_within(range, low, high);
+                let parts =
+                    [(0, first), (first, count), (first + count, range.len() - first - count)];
+                let [before, inside, after] = parts.map(|(first, count)| self.slice(first, count));
+                (inside, [before, after].into_iter().flatten().collect())
+            }
+            AxisSelection::Coords(_) => {
+                let (inside, outside) = self.partition(|at| (low..high).contains(&at));
+                (inside, outside.into_iter().collect())
+            }
+        }
+    }
+
+    /// The positions that lie in one of `runs`, and the others. The runs, each a first position and a count,
+    /// ascend and do not overlap.
+    pub fn in_runs(&self, runs: &[(u64, u64)]) -> (Option<Self>, Vec<Self>) {
+        match (&self.selection, runs) {
+            (AxisSelection::Range(_), [(first, count)]) => self.at(*first, first + count),
+            _ => {
+                let (inside, outside) = self.partition(|at| run_of(runs, at).is_some());
+                (inside, outside.into_iter().collect())
+            }
+        }
+    }
+
+    /// The same positions, all of which lie in `runs`, as places in all runs one after the other.
+    ///
+    /// ```
+    /// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis};
+    ///
+    /// let rows = AxisSelection::Range(AxisRange::contiguous(4, 8)?); // 4 .. 11
+    /// let runs = [(2, 4), (10, 5)];
+    /// let (inside, outside) = PlacedAxis::whole(&rows).in_runs(&runs);
+    /// let inside = inside.unwrap();
+    /// assert_eq!(inside.positions().collect::<Vec<_>>(), [4, 5, 10, 11]);
+    /// assert_eq!(inside.along_runs(&runs).positions().collect::<Vec<_>>(), [2, 3, 4, 5]);
+    /// assert_eq!(outside[0].positions().collect::<Vec<_>>(), [6, 7, 8, 9]);
+    /// # Ok::<(), bedform_geometry::GeometryError>(())
+    /// ```
+    #[must_use]
+    pub fn along_runs(&self, runs: &[(u64, u64)]) -> Self {
+        let mut starts = Vec::with_capacity(runs.len());
+        let mut total = 0_u64;
+        for (_, count) in runs {
+            starts.push(total);
+            total = total.saturating_add(*count);
+        }
+        let place = |at| run_of(runs, at).map_or(0, |run| starts[run] + (at - runs[run].0));
+        let places = Positions::from_list(self.positions().map(place).collect());
+        Self { selection: selection_of(places), result: self.result.clone() }
+    }
+
+    /// The same positions, counted from `origin`, below which there is none.
+    #[must_use]
+    pub fn relative_to(&self, origin: u64) -> Self {
+        let selection = match &self.selection {
+            AxisSelection::Range(range) => AxisSelection::Range(AxisRange::derived(
+                range.start().saturating_sub(origin),
+                range.step(),
+                range.len(),
+            )),
+            AxisSelection::Coords(list) => {
+                AxisSelection::Coords(list.iter().map(|at| at.saturating_sub(origin)).collect())
+            }
+        };
+        Self { selection, result: self.result.clone() }
+    }
+
+    fn partition(&self, is_inside: impl Fn(u64) -> bool) -> (Option<Self>, Option<Self>) {
+        let (mut inside, mut outside) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for (at, result) in self.positions().zip(self.result.iter()) {
+            let (positions, results) = if is_inside(at) { &mut inside } else { &mut outside };
+            positions.push(at);
+            results.push(result);
+        }
+        let part = |(positions, results): (Vec<u64>, Vec<u64>)| {
+            let selection = selection_of(Positions::from_list(positions));
+            let result = Positions::from_list(results);
+            (!selection.is_empty()).then_some(Self { selection, result })
+        };
+        (part(inside), part(outside))
+    }
+
+    /// `count` positions of a range, from number `first` on.
+    fn slice(&self, first: u64, count: u64) -> Option<Self> {
+        let AxisSelection::Range(range) = &self.selection else { return None };
+        let start = range.get(first).filter(|_| count > 0)?;
+        let selection = AxisSelection::Range(AxisRange::derived(start, range.step(), count));
+        let result = match &self.result {
+            Positions::Range(places) => {
+                let start = places.get(first)?;
+                Positions::Range(AxisRange::derived(start, places.step(), count))
+            }
+            Positions::List(list) => {
+                let from = usize::try_from(first).ok()?;
+                let to = from.checked_add(usize::try_from(count).ok()?)?;
+                Positions::from_list(list.get(from..to)?.to_vec())
+            }
+        };
+        Some(Self { selection, result })
+    }
+}
+
+/// Which positions of a range lie from `low` up to, without, `high`: the number of the first, and how many.
+fn indexes_within(range: &AxisRange, low: u64, high: u64) -> (u64, u64) {
+    let step = range.step().unsigned_abs();
+    let Some((least, _)) = range.bounds() else { return (0, 0) };
+    // Of positions that ascend from the least: those below `bound`.
+    let below = |bound: u64| bound.saturating_sub(least).div_ceil(step).min(range.len());
+    let (first, end) = (below(low), below(high.max(low)));
+    match range.step() > 0 {
+        true => (first, end - first),
+        false => (range.len() - end, end - first),
+    }
+}
+
+/// What of a part lies in `region`, and the rest, in parts that are disjoint.
+///
+/// ```
+/// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Region, split};
+///
+/// let whole = PlacedAxis::whole(&AxisSelection::Range(AxisRange::whole(10)));
+/// let (inside, rest) = split(&[whole.clone(), whole], &Region::new([2, 2], [3, 3])?);
+/// assert_eq!(inside.unwrap()[0].len(), 3);
+/// let elements = |part: &Vec<PlacedAxis>| part.iter().map(PlacedAxis::len).product::<u64>();
+/// assert_eq!(rest.iter().map(elements).sum::<u64>(), 100 - 9);
+/// # Ok::<(), bedform_geometry::GeometryError>(())
+/// ```
+pub fn split(part: &[PlacedAxis], region: &Region) -> (Option<PlacedBox>, Vec<PlacedBox>) {
+    split_by(part, |axis, placed| placed.at(region.start()[axis], region.end(axis)))
+}
+
+/// As [`split`], by what `cut` says lies inside along an axis, and what does not.
+pub fn split_by(
+    part: &[PlacedAxis],
+    cut: impl Fn(usize, &PlacedAxis) -> (Option<PlacedAxis>, Vec<PlacedAxis>),
+) -> (Option<PlacedBox>, Vec<PlacedBox>) {
+    let mut rest = Vec::new();
+    let mut inside: PlacedBox = Vec::with_capacity(part.len());
+    for (axis, placed) in part.iter().enumerate() {
+        let (within, outside) = cut(axis, placed);
+        for outside in outside {
+            let behind = part[axis + 1..].iter().cloned();
+            rest.push(inside.iter().cloned().chain([outside]).chain(behind).collect());
+        }
+        let Some(within) = within else { return (None, vec![part.to_vec()]) };
+        inside.push(within);
+    }
+    (Some(inside), rest)
+}
+
+fn selection_of(positions: Positions) -> AxisSelection {
+    match positions {
+        Positions::Range(range) => AxisSelection::Range(range),
+        Positions::List(list) => AxisSelection::Coords(list),
+    }
+}
+
+/// The run that a position lies in.
+fn run_of(runs: &[(u64, u64)], at: u64) -> Option<usize> {
+    let run = runs.partition_point(|(first, _)| *first <= at).checked_sub(1)?;
+    (at - runs[run].0 < runs[run].1).then_some(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn axis(size: u64) -> impl Strategy<Value = AxisSelection> {
+        let range = (0..size, -3_i64..4, 0_u64..9).prop_filter_map(
+            "leaves the axis",
+            move |(start, step, len)| {
+                let range = AxisRange::new(start, step, len).ok()?;
+                range
+                    .bounds()
+                    .is_none_or(|(_, high)| high < size)
+                    .then_some(AxisSelection::Range(range))
+            },
+        );
+        prop_oneof![range, prop::collection::vec(0..size, 0..6).prop_map(AxisSelection::Coords)]
+    }
+
+    /// Element by its place in the result.
+    fn elements(part: &[PlacedAxis]) -> Vec<(Vec<u64>, Vec<u64>)> {
+        let mut all = vec![(Vec::new(), Vec::new())];
+        for axis in part {
+            let with = |(result, at): &(Vec<u64>, Vec<u64>)| {
+                let (result, at) = (result.clone(), at.clone());
+                let more = axis.result.iter().zip(axis.positions());
+                let more = more.map(move |(place, position)| {
+                    ([&result[..], &[place]].concat(), [&at[..], &[position]].concat())
+                });
+                more.collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_a_split_selection_have_each_element_once_on_the_right_side(
+            (axes, start, shape) in (axis(20), axis(20)).prop_flat_map(|(a, b)| {
+                (Just(vec![a, b]), prop::collection::vec(0_u64..20, 2), prop::collection::vec(1_u64..20, 2))
+            }),
+        ) {
+            let region = Region::new(start, shape).unwrap();
+            let whole: Vec<_> = axes.iter().map(PlacedAxis::whole).collect();
+            let (inside, rest) = split(&whole, &region);
+            let wanted: BTreeMap<_, _> = elements(&whole).into_iter().collect();
+            let mut found = BTreeMap::new();
+            for (result, at) in inside.iter().flat_map(|part| elements(part)) {
+                prop_assert!(region.contains(&at));
+                prop_assert!(found.insert(result, at).is_none());
+            }
+            for (result, at) in rest.iter().flat_map(|part| elements(part)) {
+                prop_assert!(!region.contains(&at));
+                prop_assert!(found.insert(result, at).is_none());
+            }
+            prop_assert_eq!(found, wanted);
+        }
+
+        #[test]
+        fn positions_in_runs_are_places_in_all_runs(
+            selection in axis(40), cuts in prop::collection::btree_set(0_u64..40, 0..8),
+        ) {
+            let cuts: Vec<u64> = cuts.into_iter().collect();
+            let runs: Vec<_> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1] - pair[0])).collect();
+            let all: Vec<u64> = runs.iter().flat_map(|(first, count)| *first..first + count).collect();
+            let whole = PlacedAxis::whole(&selection);
+            let (inside, outside) = whole.in_runs(&runs);
+            let mut found = BTreeMap::new();
+            for part in &inside {
+                let places = part.along_runs(&runs);
+                for ((result, at), place) in part.result.iter().zip(part.positions()).zip(places.positions()) {
+                    prop_assert_eq!(at, all[usize::try_from(place).unwrap()]);
+                    found.insert(result, at);
+                }
+            }
+            for part in &outside {
+                for (result, at) in part.result.iter().zip(part.positions()) {
+                    prop_assert!(!all.contains(&at));
+                    found.insert(result, at);
+                }
+            }
+            let wanted: BTreeMap<_, _> = whole.result.iter().zip(whole.positions()).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn the_rest_of_positions_in_runs_is_cut_along_the_other_axes_as_well() {
+        let axes =
+            [AxisSelection::Coords(vec![7, 1, 3]), AxisSelection::Range(AxisRange::whole(4))];
+        let whole: Vec<_> = axes.iter().map(PlacedAxis::whole).collect();
+        let cut = |axis: usize, placed: &PlacedAxis| match axis {
+            0 => placed.in_runs(&[(1, 3)]),
+            _ => placed.at(0, 2),
+        };
+        let (inside, rest) = split_by(&whole, cut);
+        assert_eq!(inside.unwrap()[0].positions().collect::<Vec<_>>(), [1, 3]);
+        let rest: Vec<_> = rest.iter().flat_map(|part| elements(part)).collect();
+        let of = |result: [u64; 2], at: [u64; 2]| (result.to_vec(), at.to_vec());
+        assert_eq!(rest.len(), 4 + 4);
+        assert!(rest.contains(&of([0, 3], [7, 3])) && rest.contains(&of([2, 2], [3, 2])));
+    }
+}

@@ -1,0 +1,356 @@
+//! Reads of an array that replicas serve better.
+//!
+//! Beneath [`Array`](super::Array), so that every door has it. The candidates are the array itself and all ways to
+//! take parts of the selection from replicas: those that hold all of it, more, or a part, the rest of which then
+//! comes from others or from the array (Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.2).
+//! Replicas whose bounds do not meet the selection are left out first. Of the others the one is added that makes the
+//! read cheapest, as long as one does. The price is that of the plans, resolved as they would be run.
+//!
+//! What was chosen counts for all reads of the same lengths of which the replicas hold as much. A read of a kind
+//! that a replica was made for is not priced at all: that was done when it was made.
+
+use std::sync::Arc;
+
+use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Region, Selection};
+
+use super::known::Known;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::geometry::Geometry;
+use crate::plan::tuning::Tuning;
+use crate::replica::{OpenReplica, ReplicaSource, Replicas};
+use crate::run::chunks::ChunkCache;
+use crate::run::explain::priced;
+use crate::run::plan::{Piece, ReadPlan};
+use crate::source::{Moment, Settled, Source, StoredLayout};
+
+/// Replicas that a read takes something from.
+const TAKEN_MAX: usize = 8;
+/// Parts that a read is cut into.
+const PARTS_MAX: usize = 64;
+/// Objects that a plan may touch and be resolved for its price; of more the geometry alone decides.
+const RESOLVED_MAX: u64 = 64;
+/// The share of its time that a read must gain by a replica.
+const GAIN_MIN: f64 = 0.05;
+/// A read is of a kind that a replica was made for if it is so many times as long along no axis, and as short.
+const ALIKE: u64 = 2;
+
+/// An array as its reads begin: where it lies itself.
+pub(super) struct Base<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) moment: &'a dyn Moment,
+    pub(super) layout: &'a StoredLayout,
+    pub(super) meaning: u64,
+    pub(super) cache: Option<ChunkCache<'a>>,
+    pub(super) tuning: &'a Tuning,
+}
+
+/// What a read takes of a replica, or, without one, of the array itself.
+#[derive(Debug)]
+pub(super) struct Part {
+    replica: Option<Arc<OpenReplica>>,
+    geometry: Geometry,
+}
+
+/// A read in parts, some of which come from replicas.
+#[derive(Debug)]
+pub(super) struct Redirected {
+    parts: Vec<Part>,
+}
+
+/// Which replicas a kind of read takes, by their numbers, in the order in which they take parts.
+pub(crate) type Choice = Vec<usize>;
+
+impl Base<'_> {
+    fn price(&self, parts: &[Part]) -> Option<f64> {
+        let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.replica.is_none());
+        let mut seconds = 0.0;
+        for group in [own, others].iter().filter(|group| !group.is_empty()) {
+            seconds += self
+                .with_pieces(group, |plan| match plan.cell_count() > RESOLVED_MAX {
+                    true => Ok(plan.estimate().seconds),
+                    false => priced(plan).map(|(_, price)| price.seconds),
+                })?
+                .ok()?;
+        }
+        Some(seconds)
+    }
+
+    /// Calls `act` with the plan of these parts; nothing if a replica cannot be opened.
+    fn with_pieces<T>(
+        &self,
+        parts: &[&Part],
+        act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let mut sources: Vec<Option<ReplicaSource<'_>>> = Vec::with_capacity(parts.len());
+        for part in parts {
+            sources.push(match &part.replica {
+                None => None,
+                Some(replica) => Some(replica.source()?),
+            });
+        }
+        let piece = |(part, source)| self.piece(part, source);
+        let pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
+        let all_of_replicas = sources.iter().all(Option::is_some);
+        let first = sources.first().and_then(Option::as_ref);
+        let tuning = first.filter(|_| all_of_replicas).map_or(self.tuning, ReplicaSource::tuning);
+        Some(act(ReadPlan::new(&pieces, tuning)))
+    }
+
+    fn piece<'p>(&'p self, part: &'p Part, source: &'p Option<ReplicaSource<'p>>) -> Piece<'p> {
+        let geometry = &part.geometry;
+        match source {
+            Some(source) => Piece {
+                source,
+                moment: &Settled,
+                layout: source.layout(),
+                meaning: source.meaning(),
+                geometry,
+                cache: source.cache(),
+            },
+            None => Piece {
+                source: self.source,
+                moment: self.moment,
+                layout: self.layout,
+                meaning: self.meaning,
+                geometry,
+                cache: self.cache,
+            },
+        }
+    }
+
+    fn geometry(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Geometry> {
+        let StoredLayout { grid, per_object, item_size, .. } = self.layout;
+        Geometry::placed(grid, per_object, part, shape, *item_size)
+    }
+}
+
+/// A selection on its way into parts.
+struct Cutting<'c> {
+    base: &'c Base<'c>,
+    replicas: &'c [Arc<OpenReplica>],
+    result_shape: Vec<u64>,
+}
+
+/// The parts of a selection: of replicas, by their numbers, and those that are left.
+#[derive(Clone, Default)]
+struct Cut {
+    taken: Vec<(usize, PlacedBox)>,
+    left: Vec<PlacedBox>,
+}
+
+impl Cutting<'_> {
+    /// What replica `number` takes of what is left; nothing if it has none of it.
+    fn with(&self, cut: &Cut, number: usize) -> Option<Cut> {
+        let held = &self.replicas[number].record.held;
+        let mut next = Cut { taken: cut.taken.clone(), left: Vec::new() };
+        for part in &cut.left {
+            let (inside, rest) = held.split(part);
+            next.left.extend(rest);
+            next.taken.extend(inside.map(|inside| (number, held.inner(&inside))));
+        }
+        let is_more = next.taken.len() > cut.taken.len();
+        (is_more && next.taken.len() + next.left.len() <= PARTS_MAX).then_some(next)
+    }
+
+    fn parts(&self, cut: &Cut) -> Result<Vec<Part>> {
+        let mut parts = Vec::with_capacity(cut.taken.len() + cut.left.len());
+        for (number, part) in &cut.taken {
+            let replica = &self.replicas[*number];
+            let gone = || Error::new(ErrorKind::NotFound, replica.name());
+            let StoredLayout { grid, per_object, item_size, .. } =
+                replica.source().ok_or_else(gone)?.layout();
+            let geometry =
+                Geometry::placed(grid, per_object, part, &self.result_shape, *item_size)?;
+            parts.push(Part { replica: Some(replica.clone()), geometry });
+        }
+        for part in &cut.left {
+            let geometry = self.base.geometry(part, &self.result_shape)?;
+            parts.push(Part { replica: None, geometry });
+        }
+        Ok(parts)
+    }
+
+    fn price(&self, cut: &Cut) -> Option<f64> {
+        self.base.price(&self.parts(cut).ok()?)
+    }
+
+    /// The replicas that make the read cheapest, one after the other.
+    fn choose(&self, whole: &Cut, among: &[usize]) -> Choice {
+        let Some(mut seconds) = self.price(whole) else { return Choice::new() };
+        let (mut cut, mut choice) = (whole.clone(), Choice::new());
+        while choice.len() < TAKEN_MAX {
+            let others = among.iter().filter(|number| !choice.contains(number));
+            let tried = others.filter_map(|number| {
+                let cut = self.with(&cut, *number)?;
+                Some((self.price(&cut)?, *number, cut))
+            });
+            let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+            match best.filter(|best| best.0 < seconds * (1.0 - GAIN_MIN)) {
+                Some(best) => {
+                    (seconds, cut) = (best.0, best.2);
+                    choice.push(best.1);
+                }
+                None => break,
+            }
+        }
+        choice
+    }
+}
+
+impl Redirected {
+    /// What replicas take of a read of `selection`; nothing where none makes it cheaper. `array` names it.
+    pub(super) fn find(
+        base: &Base<'_>,
+        selection: &Selection,
+        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        array: &str,
+    ) -> Option<Self> {
+        let Selection::Orthogonal(axes) = selection else { return None };
+        let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
+        let bounds = bounds_of(&whole)?;
+        let meets = |number: &usize| {
+            let replica = &of_array[*number];
+            let is_of_array = replica.record.array_shape == base.layout.grid.array_shape();
+            let meets = replica.record.held.bounds().is_some_and(|held| {
+                held.intersection(&bounds).is_some_and(|both| !both.is_empty())
+            });
+            is_of_array && meets && !replica.is_broken()
+        };
+        let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
+        if among.is_empty() {
+            return None;
+        }
+        let result_shape = selection.result_shape();
+        let cutting = Cutting { base, replicas: of_array, result_shape };
+        let whole = Cut { left: vec![whole], ..Cut::default() };
+        let cuts: Vec<(usize, Cut)> = among
+            .iter()
+            .filter_map(|number| Some((*number, cutting.with(&whole, *number)?)))
+            .collect();
+        let choice = match made_for(&cuts, of_array, &cutting.result_shape) {
+            Some(number) => vec![number],
+            None => {
+                let among: Vec<usize> = cuts.iter().map(|(number, _)| *number).collect();
+                let key = key_of(axes, &cuts);
+                replicas.choice(array, key, || cutting.choose(&whole, &among))
+            }
+        };
+        let cut =
+            choice.iter().fold(whole, |cut, number| cutting.with(&cut, *number).unwrap_or(cut));
+        let parts = (!cut.taken.is_empty()).then(|| cutting.parts(&cut).ok()).flatten()?;
+        Some(Self { parts })
+    }
+
+    /// Calls `act` with the plan of the read; nothing if a replica is gone.
+    pub(super) fn with_plan<T>(
+        &self,
+        base: &Base<'_>,
+        act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let parts: Vec<&Part> = self.parts.iter().collect();
+        base.with_pieces(&parts, act)
+    }
+
+    /// The names of the replicas, and the bytes of the result that each gives.
+    pub(super) fn taken(&self) -> Vec<(&Arc<OpenReplica>, u64)> {
+        let of_replicas = self
+            .parts
+            .iter()
+            .filter_map(|part| Some((part.replica.as_ref()?, part.geometry.result_bytes())));
+        of_replicas.collect()
+    }
+
+    /// Counts a read that was made.
+    pub(super) fn count(&self) {
+        self.taken().into_iter().for_each(|(replica, bytes)| replica.count(bytes));
+    }
+
+    /// Does not read the replicas any more of which something could not be read.
+    pub(super) fn distrust(&self) {
+        for (replica, _) in self.taken() {
+            replica.distrust();
+        }
+    }
+}
+
+/// The smallest box around a part; nothing for one without elements.
+fn bounds_of(part: &[PlacedAxis]) -> Option<Region> {
+    let bounds = part.iter().map(|axis| {
+        let (low, high) = axis.selection.bounds()?;
+        Some((low, high - low + 1))
+    });
+    let (start, shape): (Vec<_>, Vec<_>) = bounds.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+    Region::new(start, shape).ok()
+}
+
+/// The replica that has all of a read of such lengths and was made for reads like it, if there is one: that which
+/// is expected to make it fastest.
+fn made_for(cuts: &[(usize, Cut)], replicas: &[Arc<OpenReplica>], shape: &[u64]) -> Option<usize> {
+    let is_alike = |wanted: &[u64]| {
+        let is_alike = |(one, other): (&u64, &u64)| {
+            let (least, most) = (one.min(other), one.max(other));
+            *most <= least.saturating_mul(ALIKE)
+        };
+        wanted.len() == shape.len() && wanted.iter().zip(shape).all(is_alike)
+    };
+    let whole = cuts.iter().filter(|(_, cut)| cut.left.is_empty());
+    let expected = whole.flat_map(|(number, _)| {
+        let expected = replicas[*number].record.expected.iter();
+        let alike = expected.filter(|expected| is_alike(&expected.shape));
+        alike.map(|expected| (*number, expected.seconds_with, expected.seconds_without))
+    });
+    let gains = expected.filter(|(_, with, without)| *with < without * (1.0 - GAIN_MIN));
+    gains.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, ..)| number)
+}
+
+/// What reads have in common for which the same replicas are chosen: lengths and steps, and how much of them,
+/// in eighths, each replica holds.
+fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
+    let axis = |axis: &AxisSelection| match axis {
+        AxisSelection::Range(range) => [range.len(), range.step().unsigned_abs()],
+        AxisSelection::Coords(list) => [list.len() as u64, 0],
+    };
+    let elements = |part: &PlacedBox| part.iter().map(|axis| axis.len() as f64).product::<f64>();
+    let whole: f64 = axes.iter().map(|axis| axis.len() as f64).product();
+    let share = |(number, cut): &(usize, Cut)| {
+        let left: f64 = cut.left.iter().map(elements).sum();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let eighths = (8.0 * (1.0 - left / whole.max(1.0))).ceil() as u64;
+        [*number as u64, eighths]
+    };
+    axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
+}
+
+impl Known<'_> {
+    /// Where the array lies itself, and what replicas take of a read; nothing where none does.
+    ///
+    /// # Errors
+    /// Those of storage, asked whether the source has changed.
+    pub(super) fn redirected<T>(
+        &self,
+        selection: &Selection,
+        act: impl FnOnce(&Base<'_>, &Redirected) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Self::Foreign(variable) = self else { return Ok(None) };
+        let facts = variable.facts();
+        let Some(replicas) = &facts.replicas else { return Ok(None) };
+        if !replicas.may_have(&facts.path) {
+            return Ok(None);
+        }
+        let Some(state) = variable.state()? else { return Ok(None) };
+        let of_array = replicas.of_array(&facts.path, state);
+        if of_array.is_empty() {
+            return Ok(None);
+        }
+        let base = Base {
+            source: &***variable,
+            moment: &Settled,
+            layout: &facts.layout,
+            meaning: 0,
+            cache: ChunkCache::new(&facts.cache, &facts.scope),
+            tuning: &facts.tuning,
+        };
+        let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
+        found.map(|redirected| act(&base, &redirected)).transpose()
+    }
+}

@@ -1,0 +1,136 @@
+//! Which replicas a source has, and what each is of.
+
+use bedform_format::Limits;
+use bedform_format::chunk_map::SourceVersion;
+use serde::{Deserialize, Serialize};
+
+use super::held::Held;
+use crate::sidecar::Helper;
+
+/// The directory of the catalogue's generations in a sidecar.
+pub(crate) const CATALOGUE: &str = "catalogue";
+/// The directory of the replicas in a sidecar.
+pub(crate) const REPLICAS: &str = "replicas";
+const VERSION: u64 = 1;
+/// Replicas of a source.
+const REPLICAS_MAX: usize = 1024;
+/// Bytes of a replica's name.
+const ID_BYTES_MAX: usize = 64;
+
+/// What a replica was made for: a kind of read, and its predicted time without and with the replica.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// Elements along each axis of such a read.
+    pub shape: Vec<u64>,
+    /// How many such reads count, of those that were recorded or by their weight.
+    pub reads: f64,
+    /// Seconds of one, cold, without the replica.
+    pub seconds_without: f64,
+    /// Seconds of one, cold, with it.
+    pub seconds_with: f64,
+}
+
+/// A replica.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replica {
+    /// Its name, that of its directory.
+    pub id: String,
+    /// The path of the array in the source.
+    pub array: String,
+    /// Elements along each axis of the array when it was made.
+    pub array_shape: Vec<u64>,
+    /// Which elements it has.
+    pub held: Held,
+    /// Bytes that it takes in storage, documents and indexes among them.
+    pub stored_bytes: u64,
+    /// Bytes of its elements.
+    pub raw_bytes: u64,
+    /// Objects that hold its chunks.
+    pub objects: u64,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// Seconds that it took to make it.
+    pub building_seconds: f64,
+    /// What it was made for.
+    pub expected: Vec<Expected>,
+}
+
+/// The replicas of a source as it was in one state.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Catalogue {
+    version: u64,
+    source: SourceVersion,
+    /// All of them.
+    pub replicas: Vec<Replica>,
+}
+
+impl Catalogue {
+    /// The replicas of a source in the state `source`.
+    pub fn new(source: &SourceVersion, replicas: Vec<Replica>) -> Self {
+        Self { version: VERSION, source: source.clone(), replicas }
+    }
+}
+
+impl Helper for Catalogue {
+    const BYTES_MAX: u64 = 64 << 20;
+
+    fn encode(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(self).ok()
+    }
+
+    fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
+        let found: Self = serde_json::from_slice(bytes).ok()?;
+        let is_valid = found.version == VERSION
+            && found.replicas.len() <= REPLICAS_MAX
+            && found.replicas.iter().all(Replica::is_valid);
+        is_valid.then_some(found)
+    }
+
+    fn source(&self) -> &SourceVersion {
+        &self.source
+    }
+}
+
+impl Replica {
+    /// True for what can be believed: above all, a name that leads nowhere else.
+    fn is_valid(&self) -> bool {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=ID_BYTES_MAX).contains(&self.id.len())
+            && self.id.bytes().all(is_name)
+            && self.held.fits(&self.array_shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(id: &str) -> Replica {
+        Replica {
+            id: id.to_owned(),
+            array: "t".to_owned(),
+            array_shape: vec![8, 4],
+            held: Held::new(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
+            stored_bytes: 100,
+            raw_bytes: 64,
+            objects: 1,
+            made: 0,
+            building_seconds: 0.5,
+            expected: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_catalogue_that_could_lead_elsewhere_or_does_not_fit_its_array_is_none() {
+        let decoded = |replica| {
+            let bytes = Catalogue::new(&SourceVersion::default(), vec![replica]).encode().unwrap();
+            Catalogue::decode(&bytes, &Limits::default())
+        };
+        assert_eq!(decoded(replica("r-1")).unwrap().replicas, [replica("r-1")]);
+        for id in ["", "..", "a/b", ".hidden"] {
+            assert!(decoded(replica(id)).is_none(), "{id:?}");
+        }
+        assert!(decoded(Replica { array_shape: vec![8, 2], ..replica("r") }).is_none());
+        assert!(Catalogue::decode(b"{}", &Limits::default()).is_none());
+    }
+}

@@ -1,0 +1,177 @@
+//! Which elements of an array a replica has, and where they are in it.
+
+use bedform_geometry::{
+    AxisRange, AxisSelection, PlacedAxis, PlacedBox, Region, Selection, element_count, split_by,
+};
+use serde::{Deserialize, Serialize};
+
+/// Runs along an axis that a replica may have.
+const RUNS_MAX: usize = 1 << 20;
+
+/// The elements that a replica has: all combinations of positions in runs along each axis. The replica has them
+/// in the same order, without the gaps between runs.
+///
+/// ```
+/// use bedform::replica::Held;
+///
+/// // Hours 5 and 6 of two days, of the northern half.
+/// let held = Held::new(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
+/// assert_eq!(held.shape(), [4, 90]);
+/// assert!(Held::new(vec![vec![(5, 2), (6, 2)]], &[48]).is_none()); // overlapping runs
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// For each axis the runs, a first position and a count each, ascending and apart.
+    runs: Vec<Vec<(u64, u64)>>,
+}
+
+impl Held {
+    /// What has these runs along each axis of an array of `shape`; nothing for runs that are empty, overlap or
+    /// leave the array.
+    pub fn new(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
+        let held = Self { runs: runs.into_iter().map(|axis| joined(&axis)).collect() };
+        held.fits(shape).then_some(held)
+    }
+
+    /// A box of an array.
+    pub fn region(region: &Region) -> Self {
+        let run = |(start, length): (&u64, &u64)| vec![(*start, *length)];
+        Self { runs: region.start().iter().zip(region.shape()).map(run).collect() }
+    }
+
+    /// True if this can be of an array of `shape`.
+    pub(super) fn fits(&self, shape: &[u64]) -> bool {
+        let fits = |(runs, length): (&Vec<(u64, u64)>, &u64)| {
+            let mut end = 0;
+            let ascend = runs.iter().all(|(first, count)| {
+                let follows = *first >= end && *count > 0;
+                match first.checked_add(*count) {
+                    Some(next) if follows && next <= *length => {
+                        end = next;
+                        true
+                    }
+                    _ => false,
+                }
+            });
+            ascend && !runs.is_empty() && runs.len() <= RUNS_MAX
+        };
+        self.runs.len() == shape.len()
+            && self.runs.iter().zip(shape).all(fits)
+            && element_count(&self.shape()).is_some()
+    }
+
+    /// Elements along each axis of the replica.
+    pub fn shape(&self) -> Vec<u64> {
+        self.runs.iter().map(|runs| runs.iter().map(|(_, count)| count).sum()).collect()
+    }
+
+    /// The runs along each axis.
+    pub fn runs(&self) -> &[Vec<(u64, u64)>] {
+        &self.runs
+    }
+
+    /// The smallest box of the array that has all elements.
+    pub fn bounds(&self) -> Option<Region> {
+        let ends = self.runs.iter().map(|runs| {
+            let (start, (last, count)) = (runs.first()?.0, runs.last()?);
+            Some((start, last + count - start))
+        });
+        let (start, shape): (Vec<_>, Vec<_>) =
+            ends.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        Region::new(start, shape).ok()
+    }
+
+    /// What of a part of a read lies in the replica, as positions of the array, and the rest.
+    pub(crate) fn split(&self, part: &[PlacedAxis]) -> (Option<PlacedBox>, Vec<PlacedBox>) {
+        split_by(part, |axis, placed| placed.in_runs(&self.runs[axis]))
+    }
+
+    /// A part that lies in the replica, in positions of the replica.
+    pub(crate) fn inner(&self, part: &[PlacedAxis]) -> PlacedBox {
+        let inner = |(placed, runs): (&PlacedAxis, &Vec<(u64, u64)>)| match runs.as_slice() {
+            [(first, _)] => placed.relative_to(*first),
+            runs => placed.along_runs(runs),
+        };
+        part.iter().zip(&self.runs).map(inner).collect()
+    }
+
+    /// The elements of the array that a region of the replica has.
+    pub(crate) fn outer(&self, region: &Region) -> Selection {
+        let axis = |(axis, runs): (usize, &Vec<(u64, u64)>)| {
+            let (start, length) = (region.start()[axis], region.shape()[axis]);
+            outer_positions(runs, start, length)
+        };
+        Selection::Orthogonal(self.runs.iter().enumerate().map(axis).collect())
+    }
+}
+
+/// The positions of the array that `length` places from `start` on in all runs are.
+fn outer_positions(runs: &[(u64, u64)], start: u64, length: u64) -> AxisSelection {
+    let (mut left, mut place) = (length, start);
+    let mut parts = Vec::new();
+    for (first, count) in runs {
+        if place >= *count {
+            place -= count;
+            continue;
+        }
+        let taken = (count - place).min(left);
+        if taken > 0 {
+            parts.push((first + place, taken));
+        }
+        (place, left) = (0, left - taken);
+    }
+    match parts.as_slice() {
+        [(first, count)] => match AxisRange::contiguous(*first, *count) {
+            Ok(range) => AxisSelection::Range(range),
+            Err(_) => AxisSelection::Coords(Vec::new()),
+        },
+        parts => AxisSelection::Coords(
+            parts.iter().flat_map(|(first, count)| *first..first + count).collect(),
+        ),
+    }
+}
+
+/// Runs of which none touches the next.
+fn joined(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
+    for (first, count) in runs {
+        match all.last_mut() {
+            Some((start, length)) if start.checked_add(*length) == Some(*first) => *length += count,
+            _ => all.push((*first, *count)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_a_replica_are_positions_of_its_array() {
+        let held = Held::new(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
+        assert_eq!(held.shape(), [5, 4]);
+        let region = Region::new([1, 1], [3, 2]).unwrap();
+        let Selection::Orthogonal(axes) = held.outer(&region) else { panic!() };
+        assert_eq!(axes[0], AxisSelection::Coords(vec![3, 4, 10]));
+        assert_eq!(axes[1], AxisSelection::Range(AxisRange::new(5, 1, 2).unwrap()));
+        assert_eq!(held.bounds().unwrap(), Region::new([2, 4], [10, 4]).unwrap());
+        let part: Vec<_> = axes.iter().map(PlacedAxis::whole).collect();
+        let (inside, rest) = held.split(&part);
+        assert!(rest.is_empty());
+        let inner = held.inner(&inside.unwrap());
+        assert_eq!(inner[0].positions().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(inner[1].positions().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn runs_that_touch_are_one_and_those_that_leave_the_array_are_refused() {
+        let held = Held::new(vec![vec![(0, 2), (2, 3)]], &[5]).unwrap();
+        assert_eq!(held.runs(), [vec![(0, 5)]]);
+        for runs in [vec![], vec![(0, 0)], vec![(4, 2)], vec![(3, 1), (1, 1)], vec![(u64::MAX, 2)]]
+        {
+            assert!(Held::new(vec![runs.clone()], &[5]).is_none(), "{runs:?}");
+        }
+        assert!(Held::new(vec![], &[5]).is_none());
+    }
+}

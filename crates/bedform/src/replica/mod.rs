@@ -1,0 +1,35 @@
+//! Replicas: other copies of arrays, or of parts of them, in layouts that fit reads which were made.
+//!
+//! # Promises
+//!
+//! - A replica has the elements that its array had when it was made. It is read in the place of the array only
+//!   while the array's objects are those that it was made of.
+//! - Losing a replica, or all of them, loses nothing but speed: whatever of one cannot be read is read of the
+//!   array itself.
+//! - A replica counts from the moment in which a catalogue names it. Whatever lies beside without being named
+//!   is unfinished, or was given up.
+//!
+//! # How
+//!
+//! All replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`, each as a plain Zarr v3 store
+//! with one array, which has the path of the array that it is a copy of. The catalogue is a helper file in
+//! generations. What a replica holds is a product of runs of positions, one list of runs for each axis
+//! ([`Held`]): a box, or the rows of many boxes one after the other with the gaps left out, the *concatenation* of
+//! Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4.
+//!
+//! Reads are redirected beneath [`Array`](crate::Array), in `array/redirect`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `held` | which elements a replica has, and where |
+//! | `catalogue` | which replicas there are, and of what |
+//! | `opened` | replicas of an opened source, each opened when it is first asked for |
+
+mod catalogue;
+mod held;
+mod opened;
+
+pub(crate) use catalogue::{CATALOGUE, REPLICAS};
+pub use catalogue::{Catalogue, Expected, Replica};
+pub use held::Held;
+pub(crate) use opened::{OpenReplica, ReplicaSource, Replicas};

@@ -1,0 +1,275 @@
+//! The replicas of an opened source, each opened when it is first asked for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bedform_format::ObjectPath;
+use bedform_format::chunk_map::SourceVersion;
+use bedform_storage::{Bell, Mode, Profile, Version};
+
+use super::catalogue::{CATALOGUE, Catalogue, REPLICAS, Replica};
+use crate::error::{Error, Result};
+use crate::opening::storage_of;
+use crate::options::{Freshness, OpenOptions};
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::chunks::ChunkCache;
+use crate::sidecar::Sidecar;
+use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
+use crate::zarr::hierarchy::Hierarchy;
+use crate::zarr::source::ZarrSource;
+use crate::zarr::state::{ArrayState, load};
+
+/// Kinds of reads whose choice is remembered; beyond it all are forgotten.
+const CHOICES_MAX: usize = 1 << 12;
+/// Turns replicas off for whoever opens without saying anything.
+const VARIABLE: &str = "BEDFORM_REPLICAS";
+
+/// The replicas of one opened source.
+#[derive(Debug)]
+pub(crate) struct Replicas {
+    directory: PathBuf,
+    sidecar: Sidecar,
+    options: OpenOptions,
+    by_array: OnceLock<BTreeMap<String, Vec<Arc<OpenReplica>>>>,
+    /// What was chosen for kinds of reads of an array.
+    choices: Mutex<HashMap<(String, Vec<u64>), Vec<usize>>>,
+}
+
+/// A replica, opened or not yet.
+#[derive(Debug)]
+pub(crate) struct OpenReplica {
+    pub(crate) record: Replica,
+    directory: PathBuf,
+    options: OpenOptions,
+    opened: OnceLock<Option<Opened>>,
+    /// True once something of it could not be read.
+    is_broken: AtomicBool,
+    /// Reads that took something of it, and their bytes.
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Opened {
+    hierarchy: Hierarchy,
+    path: ObjectPath,
+    state: ArrayState,
+}
+
+fn are_off(options: &OpenOptions) -> bool {
+    let said = std::env::var(VARIABLE).ok();
+    !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
+}
+
+impl Replicas {
+    /// Those of a source that is opened like that; nothing where it has no sidecar on this machine.
+    pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
+        let sidecar = options.sidecar.clone().filter(|_| !are_off(options))?;
+        let directory = sidecar.own_directory()?.join(REPLICAS);
+        let options = OpenOptions {
+            writable: false,
+            // What lies there never changes.
+            freshness: Freshness::Open,
+            sidecar: None,
+            profile: None,
+            refines: None,
+            ..options.clone()
+        };
+        Some(Arc::new(Self {
+            directory,
+            sidecar,
+            options,
+            by_array: OnceLock::new(),
+            choices: Mutex::default(),
+        }))
+    }
+
+    /// Those of the array at `path` of the source in the state `source`.
+    pub(crate) fn of_array(&self, path: &str, source: &SourceVersion) -> &[Arc<OpenReplica>] {
+        let load = || {
+            let newest = self.sidecar.load_newest(CATALOGUE, source, &self.options.limits);
+            let replicas = newest.map(|(_, Catalogue { replicas, .. })| replicas);
+            let mut by_array: BTreeMap<String, Vec<Arc<OpenReplica>>> = BTreeMap::new();
+            for record in replicas.unwrap_or_default() {
+                let of_array = by_array.entry(record.array.clone()).or_default();
+                of_array.push(Arc::new(self.unopened(record)));
+            }
+            by_array
+        };
+        self.by_array.get_or_init(load).get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// False if it is known already that there is none of the array at `path`.
+    pub(crate) fn may_have(&self, path: &str) -> bool {
+        self.by_array.get().is_none_or(|all| all.contains_key(path))
+    }
+
+    /// What is chosen for the kind `key` of reads of an array: by `choose`, the first time.
+    pub(crate) fn choice(
+        &self,
+        array: &str,
+        key: Vec<u64>,
+        choose: impl FnOnce() -> Vec<usize>,
+    ) -> Vec<usize> {
+        let lock = || self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (array.to_owned(), key);
+        if let Some(known) = lock().get(&key) {
+            return known.clone();
+        }
+        let chosen = choose();
+        let mut choices = lock();
+        if choices.len() >= CHOICES_MAX {
+            choices.clear();
+        }
+        choices.insert(key, chosen.clone());
+        chosen
+    }
+
+    /// All that are known so far.
+    pub(crate) fn all(&self) -> Vec<Arc<OpenReplica>> {
+        self.by_array.get().into_iter().flat_map(|all| all.values().flatten().cloned()).collect()
+    }
+
+    fn unopened(&self, record: Replica) -> OpenReplica {
+        OpenReplica {
+            directory: self.directory.join(&record.id),
+            options: self.options.clone(),
+            record,
+            opened: OnceLock::new(),
+            is_broken: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl OpenReplica {
+    /// The replica, to be read; nothing if it cannot be, or is not what the catalogue says.
+    pub(crate) fn source(&self) -> Option<ReplicaSource<'_>> {
+        if self.is_broken() {
+            return None;
+        }
+        let opened = self.opened.get_or_init(|| self.open().ok());
+        if opened.is_none() {
+            self.distrust();
+        }
+        let Opened { hierarchy, path, state } = opened.as_ref()?;
+        let source = ZarrSource { hierarchy, path, state };
+        let is_whole = self.record.objects == object_count(&state.layout);
+        Some(ReplicaSource { source, is_whole })
+    }
+
+    fn open(&self) -> Result<Opened> {
+        let mut options = self.options.clone();
+        options.profile = Profile::for_path(&self.directory).ok().flatten();
+        let storage = storage_of(&self.directory, Mode::ReadOnly, &options)?;
+        let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
+        let path = ObjectPath::parse(&self.record.array)?;
+        let state = load(&hierarchy, &path)?;
+        if state.metadata.shape != self.record.held.shape() {
+            return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
+        }
+        Ok(Opened { hierarchy, path, state })
+    }
+
+    /// The replica as a user finds it.
+    pub(crate) fn name(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    /// True if it is not read any more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Does not read it any more; true for who is the first to say so.
+    pub(crate) fn distrust(&self) -> bool {
+        !self.is_broken.swap(true, Ordering::Relaxed)
+    }
+
+    /// Counts a read that took so many bytes of it.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Reads that took something of it, and their bytes.
+    pub(crate) fn used(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// Objects that an array without gaps has.
+pub(crate) fn object_count(layout: &StoredLayout) -> u64 {
+    let along = layout.grid.grid_shape().iter().zip(&layout.per_object);
+    along.map(|(chunks, per_object)| chunks.div_ceil(*per_object)).product()
+}
+
+/// A replica as a source of chunks.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplicaSource<'a> {
+    source: ZarrSource<'a>,
+    /// True if every object was there when it was made: one that is not was lost since.
+    is_whole: bool,
+}
+
+impl<'a> ReplicaSource<'a> {
+    /// How it is stored.
+    pub(crate) fn layout(&self) -> &'a StoredLayout {
+        &self.source.state.layout
+    }
+
+    /// What of it a read depends on beside its objects.
+    pub(crate) fn meaning(&self) -> u64 {
+        self.source.state.meaning
+    }
+
+    /// Where its decoded chunks are kept.
+    pub(crate) fn cache(&self) -> Option<ChunkCache<'a>> {
+        ChunkCache::new(&self.source.hierarchy.cache, &self.source.state.scope)
+    }
+
+    /// How it is read.
+    pub(crate) fn tuning(&self) -> &'a Tuning {
+        &self.source.hierarchy.tuning
+    }
+}
+
+impl Source for ReplicaSource<'_> {
+    fn ask(&self, coordinates: &[u64], need: Need, bell: &Arc<Bell>) -> Option<PendingCell> {
+        self.source.ask(coordinates, need, bell)
+    }
+
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        asked: Option<PendingCell>,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let opened = self.source.open(coordinates, need, asked, waits)?;
+        if opened.is_none() && self.is_whole {
+            return Err(Error::corrupt(self.object_name(coordinates), "it is gone"));
+        }
+        Ok(opened)
+    }
+
+    fn is_still(&self, coordinates: &[u64], version: Option<&Version>) -> Result<bool> {
+        self.source.is_still(coordinates, version)
+    }
+
+    fn comes_whole(&self, need: Need) -> bool {
+        self.source.comes_whole(need)
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        self.source.object_name(coordinates)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.source.is_remote()
+    }
+}
