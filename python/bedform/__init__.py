@@ -40,6 +40,7 @@ from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
 from bedform._internal import __version__
 from bedform._layout import Regular
+from bedform._optimize import Optimization, optimize
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
@@ -68,6 +69,7 @@ __all__ = [
     "NoDirectoryError",
     "NoSpaceError",
     "NotFoundError",
+    "Optimization",
     "OutOfBoundsError",
     "PermissionDeniedError",
     "PoisonedError",
@@ -90,6 +92,7 @@ __all__ = [
     "machine",
     "machines",
     "open",
+    "optimize",
     "simulate",
     "watch",
     "write_dataset",

@@ -12,6 +12,7 @@ mod comm;
 mod convert;
 mod error;
 mod foreign;
+mod optimize;
 mod patterns;
 mod publication;
 mod selection;
@@ -42,6 +43,8 @@ mod _internal {
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
     use crate::foreign::{ForeignFile, place_kind};
+    #[pymodule_export]
+    use crate::optimize::optimize;
     #[pymodule_export]
     use crate::patterns::predicted;
     #[pymodule_export]

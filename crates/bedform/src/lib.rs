@@ -11,6 +11,7 @@
 //! | [`publication`] | trees and files that are built under a hidden name and published as a whole |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
+//! | [`optimize`] | which replicas a source should have, and how they are made |
 //! | [`replica`] | other copies of arrays, in layouts that fit the reads |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`trace`] | which reads were made, and what is learnt from them |
@@ -31,6 +32,7 @@ pub mod layout;
 pub mod log;
 mod memory;
 mod opening;
+pub mod optimize;
 mod options;
 pub mod placement;
 mod plan;
@@ -60,6 +62,6 @@ pub use options::{Freshness, OpenOptions, Prefetch, Progress};
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;
-pub use run::{Explanation, FollowedReads, ReadStatistics};
+pub use run::{Explanation, FollowedReads, ReadStatistics, RedirectedRead};
 pub use store::Store;
 pub use zarr::{ArrayLayout, NewArray, NodeKind, WriteStatistics};

@@ -90,6 +90,8 @@ pub struct OpenOptions {
     pub prefetch: Prefetch,
     /// Whether replicas are read where that is faster.
     pub replicas: bool,
+    /// Whether reads are recorded where the source is watched.
+    pub records: bool,
     /// When to look for changes of others.
     pub freshness: Freshness,
     /// What an acknowledged write survives.
@@ -123,6 +125,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             prefetch: Prefetch::Auto,
             replicas: true,
+            records: true,
             freshness: Freshness::Read,
             durability: Durability::Disk,
             threads: None,

@@ -13,7 +13,7 @@ use crate::foreign::{ForeignFile, StoredTexts};
 use crate::plan::copy::Target;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
-use crate::run::explain::explain;
+use crate::run::explain::{explain, priced};
 use crate::run::workload::read_workload;
 use crate::run::{Explanation, ReadStatistics};
 
@@ -121,8 +121,10 @@ impl Array {
     /// As a read, but for what only the chunks can show.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let known = self.known()?;
-        let explained = known.with_plan(selection, |plan| explain(self.name(), plan))?;
-        Ok(Explanation { followed: known.followed_reads(selection), ..explained })
+        let explained = known.with_best_plan(selection, |plan| explain(self.name(), plan))?;
+        let redirected = known.redirected_read(selection)?;
+        let followed = known.followed_reads(selection);
+        Ok(Explanation { followed, redirected, ..explained })
     }
 
     /// The price of a read of `selection` by its geometry alone, without I/O.
@@ -132,6 +134,25 @@ impl Array {
     /// again.
     pub fn estimate(&self, selection: &Selection) -> Result<Price> {
         self.known()?.with_plan(selection, |plan| Ok(plan.estimate()))
+    }
+
+    /// The price of a read of `selection` of the array itself, whatever replicas there are: as
+    /// [`Array::explain`], without more.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    pub fn price(&self, selection: &Selection) -> Result<Price> {
+        self.known()?.with_plan(selection, |plan| priced(plan).map(|(_, price)| price))
+    }
+
+    /// Bytes of all chunks as they are stored, by indexes alone.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    pub fn stored_bytes(&self) -> Result<u64> {
+        let known = self.known()?;
+        let all = Selection::all(known.layout().grid.array_shape());
+        known.with_plan(&all, |plan| priced(plan).map(|(cost, _)| cost.bytes))
     }
 
     /// The requests of a read of `selection` that `clients` share, as

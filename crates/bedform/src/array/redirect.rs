@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::Geometry;
 use crate::plan::tuning::Tuning;
 use crate::replica::{OpenReplica, ReplicaSource, Replicas};
+use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::{Piece, ReadPlan};
@@ -322,6 +323,24 @@ fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
 }
 
 impl Known<'_> {
+    /// What replicas do for a read of `selection`.
+    ///
+    /// # Errors
+    /// As [`Known::with_plan`].
+    pub(super) fn redirected_read(&self, selection: &Selection) -> Result<Option<RedirectedRead>> {
+        let taken = self.redirected(selection, |_, redirected| {
+            let taken = redirected.taken();
+            let mut replicas: Vec<String> =
+                taken.iter().map(|(replica, _)| replica.record.id.clone()).collect();
+            replicas.dedup();
+            Ok((replicas, taken.iter().map(|(_, bytes)| bytes).sum()))
+        })?;
+        let Some((replicas, replica_bytes)) = taken else { return Ok(None) };
+        let price = self.with_plan(selection, |plan| priced(plan).map(|(_, price)| price))?;
+        let predicted_seconds_without = price.seconds;
+        Ok(Some(RedirectedRead { replicas, replica_bytes, predicted_seconds_without }))
+    }
+
     /// Where the array lies itself, and what replicas take of a read; nothing where none does.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::attributes;
 use super::state::state_of;
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::replica::Held;
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
 use crate::store::Store;
@@ -65,6 +66,8 @@ pub struct ConvertSource {
     name: String,
     place: Place,
     readers: BTreeMap<String, RegionReader>,
+    /// The one array that is converted, and what of it; all arrays without.
+    part: Option<(String, Held)>,
 }
 
 impl ConvertSource {
@@ -79,12 +82,20 @@ impl ConvertSource {
             return Ok(Self::file(name, file.clone()));
         }
         let place = Place::Store(store.snapshot()?);
-        Ok(Self { name: name.into(), place, readers: BTreeMap::new() })
+        Ok(Self { name: name.into(), place, readers: BTreeMap::new(), part: None })
     }
 
     /// A foreign file; `name` as in [`ConvertSource::store`].
     pub fn file(name: impl Into<String>, file: ForeignFile) -> Self {
-        Self { name: name.into(), place: Place::File(Box::new(file)), readers: BTreeMap::new() }
+        let place = Place::File(Box::new(file));
+        Self { name: name.into(), place, readers: BTreeMap::new(), part: None }
+    }
+
+    /// Nothing but what `held` says of the array at `path`, without attributes: a replica.
+    #[must_use]
+    pub fn part(mut self, path: &str, held: Held) -> Self {
+        self.part = Some((path.to_owned(), held));
+        self
     }
 
     /// The same, with a callback that reads the array at `path`, on the thread that converts. Variables
@@ -119,6 +130,9 @@ impl ConvertSource {
     /// # Errors
     /// `Unsupported` for a store that is a single array; those of reading documents.
     pub(super) fn array_names(&self) -> Result<BTreeSet<String>> {
+        if let Some((path, _)) = &self.part {
+            return Ok(BTreeSet::from([path.clone()]));
+        }
         match &self.place {
             Place::File(file) => {
                 Ok(file.map().arrays.iter().map(|array| array.path.clone()).collect())
@@ -169,6 +183,9 @@ impl ConvertSource {
     /// Members of a foreign file that cannot be read, and why.
     pub(super) fn refused(&self) -> Vec<(String, String)> {
         let Place::File(file) = &self.place else { return Vec::new() };
+        if self.part.is_some() {
+            return Vec::new();
+        }
         let groups = file.map().groups.iter();
         groups
             .flat_map(|group| {
@@ -189,6 +206,14 @@ impl ConvertSource {
     /// Of reading documents; `InvalidArgument` for a path that no store can have.
     pub(super) fn groups(&self) -> Result<BTreeMap<ObjectPath, Map<String, Value>>> {
         let mut groups = BTreeMap::from([(ObjectPath::root(), Map::new())]);
+        if let Some((path, _)) = &self.part {
+            let mut outer = ObjectPath::parse(path)?.parent();
+            while !outer.is_root() {
+                groups.insert(outer.clone(), Map::new());
+                outer = outer.parent();
+            }
+            return Ok(groups);
+        }
         match &self.place {
             Place::File(file) => {
                 let style = Style::of(file.map());
@@ -215,6 +240,14 @@ impl ConvertSource {
     /// # Errors
     /// `NotFound`; `Unsupported` for one that needs a callback and has none; those of opening it.
     pub(super) fn array(&self, path: &str) -> Result<SourceArray> {
+        let whole = self.whole_array(path)?;
+        Ok(match &self.part {
+            Some((_, held)) => whole.part(held.clone()),
+            None => whole,
+        })
+    }
+
+    fn whole_array(&self, path: &str) -> Result<SourceArray> {
         match &self.place {
             Place::Store(store) => SourceArray::of_store(store.array(&ObjectPath::parse(path)?)?),
             Place::File(file) => {
@@ -256,6 +289,7 @@ pub(super) struct Values {
 /// Whatever gives the elements of a region.
 trait Readable: Send + Sync {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()>;
+    fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()>;
     fn read_texts(&self, region: &Region) -> Result<Vec<String>>;
 }
 
@@ -276,6 +310,16 @@ impl SourceArray {
             shape: metadata.shape,
             reading: Box::new(array),
         })
+    }
+
+    /// What `held` says of the array.
+    fn part(self, held: Held) -> Self {
+        Self {
+            shape: held.shape(),
+            attributes: Map::new(),
+            reading: Box::new(Part { whole: self.reading, held }),
+            ..self
+        }
     }
 
     fn of_file(file: &ForeignFile, path: &str, reading: Box<dyn Readable>) -> Result<Self> {
@@ -389,9 +433,33 @@ pub(super) fn selection_of(region: &Region) -> Result<Selection> {
     Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
 }
 
+/// A part of an array.
+struct Part {
+    whole: Box<dyn Readable>,
+    held: Held,
+}
+
+impl Readable for Part {
+    fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
+        self.whole.read_part(&self.held, region, buffer)
+    }
+
+    fn read_part(&self, _: &Held, _: &Region, _: &mut [u8]) -> Result<()> {
+        Err(Error::invalid("a part of a part of an array"))
+    }
+
+    fn read_texts(&self, _: &Region) -> Result<Vec<String>> {
+        Err(Error::new(ErrorKind::Unsupported, "replicas hold no texts"))
+    }
+}
+
 impl Readable for Array {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         self.read(&selection_of(region)?, buffer).map(drop)
+    }
+
+    fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()> {
+        self.read(&held.outer(region), buffer).map(drop)
     }
 
     fn read_texts(&self, region: &Region) -> Result<Vec<String>> {
@@ -404,6 +472,10 @@ struct TextReader(Arc<ReadTexts>);
 
 impl Readable for TextReader {
     fn read(&self, _: &Region, _: &mut [u8]) -> Result<()> {
+        Err(Error::invalid("a reader of texts was given for elements"))
+    }
+
+    fn read_part(&self, _: &Held, _: &Region, _: &mut [u8]) -> Result<()> {
         Err(Error::invalid("a reader of texts was given for elements"))
     }
 

@@ -107,7 +107,8 @@ impl Follows {
         };
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sidecar = options.sidecar.clone();
-        let watched = sidecar.as_ref().filter(|sidecar| trace::is_watched(sidecar));
+        let watched = sidecar.as_ref().filter(|_| options.records);
+        let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
         let traces = watched.and_then(|sidecar| trace::Place::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
         let (known, has_lists) = (OnceLock::new(), AtomicBool::new(false));

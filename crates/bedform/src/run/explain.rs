@@ -62,9 +62,24 @@ pub struct Explanation {
     pub mostly_cached: Option<Dominant>,
     /// Seconds that resolving the plan took.
     pub planning_seconds: f64,
+    /// What replicas do for the read, where they do something.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub redirected: Option<RedirectedRead>,
     /// What is known of the reads of the array, where they are followed and there were any.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub followed: Option<FollowedReads>,
+}
+
+/// What replicas do for a read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RedirectedRead {
+    /// Names of the replicas that give something.
+    pub replicas: Vec<String>,
+    /// Bytes of the result that they give.
+    pub replica_bytes: u64,
+    /// Seconds of a cold read of the array itself.
+    pub predicted_seconds_without: f64,
 }
 
 /// What is known of the reads of one array so far.
@@ -118,6 +133,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
         mostly: price.dominant,
         mostly_cached: price.cached_dominant,
         planning_seconds: began.elapsed().as_secs_f64(),
+        redirected: None,
         followed: None,
     })
 }

@@ -28,4 +28,4 @@ mod unit;
 pub(crate) mod workload;
 
 pub use execute::ReadStatistics;
-pub use explain::{Explanation, FollowedReads};
+pub use explain::{Explanation, FollowedReads, RedirectedRead};

@@ -8,6 +8,7 @@ use bedform_format::metadata::parse_hex;
 use bedform_patterns::{Globals, Pattern, Patterns};
 use serde::{Deserialize, Serialize};
 
+use super::kinds::ReadKinds;
 use super::identity::{Key, is_other};
 use super::processes::own_parts;
 use crate::sidecar::{Helper, Sidecar};
@@ -55,6 +56,8 @@ pub struct LearnedArray {
     pub lists: Explained,
     /// Those that a pattern of the reads before them had said, by kind.
     pub predicted: BTreeMap<String, Explained>,
+    /// Kinds of reads: where they were, and how long they took.
+    pub kinds: ReadKinds,
     /// The patterns, those that were found last at the end.
     pub patterns: Patterns,
     /// What the processes of a run read together, those that were found last at the end.
@@ -137,7 +140,7 @@ impl Knowledge {
     }
 
     /// The newest valid one of a sidecar.
-    pub(super) fn newest(sidecar: &Sidecar) -> Option<Self> {
+    pub(crate) fn newest(sidecar: &Sidecar) -> Option<Self> {
         let newest = sidecar.load_newest(LIST, &SourceVersion::default(), &Limits::default());
         newest.map(|(_, known)| known)
     }

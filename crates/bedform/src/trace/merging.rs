@@ -236,6 +236,7 @@ impl LearnedArray {
         if read.was_ahead {
             count(&mut self.was_ahead);
         }
+        self.kinds.add(&self.shape, read, weight);
         let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
             followed.is_part = true;
             count(&mut self.lists);

@@ -29,6 +29,7 @@
 mod computations;
 pub(crate) mod form;
 mod identity;
+mod kinds;
 mod knowledge;
 mod learn;
 mod merging;
@@ -42,6 +43,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+pub use kinds::{ReadKind, ReadKinds};
 pub use knowledge::{Explained, Knowledge, LearnedArray};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
 pub use learn::{Learned, learn};

@@ -1,0 +1,257 @@
+//! Replicas are made one after the other, and the catalogue names each as soon as it is whole.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use bedform_format::chunk_map::SourceVersion;
+use bedform_storage::{LocalStorage, Mode, Storage as _};
+use bedform_format::{Limits, ObjectPath};
+use serde::Serialize;
+
+use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source};
+use crate::convert::{
+    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Reader;
+use crate::options::{OpenOptions, Progress};
+use crate::replica::{CATALOGUE, Catalogue, REPLICAS, Replica};
+use crate::sidecar::Sidecar;
+
+/// Attempts to name a replica while others change the catalogue.
+const ATTEMPTS_MAX: usize = 16;
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Optimized {
+    /// Replicas that were made.
+    pub made: Vec<Replica>,
+    /// Names of replicas that are gone.
+    pub dropped: Vec<String>,
+    /// Bytes of all replicas now.
+    pub bytes: u64,
+    /// What should be known of it.
+    pub warnings: Vec<String>,
+}
+
+/// Makes what `planned` says, which [`plan`](super::plan) has made of the same source. `progress` is told decoded
+/// bytes that are copied, of how many. What was stopped goes on when the same is asked again.
+///
+/// # Errors
+/// `Conflict` if another process makes replicas of the source, or the source has changed since it was planned;
+/// `NoSpace`, `PermissionDenied`, `Interrupted`; those of reading and writing. Replicas that were made before stay.
+pub fn build(
+    path: &Path,
+    planned: &OptimizePlan,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+) -> Result<Optimized> {
+    let mut done = Optimized::default();
+    if planned.make.is_empty() && planned.drop.is_empty() {
+        let source = Source::open(path)?;
+        done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
+        return Ok(done);
+    }
+    let directory = directory_of(path)?;
+    let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
+    let Some(_lock) = storage.try_lock(&ObjectPath::root())? else {
+        let text = format!("{}: another process makes replicas of it: wait for it", path.display());
+        return Err(Error::new(ErrorKind::Conflict, text));
+    };
+    let source = Source::open(path)?;
+    let catalogue = Named { sidecar: &source.sidecar, state: state_of(&source), path };
+    catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
+    for id in &planned.drop {
+        remove(&directory, id);
+        done.dropped.push(id.clone());
+    }
+    let all: u64 = planned.make.iter().map(raw_bytes_of).sum();
+    let mut before = 0;
+    for replica in &planned.make {
+        let telling = |bytes: u64, _: u64| progress(before + bytes, all);
+        let made = make(&source, path, &directory, replica, options, &telling)?;
+        before += raw_bytes_of(replica);
+        let named = catalogue.change(|replicas| {
+            replicas.retain(|one| one.id != made.id);
+            replicas.push(made.clone());
+        })?;
+        let bytes: u64 = named.iter().map(|one| one.stored_bytes).sum();
+        if bytes > planned.budget_bytes {
+            // It was larger than predicted.
+            catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
+            remove(&directory, &made.id);
+            done.warnings.push(format!(
+                "a replica of {} would have taken {} bytes instead of {}, more than the budget: it was removed",
+                made.array, made.stored_bytes, replica.bytes
+            ));
+            continue;
+        }
+        done.made.push(made);
+    }
+    let named = catalogue.change(|_| ())?;
+    done.bytes = named.iter().map(|one| one.stored_bytes).sum();
+    remove_unnamed(&directory, &named);
+    Ok(done)
+}
+
+fn state_of(source: &Source) -> SourceVersion {
+    source.store.file().map(|file| file.map().source.clone()).unwrap_or_default()
+}
+
+/// The directory of the replicas, made if it is missing: beside the source, or where the environment says, but in
+/// no home directory that nobody has named.
+fn directory_of(path: &Path) -> Result<PathBuf> {
+    let made = Sidecar::make_of_path(path)?;
+    let is_named = std::env::var_os("BEDFORM_SIDECAR").is_some_and(|place| !place.is_empty());
+    let beside = made.filter(|directory| is_named || is_beside(path, directory));
+    let Some(directory) = beside else {
+        let text = format!(
+            "{}: replicas cannot lie beside it, where this user may not write: set BEDFORM_SIDECAR to a \
+             directory for them",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::PermissionDenied, text));
+    };
+    let directory = directory.join(REPLICAS);
+    fs::create_dir_all(&directory).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
+    })?;
+    Ok(directory)
+}
+
+fn is_beside(path: &Path, directory: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let above = directory.parent().and_then(|above| above.canonicalize().ok());
+    above.as_deref() == path.parent()
+}
+
+fn raw_bytes_of(replica: &PlannedReplica) -> u64 {
+    replica.shape.iter().copied().fold(1, u64::saturating_mul)
+}
+
+/// Makes one replica.
+fn make(
+    source: &Source,
+    path: &Path,
+    directory: &Path,
+    replica: &PlannedReplica,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+) -> Result<Replica> {
+    let began = Instant::now();
+    let place = directory.join(&replica.id);
+    // One that was whole before the catalogue was changed, or lost.
+    if !place.exists() {
+        let part = ConvertSource::store(path.display().to_string(), &source.store)?;
+        let part = part.part(&replica.array, replica.held.clone());
+        let target = ConvertTarget::open(&place, OpenOptions::default())?;
+        let order = replica.order.parse();
+        let mut converting = ConvertOptions::default();
+        converting.layout = Some(ArrayLayoutChoice {
+            chunks: replica.chunks.clone(),
+            shards: Some(replica.shards.clone()),
+            order: order.map_err(|_| Error::invalid(format!("no order: {}", replica.order)))?,
+        });
+        converting.readers = vec![Reader::Bedform];
+        converting.memory_bytes = options.memory_bytes;
+        let decided = plan(&part, &target, &converting)?;
+        let item_size = decided.arrays.first().map_or(1, |array| array.item_size).max(1);
+        let telling = |bytes: u64, _: u64| progress(bytes / item_size, 0);
+        run(&decided, &part, &target, &converting, &telling)?;
+    }
+    let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
+    let raw = source.store.array(&ObjectPath::parse(&replica.array)?)?;
+    let item_size = raw.data_type()?.item_size().unwrap_or(1) as u64;
+    let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Replica {
+        id: replica.id.clone(),
+        array: replica.array.clone(),
+        array_shape: raw.shape()?,
+        held: replica.held.clone(),
+        stored_bytes,
+        raw_bytes: raw_bytes_of(replica).saturating_mul(item_size),
+        objects,
+        made: made.as_secs(),
+        building_seconds: began.elapsed().as_secs_f64(),
+        expected: replica.expected.clone(),
+    })
+}
+
+/// Bytes of all files of a replica, and how many of them hold chunks.
+fn sizes_of(place: &Path, array: &str) -> Result<(u64, u64)> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("{}: {error}", place.display()))
+    };
+    let chunks = place.join(array).join("c");
+    let (mut bytes, mut objects, mut directories) = (0, 0, vec![place.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let metadata = entry.metadata().map_err(failed)?;
+            if metadata.is_dir() {
+                directories.push(entry.path());
+                continue;
+            }
+            bytes += metadata.len();
+            objects += u64::from(entry.path().starts_with(&chunks));
+        }
+    }
+    Ok((bytes, objects))
+}
+
+/// Removes a replica that no catalogue names. What cannot be removed costs its space.
+fn remove(directory: &Path, id: &str) {
+    let _ = fs::remove_dir_all(directory.join(id));
+}
+
+/// Removes whatever lies among the replicas without being one: of earlier states of the source, given up, stopped.
+fn remove_unnamed(directory: &Path, named: &[Replica]) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let is_named = named.iter().any(|one| name == one.id.as_str());
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && !is_named {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The catalogue of a source in one state.
+struct Named<'a> {
+    sidecar: &'a Sidecar,
+    state: SourceVersion,
+    path: &'a Path,
+}
+
+impl Named<'_> {
+    /// Changes which replicas it names; gives them.
+    ///
+    /// # Errors
+    /// `Io` if it cannot be kept; `Conflict` if others never stop changing it.
+    fn change(&self, act: impl Fn(&mut Vec<Replica>)) -> Result<Vec<Replica>> {
+        for _ in 0..ATTEMPTS_MAX {
+            let number = self.sidecar.last_number(CATALOGUE);
+            let newest: Option<(u64, Catalogue)> =
+                self.sidecar.load_newest(CATALOGUE, &self.state, &Limits::default());
+            let before = newest.map(|(_, found)| found.replicas).unwrap_or_default();
+            let mut replicas = before.clone();
+            act(&mut replicas);
+            if replicas == before {
+                return Ok(replicas);
+            }
+            let catalogue = Catalogue::new(&self.state, replicas);
+            match self.sidecar.save_next(CATALOGUE, &catalogue) {
+                Some(saved) if saved == number + 1 => return Ok(catalogue.replicas),
+                Some(_) => {}
+                None => {
+                    let text = format!("{}: the catalogue cannot be kept", self.path.display());
+                    return Err(Error::new(ErrorKind::Io, text));
+                }
+            }
+        }
+        let text = format!("{}: others change the catalogue all the time", self.path.display());
+        Err(Error::new(ErrorKind::Conflict, text))
+    }
+}

@@ -1,0 +1,278 @@
+//! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
+
+use bedform_format::ObjectPath;
+use bedform_format::checksum::Fingerprint;
+use bedform_geometry::Region;
+use bedform_storage::Profile;
+
+use super::reads::Kind;
+use super::{PlannedReplica, Source};
+use crate::error::{Error, Result};
+use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
+use crate::replica::{Expected, Held, Replica};
+
+/// Kinds of one array for which one replica is laid out together.
+const TOGETHER_MAX: usize = 8;
+/// Of the elements of a box those of its chunks that are beyond it, at most.
+const BESIDE_BYTES: u64 = 16 << 10;
+/// Bytes a second that a replica is written with, where nothing is known.
+const WRITTEN_PER_SECOND: f64 = 200e6;
+
+/// A replica that could be had.
+#[derive(Debug, Clone)]
+pub(super) struct CandidateReplica {
+    /// What it takes to make it; nothing for one that is there.
+    pub(super) planned: Option<PlannedReplica>,
+    pub(super) id: String,
+    pub(super) bytes: u64,
+    pub(super) building_seconds: f64,
+    /// For each kind of read the share of the reads that it holds all of, and the seconds of one of them.
+    pub(super) serves: Vec<Option<(f64, f64)>>,
+}
+
+/// What of the reads of `kind` lies in the box of a replica, as a share of the places where they can be.
+fn share_within(kind: &Kind, held: &Region) -> f64 {
+    let lengths = kind.lengths();
+    let along = |axis: usize| {
+        let (start, end) = (kind.hot.start()[axis], kind.hot.end(axis));
+        let places = (end - start).saturating_sub(lengths[axis]) + 1;
+        let low = start.max(held.start()[axis]);
+        let high = end.min(held.end(axis));
+        let inside = high.saturating_sub(low);
+        let fitting = (inside + 1).saturating_sub(lengths[axis]).min(places);
+        fitting as f64 / places as f64
+    };
+    (0..lengths.len()).map(along).product()
+}
+
+/// All replicas that could be had, those that are there among them, but none that is larger than the budget.
+///
+/// # Errors
+/// Of looking at the arrays.
+pub(super) fn candidates_of(
+    source: &Source,
+    kinds: &[Kind],
+    budget_bytes: u64,
+) -> Result<Vec<CandidateReplica>> {
+    let mut all: Vec<CandidateReplica> = Vec::new();
+    for replica in &source.catalogue.replicas {
+        all.push(existing(replica, kinds));
+    }
+    let mut arrays: Vec<&str> = kinds.iter().map(|kind| kind.array.as_str()).collect();
+    arrays.sort_unstable();
+    arrays.dedup();
+    for array in arrays {
+        let of_array = ArrayKinds::new(source, array, kinds)?;
+        for (region, numbers) in of_array.boxes() {
+            let found = of_array.laid_out(&region, &numbers, budget_bytes)?;
+            all.extend(found.filter(|found| all.iter().all(|other| other.id != found.id)));
+        }
+    }
+    Ok(all)
+}
+
+fn existing(replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
+    let serves = kinds.iter().map(|kind| {
+        let held = replica.held.bounds().filter(|_| {
+            kind.array == replica.array && kind.array_shape == replica.array_shape
+        })?;
+        // One with gaps holds less than its bounds.
+        let is_box = replica.held.runs().iter().all(|runs| runs.len() == 1);
+        let share = share_within(kind, &held);
+        let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts)?;
+        (share > 0.0 && is_box).then_some((share, alike.seconds_with))
+    });
+    CandidateReplica {
+        planned: None,
+        id: replica.id.clone(),
+        bytes: replica.stored_bytes,
+        building_seconds: 0.0,
+        serves: serves.collect(),
+    }
+}
+
+/// The kinds of reads of one array.
+struct ArrayKinds<'a> {
+    source: &'a Source,
+    array: &'a str,
+    kinds: &'a [Kind],
+    /// Those of the array, by their numbers.
+    own: Vec<usize>,
+    shape: Vec<u64>,
+    item_size: u64,
+    dims: Vec<String>,
+    /// Bytes of elements over stored ones.
+    ratio: f64,
+    /// Seconds that it takes to read a byte of the array, as a whole.
+    seconds_per_byte: f64,
+    profile: Profile,
+}
+
+impl<'a> ArrayKinds<'a> {
+    fn new(source: &'a Source, array: &'a str, kinds: &'a [Kind]) -> Result<Self> {
+        let own: Vec<usize> =
+            (0..kinds.len()).filter(|number| kinds[*number].array == array).collect();
+        let first = own.first().map(|number| &kinds[*number]);
+        let first = first.ok_or_else(|| Error::invalid("an array without reads"))?;
+        let opened = source.store.array(&ObjectPath::parse(array)?)?;
+        let raw = bytes_of(&first.array_shape, first.item_size);
+        let ratio = raw / (opened.stored_bytes()? as f64).max(1.0);
+        let whole = bedform_geometry::Selection::all(&first.array_shape);
+        let seconds = opened.price(&whole)?.seconds;
+        let directory = source.sidecar.own_directory();
+        let kept = directory.and_then(|directory| Profile::for_path(&directory).ok().flatten());
+        Ok(Self {
+            source,
+            array,
+            kinds,
+            own,
+            shape: first.array_shape.clone(),
+            item_size: first.item_size,
+            dims: first.dims.clone(),
+            ratio: ratio.max(1.0),
+            seconds_per_byte: seconds / raw.max(1.0),
+            profile: kept.unwrap_or_else(Profile::default_local),
+        })
+    }
+
+    /// Boxes that a replica could hold, with the kinds that it would be laid out for: that of each kind, all of it
+    /// and where it mostly is, and those of several together.
+    fn boxes(&self) -> Vec<(Region, Vec<usize>)> {
+        let mut all: Vec<(Region, Vec<usize>)> = Vec::new();
+        for &number in &self.own {
+            let kind = &self.kinds[number];
+            all.push((kind.bounds.clone(), vec![number]));
+            all.push((kind.hot.clone(), vec![number]));
+        }
+        let most: Vec<usize> = self.own.iter().copied().take(TOGETHER_MAX).collect();
+        for (at, first) in most.iter().enumerate() {
+            for second in &most[at + 1..] {
+                all.extend(self.together(&[*first, *second]));
+            }
+        }
+        if most.len() > 2 {
+            all.extend(self.together(&most));
+        }
+        let mut seen = Vec::new();
+        all.retain(|one| {
+            let is_new = !seen.contains(one);
+            if is_new {
+                seen.push(one.clone());
+            }
+            is_new
+        });
+        all
+    }
+
+    fn together(&self, numbers: &[usize]) -> Option<(Region, Vec<usize>)> {
+        let hot = numbers.iter().map(|number| self.kinds[*number].hot.clone());
+        let around = hot.reduce(|one, other| one.bounding(&other).unwrap_or(one))?;
+        Some((around, numbers.to_vec()))
+    }
+
+    /// The replica of a box in the layout that costs least for these kinds of reads; nothing for one that is larger
+    /// than the budget, or serves none.
+    fn laid_out(
+        &self,
+        region: &Region,
+        numbers: &[usize],
+        budget_bytes: u64,
+    ) -> Result<Option<CandidateReplica>> {
+        let raw = bytes_of(region.shape(), self.item_size);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let bytes = (raw / self.ratio) as u64 + BESIDE_BYTES;
+        if bytes > budget_bytes {
+            return Ok(None);
+        }
+        let reads = numbers.iter().map(|number| {
+            let kind = &self.kinds[*number];
+            (Read::Box { shape: clipped(&kind.lengths(), region.shape()) }, kind.reads)
+        });
+        let mut request = AdviseRequest::new(region.shape(), self.item_size, self.profile.clone());
+        request.reads.reads = reads.collect();
+        request.dimension_names.clone_from(&self.dims);
+        request.compression_ratio = self.ratio;
+        request.readers = vec![Reader::Bedform];
+        request.compare_alone = false;
+        let Ok(advice) = advise(&request) else { return Ok(None) };
+        let layout = Layout {
+            chunk_shape: advice.chunk_shape.clone(),
+            shard_shape: advice.shard_shape.clone(),
+            order: advice.order,
+        };
+        let mut model =
+            CostModel::new(region.shape(), self.item_size, self.profile.clone(), request.cores);
+        model.compression_ratio = self.ratio;
+        let serves: Vec<_> =
+            (0..self.kinds.len()).map(|number| self.serves(number, region, &model, &layout)).collect();
+        if serves.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let held = Held::region(region);
+        let id = self.id_of(&held, &layout)?;
+        let building_seconds = raw * (self.seconds_per_byte + 1.0 / WRITTEN_PER_SECOND);
+        let expected = serves.iter().enumerate().filter_map(|(number, served)| {
+            let (kind, (share, seconds)) = (&self.kinds[number], (*served)?);
+            Some(Expected {
+                shape: kind.counts.clone(),
+                reads: kind.reads * share,
+                seconds_without: kind.seconds,
+                seconds_with: seconds,
+            })
+        });
+        let planned = PlannedReplica {
+            id: id.clone(),
+            array: self.array.to_owned(),
+            dims: self.dims.clone(),
+            shape: held.shape(),
+            held,
+            chunks: layout.chunk_shape.clone(),
+            shards: layout.shard_shape.clone(),
+            order: layout.order.name().to_owned(),
+            bytes,
+            building_seconds,
+            expected: expected.collect(),
+        };
+        Ok(Some(CandidateReplica { planned: Some(planned), id, bytes, building_seconds, serves }))
+    }
+
+    /// The share of the reads of a kind that a replica holds all of, and the seconds of one, where it is faster.
+    fn serves(
+        &self,
+        number: usize,
+        region: &Region,
+        model: &CostModel,
+        layout: &Layout,
+    ) -> Option<(f64, f64)> {
+        let kind = &self.kinds[number];
+        let share = if kind.array == self.array { share_within(kind, region) } else { 0.0 };
+        if share <= 0.0 {
+            return None;
+        }
+        let read = Read::Box { shape: clipped(&kind.lengths(), region.shape()) };
+        let seconds = model.price(layout, &read).seconds;
+        (seconds < kind.seconds).then_some((share, seconds))
+    }
+
+    /// A name that is the same for the same replica of the same state of the source.
+    fn id_of(&self, held: &Held, layout: &Layout) -> Result<String> {
+        let described = serde_json::to_vec(&(self.array, &self.shape, held, layout));
+        let state = self.source.store.file().map(|file| file.map().source.clone());
+        let state = serde_json::to_vec(&state);
+        let (Ok(described), Ok(state)) = (described, state) else {
+            return Err(Error::invalid("a replica that cannot be described"));
+        };
+        let mut fingerprint = Fingerprint::new();
+        fingerprint.update(&described);
+        fingerprint.update(&state);
+        Ok(format!("{:016x}", fingerprint.finish() >> 64))
+    }
+}
+
+fn clipped(lengths: &[u64], shape: &[u64]) -> Vec<u64> {
+    lengths.iter().zip(shape).map(|(length, most)| *length.min(most)).collect()
+}
+
+fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
+    shape.iter().map(|length| *length as f64).product::<f64>() * item_size as f64
+}

@@ -1,0 +1,123 @@
+//! Which replicas are worth their place: those that save most predicted time for their bytes.
+
+use super::PlannedReplica;
+use super::candidates::CandidateReplica;
+use super::reads::Kind;
+
+/// A replica must save as much time as it takes to make within so many times the reads that count.
+const REPEATS: f64 = 100.0;
+/// And so much of the time of all reads.
+const SHARE_MIN: f64 = 0.005;
+
+/// What was chosen.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) make: Vec<PlannedReplica>,
+    /// Names of those that are there.
+    pub(super) keep: Vec<String>,
+    pub(super) drop: Vec<String>,
+    pub(super) bytes: u64,
+    /// For each kind the seconds of a read with what is there, and with what was chosen.
+    pub(super) seconds_now: Vec<f64>,
+    pub(super) seconds_then: Vec<f64>,
+}
+
+/// The mean seconds of a read of each kind with these replicas: each read by the best that holds it. Places are taken
+/// to be apart from each other: what one replica holds of a kind another may hold again.
+fn seconds_with(kinds: &[Kind], replicas: &[&CandidateReplica]) -> Vec<f64> {
+    let of_kind = |(number, kind): (usize, &Kind)| {
+        let mut served: Vec<(f64, f64)> =
+            replicas.iter().filter_map(|replica| replica.serves[number]).collect();
+        served.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (mut seconds, mut left) = (0.0, 1.0);
+        for (share, with) in served.into_iter().filter(|(_, with)| *with < kind.seconds) {
+            let taken = share.min(left);
+            seconds += taken * with;
+            left -= taken;
+        }
+        seconds + left * kind.seconds
+    };
+    kinds.iter().enumerate().map(of_kind).collect()
+}
+
+fn total(kinds: &[Kind], seconds: &[f64]) -> f64 {
+    kinds.iter().zip(seconds).map(|(kind, seconds)| kind.reads * seconds).sum()
+}
+
+/// Takes the candidate that saves most for its bytes, and again, while one is worth it and fits the budget. What
+/// was taken first and others have made useless is given up at the end.
+pub(super) fn choose(
+    kinds: &[Kind],
+    candidates: Vec<CandidateReplica>,
+    budget_bytes: u64,
+) -> Chosen {
+    let existing: Vec<_> = candidates.iter().filter(|one| one.planned.is_none()).collect();
+    let seconds_now = seconds_with(kinds, &existing);
+    let whole = total(kinds, &kinds.iter().map(|kind| kind.seconds).collect::<Vec<_>>());
+    let mut chosen: Vec<&CandidateReplica> = Vec::new();
+    let mut bytes = 0_u64;
+    loop {
+        let before = total(kinds, &seconds_with(kinds, &chosen));
+        let worth = |candidate: &&CandidateReplica| {
+            let with: Vec<_> = chosen.iter().copied().chain([*candidate]).collect();
+            before - total(kinds, &seconds_with(kinds, &with))
+        };
+        let others = candidates.iter().filter(|one| {
+            let is_taken = chosen.iter().any(|taken| taken.id == one.id);
+            !is_taken && bytes.saturating_add(one.bytes) <= budget_bytes
+        });
+        let worthy = others.filter_map(|one| {
+            let gain = worth(&one);
+            let pays = gain * REPEATS > one.building_seconds && gain > SHARE_MIN * whole;
+            pays.then(|| (gain / one.bytes.max(1) as f64, gain, one))
+        });
+        let worthy: Vec<_> = worthy.collect();
+        // By what they save for their bytes; but what saves nearly all of what there is to save comes first: small
+        // ones would be taken before it, and leave no place.
+        let most = worthy.iter().map(|(_, gain, _)| *gain).fold(0.0, f64::max);
+        let large = worthy.iter().filter(|(_, gain, _)| *gain >= 0.8 * most);
+        let best = large.max_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, _, best)) = best else { break };
+        bytes = bytes.saturating_add(best.bytes);
+        chosen.push(best);
+    }
+    give_up_useless(kinds, &mut chosen, whole);
+    let seconds_then = seconds_with(kinds, &chosen);
+    let bytes = chosen.iter().map(|one| one.bytes).sum();
+    let is_chosen = |one: &&CandidateReplica| chosen.iter().any(|taken| taken.id == one.id);
+    let (keep, unused): (Vec<&CandidateReplica>, Vec<&CandidateReplica>) =
+        existing.iter().copied().partition(is_chosen);
+    // What nobody needs the place of may stay: other reads may come again.
+    let (mut stay, mut drop, mut used) = (Vec::new(), Vec::new(), bytes);
+    for one in unused {
+        if used + one.bytes <= budget_bytes {
+            used += one.bytes;
+            stay.push(one.id.clone());
+        } else {
+            drop.push(one.id.clone());
+        }
+    }
+    Chosen {
+        make: chosen.iter().filter_map(|one| one.planned.clone()).collect(),
+        keep: keep.iter().map(|one| one.id.clone()).chain(stay).collect(),
+        drop,
+        bytes: used,
+        seconds_now,
+        seconds_then,
+    }
+}
+
+/// Gives up what saves nothing beside the others.
+fn give_up_useless(kinds: &[Kind], chosen: &mut Vec<&CandidateReplica>, whole: f64) {
+    let mut at = 0;
+    while at < chosen.len() {
+        let with = total(kinds, &seconds_with(kinds, chosen));
+        let mut others = chosen.clone();
+        others.remove(at);
+        let without = total(kinds, &seconds_with(kinds, &others));
+        match without - with <= SHARE_MIN * whole {
+            true => *chosen = others,
+            false => at += 1,
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Which replicas a source should have, and how they are made.
+//!
+//! [`plan`] decides and writes nothing; [`build`] makes what it says.
+//!
+//! # How
+//!
+//! 1. *Reads*: the kinds of reads that were learnt of each array, where they were, and how often
+//!    ([`ReadKind`](crate::trace::ReadKind)); or those that the caller expects.
+//! 2. *Prices*: each kind is priced at a few of its places, by the plan of the read as it would be run.
+//! 3. *Candidates*: for each kind, for the kinds of an array together, and for where they mostly are, the box that
+//!    they take, in the layout that costs least for them ([`advise`](mod@crate::layout::advise)).
+//! 4. *Choice*: the candidate that saves most predicted time for its bytes, of those that fit the budget, until none
+//!    saves more than it costs to make. Replicas that are there count as candidates that cost nothing to make; those
+//!    that are not chosen go if their place is needed.
+//! 5. *Building*: each replica is a conversion of a part of the source ([`convert`](mod@crate::convert)), with its
+//!    promises: what was stopped goes on, nothing is seen before it is whole. Then the catalogue names it.
+//!
+//! This is the layout management of Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4, with
+//! one budget for all.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `reads` | kinds of reads, with their prices |
+//! | `candidates` | replicas that could be made |
+//! | `choose` | those that are worth their place |
+//! | `building` | how they are made, and the catalogue |
+
+mod building;
+mod candidates;
+mod choose;
+mod reads;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{OpenOptions, Prefetch, Progress};
+use crate::replica::{Catalogue, Expected, Held};
+use crate::sidecar::Sidecar;
+use crate::size;
+use crate::store::Store;
+
+pub use building::{Optimized, build};
+pub use reads::ExpectedRead;
+
+use candidates::candidates_of;
+use choose::choose;
+use reads::kinds_of;
+
+/// How much replicas may take together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// So many bytes.
+    Bytes(u64),
+    /// So much of the bytes of the source: 0.2 for a fifth.
+    Share(f64),
+}
+
+/// The largest share that makes sense: a thousand copies.
+const SHARE_MAX: f64 = 1000.0;
+
+impl Budget {
+    /// A size, or a percentage of the source's bytes.
+    ///
+    /// ```
+    /// use bedform::optimize::Budget;
+    ///
+    /// assert_eq!(Budget::parse("20%")?, Budget::Share(0.2));
+    /// assert_eq!(Budget::parse("4 GiB")?, Budget::Bytes(4 << 30));
+    /// # Ok::<(), bedform::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for anything else.
+    pub fn parse(text: &str) -> Result<Self> {
+        let Some(percent) = text.trim().strip_suffix('%') else {
+            return size::from_text(text).map(Self::Bytes);
+        };
+        let share = percent.trim().parse::<f64>().map(|percent| percent / 100.0);
+        match share {
+            Ok(share) if (0.0..=SHARE_MAX).contains(&share) => Ok(Self::Share(share)),
+            _ => Err(Error::invalid(format!(
+                "not a budget: {text:?}; it is a share of the source, as 20%, or a size, as 4 GiB"
+            ))),
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn bytes(self, source_bytes: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => (source_bytes as f64 * share) as u64,
+        }
+    }
+}
+
+/// What is asked of an optimisation.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OptimizeOptions {
+    /// How much replicas may take together, with what they need beside their elements.
+    pub budget: Budget,
+    /// Reads that will come; without them those that were learnt.
+    pub reads: Vec<ExpectedRead>,
+    /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Default for OptimizeOptions {
+    fn default() -> Self {
+        Self { budget: Budget::Share(0.2), reads: Vec::new(), memory_bytes: 512 << 20 }
+    }
+}
+
+/// What would be done. As JSON it has the same names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OptimizePlan {
+    /// The source as the user named it.
+    pub source: String,
+    /// Bytes of the source as it is stored.
+    pub source_bytes: u64,
+    /// Bytes that replicas may take.
+    pub budget_bytes: u64,
+    /// Bytes that they will take, as predicted.
+    pub bytes: u64,
+    /// Kinds of reads, and what becomes of them.
+    pub reads: Vec<PlannedRead>,
+    /// Replicas to make.
+    pub make: Vec<PlannedReplica>,
+    /// Names of replicas that stay.
+    pub keep: Vec<String>,
+    /// Names of replicas that go.
+    pub drop: Vec<String>,
+    /// What should be known of it.
+    pub notes: Vec<String>,
+}
+
+/// A kind of read, and its predicted time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedRead {
+    /// The path of the array.
+    pub array: String,
+    /// Names of its axes.
+    pub dims: Vec<String>,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Where they are: first positions.
+    pub start: Vec<u64>,
+    /// Ends, exclusive.
+    pub end: Vec<u64>,
+    /// How many such reads count.
+    pub reads: f64,
+    /// Predicted seconds of one, cold, of the source itself.
+    pub seconds_of_source: f64,
+    /// With the replicas that there are now.
+    pub seconds_now: f64,
+    /// With those of the plan.
+    pub seconds_then: f64,
+}
+
+/// A replica that is to be made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedReplica {
+    /// Its name.
+    pub id: String,
+    /// The path of the array.
+    pub array: String,
+    /// Names of its axes.
+    pub dims: Vec<String>,
+    /// What of the array it holds.
+    pub held: Held,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Elements of a chunk along each axis.
+    pub chunks: Vec<u64>,
+    /// Elements of a shard along each axis.
+    pub shards: Vec<u64>,
+    /// The order of the chunks in a shard.
+    pub order: String,
+    /// Bytes that it will take, as predicted.
+    pub bytes: u64,
+    /// Seconds that making it takes, as predicted.
+    pub building_seconds: f64,
+    /// What it is made for.
+    pub expected: Vec<Expected>,
+}
+
+/// What a plan is made by, and made of.
+struct Source {
+    store: Store,
+    sidecar: Sidecar,
+    catalogue: Catalogue,
+    bytes: u64,
+}
+
+impl Source {
+    /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
+    /// replicas.
+    fn open(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::default();
+        (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
+        let store = Store::open_path(path, options)?;
+        let none = || {
+            let text = format!(
+                "{}: no place for replicas: set BEDFORM_SIDECAR to a directory",
+                path.display()
+            );
+            Error::new(ErrorKind::NotFound, text)
+        };
+        let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
+        let Some(file) = store.file() else {
+            let text = format!("{}: replicas of Zarr stores are not made yet", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let state = &file.map().source;
+        let newest = sidecar.load_newest(
+            crate::replica::CATALOGUE,
+            state,
+            &bedform_format::Limits::default(),
+        );
+        let catalogue = newest.map_or_else(|| Catalogue::new(state, Vec::new()), |found| found.1);
+        let bytes = state.size;
+        Ok(Self { store, sidecar, catalogue, bytes })
+    }
+}
+
+/// Decides which replicas the store or file at `path` should have. Reads no elements, writes nothing.
+///
+/// # Errors
+/// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those
+/// of opening the source.
+pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
+    let source = Source::open(path)?;
+    let mut notes = Vec::new();
+    let kinds = kinds_of(&source, path, &options.reads, &mut notes)?;
+    let budget_bytes = options.budget.bytes(source.bytes);
+    let candidates = candidates_of(&source, &kinds, budget_bytes)?;
+    let chosen = choose(&kinds, candidates, budget_bytes);
+    let reads = kinds.iter().enumerate().map(|(number, kind)| PlannedRead {
+        array: kind.array.clone(),
+        dims: kind.dims.clone(),
+        shape: kind.counts.clone(),
+        start: kind.bounds.start().to_vec(),
+        end: (0..kind.bounds.rank()).map(|axis| kind.bounds.end(axis)).collect(),
+        reads: kind.reads,
+        seconds_of_source: kind.seconds,
+        seconds_now: chosen.seconds_now[number],
+        seconds_then: chosen.seconds_then[number],
+    });
+    if chosen.make.is_empty() && chosen.keep.is_empty() {
+        notes.push(match budget_bytes {
+            0 => "the budget is nothing".to_owned(),
+            _ => "no replica within the budget saves more than it takes to make".to_owned(),
+        });
+    }
+    Ok(OptimizePlan {
+        source: path.display().to_string(),
+        source_bytes: source.bytes,
+        budget_bytes,
+        bytes: chosen.bytes,
+        reads: reads.collect(),
+        make: chosen.make,
+        keep: chosen.keep,
+        drop: chosen.drop,
+        notes,
+    })
+}
+
+/// Chooses and makes replicas: [`plan`], then [`build`].
+///
+/// # Errors
+/// As both.
+pub fn optimize(
+    path: &Path,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+) -> Result<(OptimizePlan, Optimized)> {
+    let planned = plan(path, options)?;
+    let done = build(path, &planned, options, progress)?;
+    Ok((planned, done))
+}

@@ -1,0 +1,239 @@
+//! Kinds of reads that count, and what they cost without replicas.
+
+use std::path::Path;
+
+use bedform_format::ObjectPath;
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
+
+use super::Source;
+use crate::array::Array;
+use crate::error::{Error, ErrorKind, Result};
+use crate::trace::{Knowledge, ReadKind};
+use crate::zarr::nodes::NodeKind;
+
+/// Kinds of reads that are looked at: those that take most time.
+const KINDS_MAX: usize = 64;
+/// Places at which a kind of read is priced, along each axis as shares of where it can be.
+const PLACES: [f64; 3] = [0.17, 0.5, 0.83];
+/// Reads that expected ones stand for, all of them together: an afternoon's work.
+const READS_EXPECTED: f64 = 1000.0;
+
+/// Reads that a caller expects.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ExpectedRead {
+    /// The array's path; nothing for all that have the axes.
+    pub array: Option<String>,
+    /// Names of the axes that such a read spans; it has one position of the others.
+    pub spanned: Vec<String>,
+    /// How many of the reads it is, beside the weights of the others.
+    pub weight: f64,
+    /// Where such reads are: name of an axis, first position, end.
+    pub region: Vec<(String, u64, u64)>,
+}
+
+/// A kind of read.
+#[derive(Debug, Clone)]
+pub(super) struct Kind {
+    pub(super) array: String,
+    pub(super) dims: Vec<String>,
+    /// Elements of the array along each axis, and bytes of one.
+    pub(super) array_shape: Vec<u64>,
+    pub(super) item_size: u64,
+    /// Positions along each axis, and from one to the next.
+    pub(super) counts: Vec<u64>,
+    pub(super) steps: Vec<u64>,
+    /// How many such reads count.
+    pub(super) reads: f64,
+    /// The box around all of them.
+    pub(super) bounds: Region,
+    /// Where nine of ten of them are.
+    pub(super) hot: Region,
+    /// Predicted seconds of one without replicas, cold.
+    pub(super) seconds: f64,
+}
+
+impl Kind {
+    /// Elements from the first position of such a read to the last, along each axis.
+    pub(super) fn lengths(&self) -> Vec<u64> {
+        let length = |(count, step): (&u64, &u64)| count.saturating_sub(1).saturating_mul(*step) + 1;
+        self.counts.iter().zip(&self.steps).map(length).collect()
+    }
+
+    /// Such a read, at a share of the places where it can be.
+    fn at(&self, share: f64) -> Option<Selection> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let axis = |axis: usize| {
+            let room = self.hot.shape()[axis].saturating_sub(self.lengths()[axis]);
+            let start = self.hot.start()[axis] + (room as f64 * share) as u64;
+            let step = i64::try_from(self.steps[axis]).ok()?;
+            AxisRange::new(start, step, self.counts[axis]).ok().map(AxisSelection::Range)
+        };
+        (0..self.counts.len()).map(axis).collect::<Option<_>>().map(Selection::Orthogonal)
+    }
+
+    /// The mean price of such a read of the array itself.
+    fn priced(&self, array: &Array) -> Result<f64> {
+        let mut seconds = 0.0;
+        let selections: Vec<_> = PLACES.iter().filter_map(|share| self.at(*share)).collect();
+        for selection in &selections {
+            seconds += array.price(selection)?.seconds;
+        }
+        Ok(seconds / selections.len().max(1) as f64)
+    }
+}
+
+/// The kinds of reads that count: those that the caller expects, else those that were learnt.
+///
+/// # Errors
+/// `NotFound` without any; `InvalidArgument` for expected ones that no array has; of pricing them.
+pub(super) fn kinds_of(
+    source: &Source,
+    path: &Path,
+    expected: &[ExpectedRead],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Kind>> {
+    let mut kinds = match expected.is_empty() {
+        true => learnt(source, path, notes)?,
+        false => expected_kinds(source, expected)?,
+    };
+    kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
+    kinds.truncate(KINDS_MAX);
+    Ok(kinds)
+}
+
+/// An array of the source, if it is one of elements of fixed size.
+fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<String>)> {
+    let array = source.store.array(&ObjectPath::parse(path).ok()?).ok()?;
+    let item_size = array.data_type().ok()?.item_size()? as u64;
+    let (shape, names) = (array.shape().ok()?, array.dimension_names().ok()?);
+    let name = |(axis, name): (usize, Option<String>)| name.unwrap_or_else(|| format!("dim_{axis}"));
+    let dims = names.into_iter().enumerate().map(name).collect();
+    Some((array, shape, item_size, dims))
+}
+
+fn learnt(source: &Source, path: &Path, notes: &mut Vec<String>) -> Result<Vec<Kind>> {
+    let shown = path.display();
+    let knowledge = Knowledge::newest(&source.sidecar).ok_or_else(|| {
+        let text = format!(
+            "{shown}: no reads were learnt: turn recording on with 'bedform watch {shown}', read, then \
+             'bedform learn {shown}'; or say what will be read, as --reads time=1"
+        );
+        Error::new(ErrorKind::NotFound, text)
+    })?;
+    let mut kinds = Vec::new();
+    for (name, learned) in &knowledge.arrays {
+        let Some((array, shape, item_size, dims)) = opened(source, name) else { continue };
+        if learned.shape != shape {
+            notes.push(format!("{name}: its shape has changed since its reads were learnt"));
+            continue;
+        }
+        if learned.lists.reads > learned.read.reads / 2 {
+            notes.push(format!(
+                "{name}: most of its reads are lists of positions or points, of which no place was recorded"
+            ));
+        }
+        for kind in &learned.kinds.0 {
+            let Some(mut kind) = of_learnt(kind, &shape) else { continue };
+            kind.array.clone_from(name);
+            (kind.dims, kind.array_shape, kind.item_size) = (dims.clone(), shape.clone(), item_size);
+            kind.seconds = kind.priced(&array)?;
+            kinds.push(kind);
+        }
+    }
+    Ok(kinds)
+}
+
+/// A kind of reads as it was learnt; nothing for reads of the whole array, which no replica makes faster, and for
+/// what does not fit.
+fn of_learnt(kind: &ReadKind, shape: &[u64]) -> Option<Kind> {
+    let is_whole = kind.counts.iter().eq(shape);
+    let fits = kind.counts.len() == shape.len() && kind.steps.len() == shape.len();
+    if is_whole || !fits || kind.reads == 0 {
+        return None;
+    }
+    let found = Kind {
+        array: String::new(),
+        dims: Vec::new(),
+        array_shape: Vec::new(),
+        item_size: 0,
+        counts: kind.counts.clone(),
+        steps: kind.steps.clone(),
+        reads: kind.reads as f64,
+        bounds: kind.bounds(shape)?,
+        hot: kind.hot_box(shape, 0.9)?,
+        seconds: 0.0,
+    };
+    let lengths = found.lengths();
+    let fits = lengths.iter().zip(found.hot.shape()).all(|(length, room)| length <= room);
+    // Reads that are longer than where most of them are: the box around all.
+    Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
+}
+
+fn expected_kinds(source: &Source, expected: &[ExpectedRead]) -> Result<Vec<Kind>> {
+    let total: f64 = expected.iter().map(|read| read.weight).sum();
+    let nodes = source.store.nodes()?;
+    let arrays = nodes.into_iter().filter(|(_, kind)| *kind == NodeKind::Array);
+    let (mut kinds, mut matched) = (Vec::new(), vec![false; expected.len()]);
+    for (path, _) in arrays {
+        let Some((array, shape, item_size, dims)) = opened(source, path.as_str()) else { continue };
+        for (number, read) in expected.iter().enumerate() {
+            if read.array.as_ref().is_some_and(|name| name != path.as_str()) {
+                continue;
+            }
+            let Some(mut kind) = of_expected(read, &shape, &dims)? else { continue };
+            matched[number] = true;
+            // Coordinates are read as a whole.
+            if kind.counts == shape {
+                continue;
+            }
+            kind.array = path.as_str().to_owned();
+            (kind.dims, kind.array_shape, kind.item_size) = (dims.clone(), shape.clone(), item_size);
+            kind.reads = READS_EXPECTED * read.weight / total;
+            kind.seconds = kind.priced(&array)?;
+            kinds.push(kind);
+        }
+    }
+    match matched.iter().position(|matched| !matched) {
+        Some(number) => Err(Error::invalid(format!(
+            "no array of {} has reads that span ({})",
+            source.store.storage().name(),
+            expected[number].spanned.join(", ")
+        ))),
+        None => Ok(kinds),
+    }
+}
+
+/// A kind of reads that is expected; nothing for an array that lacks an axis.
+fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Option<Kind>> {
+    let has = |name: &String| dims.contains(name);
+    if !read.spanned.iter().all(has) || !read.region.iter().all(|(name, ..)| has(name)) {
+        return Ok(None);
+    }
+    let (mut start, mut lengths) = (vec![0; shape.len()], shape.to_vec());
+    for (name, first, end) in &read.region {
+        let axis = dims.iter().position(|known| known == name).unwrap_or(0);
+        let end = (*end).min(shape[axis]);
+        if *first >= end {
+            let text = format!("{first}:{end} of {name} has no elements");
+            return Err(Error::invalid(text));
+        }
+        (start[axis], lengths[axis]) = (*first, end - first);
+    }
+    let count = |(axis, name): (usize, &String)| match read.spanned.contains(name) {
+        true => lengths[axis],
+        false => lengths[axis].min(1),
+    };
+    let bounds = Region::new(start, lengths.clone())?;
+    Ok(Some(Kind {
+        array: String::new(),
+        dims: Vec::new(),
+        array_shape: Vec::new(),
+        item_size: 0,
+        counts: dims.iter().enumerate().map(count).collect(),
+        steps: vec![1; shape.len()],
+        reads: 0.0,
+        hot: bounds.clone(),
+        bounds,
+        seconds: 0.0,
+    }))
+}

@@ -1,0 +1,140 @@
+"""Which replicas a store or file should have, and how they are made."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bedform import _internal
+from bedform._errors import InvalidArgumentError, engine_call
+from bedform._location import location
+from bedform._integers import byte_count
+from bedform._text import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+
+_MEMORY = "512 MiB"
+
+
+class Optimization:
+    """What replicas a source gets, and what became of that.
+
+    Examples
+    --------
+    >>> Optimization({"make": [], "keep": [], "drop": [], "reads": []}, None).made
+    []
+    """
+
+    def __init__(self, plan: dict[str, Any], done: dict[str, Any] | None) -> None:
+        self.plan = plan
+        self.done = done
+
+    @property
+    def made(self) -> list[dict[str, Any]]:
+        """The replicas that were made; none for a dry run."""
+        return list(self.done["made"]) if self.done else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plan and outcome; the outcome is ``None`` for a dry run."""
+        return {"plan": self.plan, "done": self.done}
+
+    def __repr__(self) -> str:
+        kept, dropped = len(self.plan["keep"]), len(self.plan["drop"])
+        what = f"{len(self.plan['make'])} replicas to make, {kept} kept, {dropped} dropped"
+        return f"<Optimization: {what}{'' if self.done else ', nothing was written'}>"
+
+    def __str__(self) -> str:
+        lines = []
+        for read in self.plan["reads"]:
+            shape = " x ".join(str(length) for length in read["shape"])
+            now, then = (format_seconds(read[f"seconds_{when}"]) for when in ("now", "then"))
+            lines.append(f"{read['array']}: reads of {shape}: {now} now, {then} then")
+        for replica in self.plan["make"]:
+            shape = " x ".join(str(length) for length in replica["shape"])
+            size = format_bytes(replica["bytes"])
+            lines.append(f"{replica['array']}: a replica of {shape}, {size}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
+
+
+def optimize(
+    path: str | os.PathLike[str],
+    budget: str | int = "20%",
+    *,
+    reads: Mapping[Sequence[str] | str, float] | None = None,
+    region: Mapping[str, tuple[int, int]] | None = None,
+    memory: str | int = _MEMORY,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Optimization:
+    """Make replicas of a file, in layouts that fit its reads; the file stays as it is.
+
+    Replicas lie in the sidecar of the file. Whoever reads the file by Bedform afterwards gets what
+    they hold from them, where that is faster, as long as the file does not change. They may be
+    deleted at any time.
+
+    Parameters
+    ----------
+    path
+        A NetCDF or HDF5 file.
+    budget
+        How much all replicas of the file may take together: a share of the file, or a size.
+    reads
+        The dimensions that reads span, with weights, as in :func:`convert`; without it those that
+        were learnt (:func:`watch`, :func:`learn`).
+    region
+        Where such reads are: for a dimension its first position, and its end, exclusive.
+    memory
+        The limit for blocks in flight.
+    dry_run
+        Decide, and write nothing.
+    progress
+        Called with how much of how much is copied.
+
+    Returns
+    -------
+    Optimization
+        The plan, with predicted times of each kind of read, and what was made.
+
+    Raises
+    ------
+    NotFoundError
+        No reads were learnt, and none are given.
+    PermissionDeniedError
+        The replicas cannot lie beside the file: set ``BEDFORM_SIDECAR``.
+    ConflictError
+        Another process makes replicas of the file.
+
+    Examples
+    --------
+    >>> import bedform as bf, numpy as np, tempfile, xarray as xr
+    >>> path = tempfile.mkdtemp() + "/era5.nc"
+    >>> values = np.zeros((200, 60, 60), "f4")
+    >>> xr.Dataset({"t": (("time", "lat", "lon"), values)}).to_netcdf(path, engine="h5netcdf")
+    >>> done = bf.optimize(path, budget="100%", reads={"time": 1}, dry_run=True)
+    >>> done.plan["reads"][0]["shape"]
+    [200, 1, 1]
+    """
+    where = location(path)
+    expected = _expected(reads or {}, region or {})
+    if isinstance(budget, int):
+        budget = str(budget)
+    text = engine_call(_internal.optimize, where)(
+        where, budget, expected, byte_count(memory, "memory"), dry_run, progress
+    )
+    plan, done = json.loads(text)
+    return Optimization(plan, done)
+
+
+def _expected(
+    reads: Mapping[Sequence[str] | str, float], region: Mapping[str, tuple[int, int]]
+) -> list[tuple[list[str], float, list[tuple[str, int, int]]]]:
+    """As the engine takes them."""
+    if region and not reads:
+        raise InvalidArgumentError("region= says where the reads of reads= are: give both")
+    where = [(name, int(first), int(end)) for name, (first, end) in region.items()]
+    return [
+        ([axes] if isinstance(axes, str) else list(axes), float(weight), where)
+        for axes, weight in reads.items()
+    ]

@@ -1,0 +1,146 @@
+"""``bedform optimize``: replicas that make reads of a file fast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .._errors import InvalidArgumentError
+from .._text import format_bytes, format_seconds, format_shape, parse_reads
+from ._output import JsonOption, cell, emit, help_of, memory_of, note, paragraph, progress
+
+if TYPE_CHECKING:
+    from .._optimize import Optimization
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("optimize", help=help_of(optimize))(optimize)
+
+
+def optimize(
+    path: Annotated[str, typer.Argument(help="A NetCDF or HDF5 file.")],
+    budget: Annotated[
+        str, typer.Option(help="What all replicas may take: a share of the file, or a size.")
+    ] = "20%",
+    reads: Annotated[
+        list[str] | None,
+        typer.Option(help="Dimensions that reads span, and their weight: time=1. Repeat it."),
+    ] = None,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(help="Where reads of --reads are: lat=100:200. Repeat it."),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make reads of a file fast: keep copies of what is read, in layouts that fit the reads.
+
+    What is read, where and how often, was learnt ('bedform watch', 'bedform learn'), or --reads
+    says it. The copies, replicas, lie beside the file, which stays as it is. Every read by Bedform
+    takes from them what they give faster, and the rest from the file. Delete them whenever you
+    like: nothing but speed is lost.
+
+    Replicas that others save more than go when the budget is used up. Stop it whenever you like:
+    the same command goes on where it stopped.
+
+    Example: [bold]bedform optimize era5.nc --budget 20%[/bold]
+    """
+    from .._optimize import optimize as optimize_path
+
+    kinds = parse_reads(reads or ()) or None
+    where = dict(map(_parse_region, region or ()))
+    memory_bytes = memory_of(memory)
+    try:
+        with progress("making replicas") as report:
+            done = optimize_path(
+                path,
+                budget,
+                reads=kinds,
+                region=where,
+                memory=memory_bytes,
+                dry_run=dry_run,
+                progress=report,
+            )
+    except KeyboardInterrupt:
+        note("what is done is kept: run the same command again to go on")
+        raise
+    emit(done.to_dict(), _render(done), as_json)
+
+
+def _parse_region(text: str) -> tuple[str, tuple[int, int]]:
+    """Read ``lat=100:200``."""
+    name, _, bounds = text.partition("=")
+    first, _, end = bounds.partition(":")
+    try:
+        return name.strip(), (int(first), int(end))
+    except ValueError:
+        raise InvalidArgumentError(
+            f"region {text!r}: write a dimension, its first position and its end: lat=100:200"
+        ) from None
+
+
+def _render(done: Optimization) -> Group:
+    """The reads, the replicas, and what they take."""
+    plan = done.plan
+    parts: list[Any] = [_reads_table(plan["reads"])] if plan["reads"] else []
+    if plan["make"]:
+        parts += [Text(""), _replicas_table(plan["make"])]
+    share = plan["bytes"] / max(plan["source_bytes"], 1)
+    said = f"{format_bytes(plan['bytes'])}, {share:.1%} of the file"
+    if done.done is None:
+        verdict = f"plan: {said}; nothing was written"
+    else:
+        made = len(done.made)
+        took = done.done["bytes"]
+        share = took / max(plan["source_bytes"], 1)
+        verdict = f"{made} made, {len(plan['keep'])} kept, {len(done.done['dropped'])} dropped: "
+        verdict += f"{format_bytes(took)}, {share:.1%} of the file"
+    parts += [Text(""), paragraph(verdict)]
+    notes = [*plan["notes"], *(done.done["warnings"] if done.done else [])]
+    parts += [paragraph(f"note: {text}") for text in notes]
+    return Group(*parts)
+
+
+def _reads_table(reads: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("array", "read", "where"):
+        table.add_column(column)
+    for column in ("reads", "now", "then"):
+        table.add_column(column, justify="right")
+    for read in reads:
+        spans = ", ".join(
+            f"{name} {first}:{end}"
+            for name, first, end in zip(read["dims"], read["start"], read["end"], strict=False)
+        )
+        table.add_row(
+            cell(read["array"]),
+            format_shape(read["shape"]),
+            cell(spans),
+            f"{read['reads']:,.0f}",
+            format_seconds(read["seconds_now"]),
+            format_seconds(read["seconds_then"]),
+        )
+    return table
+
+
+def _replicas_table(replicas: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("replica", "of", "shape", "chunks", "order"):
+        table.add_column(column)
+    table.add_column("bytes", justify="right")
+    for replica in replicas:
+        table.add_row(
+            replica["id"],
+            cell(replica["array"]),
+            format_shape(replica["shape"]),
+            format_shape(replica["chunks"]),
+            replica["order"],
+            format_bytes(replica["bytes"]),
+        )
+    return table

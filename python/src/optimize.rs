@@ -1,0 +1,48 @@
+//! Replicas: which a source should have, and how they are made.
+
+use std::path::PathBuf;
+
+use bedform::Error;
+use bedform::optimize::{Budget, ExpectedRead, OptimizeOptions, build, plan};
+use pyo3::prelude::*;
+
+use crate::error::ended;
+use crate::signals::detached;
+use crate::store::telling;
+
+/// Axes that reads span, by name, and their weight; where they are, by name, first position and end.
+type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
+
+/// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
+/// for a dry run, as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, budget, reads, memory_bytes, dry_run, progress=None))]
+pub(crate) fn optimize(
+    py: Python<'_>,
+    path: PathBuf,
+    budget: &str,
+    reads: Vec<Expected>,
+    memory_bytes: u64,
+    dry_run: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let outcome = detached(py, || {
+        let mut options = OptimizeOptions::default();
+        options.budget = Budget::parse(budget)?;
+        options.memory_bytes = memory_bytes;
+        let expected = |(spanned, weight, region): Expected| ExpectedRead {
+            array: None,
+            spanned,
+            weight,
+            region,
+        };
+        options.reads = reads.into_iter().map(expected).collect();
+        let planned = plan(&path, &options)?;
+        let done = match dry_run {
+            true => None,
+            false => Some(build(&path, &planned, &options, &telling(progress.as_ref()))?),
+        };
+        serde_json::to_string(&(&planned, &done)).map_err(|error| Error::invalid(error.to_string()))
+    });
+    ended(outcome)
+}
