@@ -155,6 +155,7 @@ fn array(steps: u64, ranks: u64, per_node: u64) -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: FillValue::zero(DataType::Float32),

@@ -146,6 +146,7 @@ impl Array {
     ///         codecs: vec![],
     ///         transpose: None,
     ///         checksum: true,
+    ///         keys: bedform_format::metadata::ChunkKeys::DEFAULT,
     ///         choice: None,
     ///     },
     ///     fill_value: FillValue::zero(DataType::UInt8),

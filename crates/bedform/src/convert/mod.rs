@@ -130,6 +130,9 @@ pub struct ConvertOptions {
     pub codecs: CodecWish,
     /// Paths of arrays to leave out.
     pub exclude: Vec<String>,
+    /// Whether the objects of an array lie in one directory, named `c.0.0`: fewer directories to find one in,
+    /// and more objects in each.
+    pub flat_keys: bool,
     /// Whether both sides are read again, and every byte compared, before the target appears.
     pub verify: bool,
     /// Whether to throw away what an unfinished conversion to this target has left.
@@ -146,6 +149,7 @@ impl Default for ConvertOptions {
             memory_bytes: 512 << 20,
             codecs: CodecWish::default(),
             exclude: Vec::new(),
+            flat_keys: false,
             verify: false,
             restart: false,
         }

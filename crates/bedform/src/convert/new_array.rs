@@ -28,7 +28,10 @@ impl Job<'_> {
         plan: &ArrayPlan,
     ) -> Result<NewArray> {
         let source = self.source.array(&plan.name)?;
-        let new = new_array(&source, plan, &self.plan.codecs)?;
+        let mut new = new_array(&source, plan, &self.plan.codecs)?;
+        if self.plan.flat_keys {
+            new.layout.keys.separator = '.';
+        }
         if plan.bytes() >= SHARED_BYTES_MAX {
             return Ok(new);
         }
@@ -55,6 +58,7 @@ fn new_array(source: &SourceArray, plan: &ArrayPlan, codecs: &CodecWish) -> Resu
             codecs: bytes,
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice,
         },
         fill_value: source.fill_value.clone(),

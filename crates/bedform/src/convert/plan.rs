@@ -40,6 +40,9 @@ pub struct ConvertPlan {
     pub arrays: Vec<ArrayPlan>,
     /// The codecs of the arrays.
     pub codecs: CodecWish,
+    /// Whether the objects of an array lie in one directory.
+    #[serde(skip_serializing)]
+    pub flat_keys: bool,
     /// What should be known before it begins: what cannot be read and is left out.
     pub warnings: Vec<String>,
 }
@@ -136,6 +139,7 @@ pub(super) fn decide(
         source: source.name().to_owned(),
         target: target.name().to_owned(),
         codecs: options.codecs.clone(),
+        flat_keys: options.flat_keys,
         warnings: warnings_of(&left_out),
         arrays,
     })

@@ -15,9 +15,9 @@ use super::attributes;
 use super::state::state_of;
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::replica::Held;
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
+use crate::replica::Held;
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
 

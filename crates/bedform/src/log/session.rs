@@ -101,6 +101,7 @@ impl Decomposition {
 ///     codecs: vec![],
 ///     transpose: None,
 ///     checksum: true,
+///     keys: bedform_format::metadata::ChunkKeys::DEFAULT,
 ///     choice: None,
 /// };
 /// let fill_value = FillValue::zero(DataType::UInt8);

@@ -35,6 +35,8 @@ pub enum PlaceKind {
     Missing,
 }
 
+/// Bytes at the front of a file that are fetched while its kind is looked for.
+const HEADER_BYTES: u64 = 64 << 10;
 /// What a place looks like that is neither a plain file nor a directory.
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
 /// HDF5 looks for its signature here, and at 512, 1,024, 2,048, ... bytes: what is before belongs to the user.
@@ -181,6 +183,8 @@ pub(crate) type ReadBytes<'a> = &'a dyn Fn(u64, &mut [u8]) -> Result<()>;
 
 /// What a file begins with.
 pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
+    // Whatever it is, its header is read next.
+    object.read_ahead(0, HEADER_BYTES);
     let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
     kind_of_bytes(object.version().size, &read)
 }

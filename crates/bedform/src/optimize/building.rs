@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
-use bedform_storage::{LocalStorage, Mode, Storage as _};
 use bedform_format::{Limits, ObjectPath};
+use bedform_storage::{LocalStorage, Mode, Storage as _};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source};
-use crate::convert::{
-    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run,
-};
+use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
 use crate::replica::{CATALOGUE, Catalogue, REPLICAS, Replica};
 use crate::sidecar::Sidecar;
+use crate::store::Store;
 
 /// Attempts to name a replica while others change the catalogue.
 const ATTEMPTS_MAX: usize = 16;
@@ -114,9 +114,8 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     };
     let directory = directory.join(REPLICAS);
-    fs::create_dir_all(&directory).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
-    })?;
+    fs::create_dir_all(&directory)
+        .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
     Ok(directory)
 }
 
@@ -155,12 +154,14 @@ fn make(
         });
         converting.readers = vec![Reader::Bedform];
         converting.memory_bytes = options.memory_bytes;
+        converting.flat_keys = true;
         let decided = plan(&part, &target, &converting)?;
         let item_size = decided.arrays.first().map_or(1, |array| array.item_size).max(1);
         let telling = |bytes: u64, _: u64| progress(bytes / item_size, 0);
         run(&decided, &part, &target, &converting, &telling)?;
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
+    let document = document_of(&place, &replica.array)?;
     let raw = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     let item_size = raw.data_type()?.item_size().unwrap_or(1) as u64;
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -172,18 +173,24 @@ fn make(
         stored_bytes,
         raw_bytes: raw_bytes_of(replica).saturating_mul(item_size),
         objects,
+        document,
         made: made.as_secs(),
         building_seconds: began.elapsed().as_secs_f64(),
         expected: replica.expected.clone(),
     })
 }
 
+/// The document of a replica's array.
+fn document_of(place: &Path, array: &str) -> Result<Value> {
+    let store = Store::open_path(place, OpenOptions::default())?;
+    store.array(&ObjectPath::parse(array)?)?.document()
+}
+
 /// Bytes of all files of a replica, and how many of them hold chunks.
 fn sizes_of(place: &Path, array: &str) -> Result<(u64, u64)> {
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("{}: {error}", place.display()))
-    };
-    let chunks = place.join(array).join("c");
+    let failed =
+        |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", place.display()));
+    let of_array = place.join(array);
     let (mut bytes, mut objects, mut directories) = (0, 0, vec![place.to_owned()]);
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).map_err(failed)? {
@@ -194,7 +201,10 @@ fn sizes_of(place: &Path, array: &str) -> Result<(u64, u64)> {
                 continue;
             }
             bytes += metadata.len();
-            objects += u64::from(entry.path().starts_with(&chunks));
+            let is_chunk = |name: &str| name.starts_with("c.") || name == "c";
+            let is_object =
+                directory == of_array && entry.file_name().to_str().is_some_and(is_chunk);
+            objects += u64::from(is_object);
         }
     }
     Ok((bytes, objects))

@@ -15,6 +15,10 @@ use crate::replica::{Expected, Held, Replica};
 const TOGETHER_MAX: usize = 8;
 /// Of the elements of a box those of its chunks that are beyond it, at most.
 const BESIDE_BYTES: u64 = 16 << 10;
+/// Bytes of a shard, of which a read needs the index: what is in larger ones is found later. More only where there
+/// would be too many.
+const SHARD_BYTES: u64 = 8 << 20;
+const OBJECTS_MAX: f64 = 4096.0;
 /// Bytes a second that a replica is written with, where nothing is known.
 const WRITTEN_PER_SECOND: f64 = 200e6;
 
@@ -73,9 +77,10 @@ pub(super) fn candidates_of(
 
 fn existing(replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
     let serves = kinds.iter().map(|kind| {
-        let held = replica.held.bounds().filter(|_| {
-            kind.array == replica.array && kind.array_shape == replica.array_shape
-        })?;
+        let held = replica
+            .held
+            .bounds()
+            .filter(|_| kind.array == replica.array && kind.array_shape == replica.array_shape)?;
         // One with gaps holds less than its bounds.
         let is_box = replica.held.runs().iter().all(|runs| runs.len() == 1);
         let share = share_within(kind, &held);
@@ -193,6 +198,9 @@ impl<'a> ArrayKinds<'a> {
         request.dimension_names.clone_from(&self.dims);
         request.compression_ratio = self.ratio;
         request.readers = vec![Reader::Bedform];
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let shard_bytes = (raw / OBJECTS_MAX) as u64;
+        request.shard_bytes = shard_bytes.max(SHARD_BYTES);
         request.compare_alone = false;
         let Ok(advice) = advise(&request) else { return Ok(None) };
         let layout = Layout {
@@ -203,8 +211,9 @@ impl<'a> ArrayKinds<'a> {
         let mut model =
             CostModel::new(region.shape(), self.item_size, self.profile.clone(), request.cores);
         model.compression_ratio = self.ratio;
-        let serves: Vec<_> =
-            (0..self.kinds.len()).map(|number| self.serves(number, region, &model, &layout)).collect();
+        let serves: Vec<_> = (0..self.kinds.len())
+            .map(|number| self.serves(number, region, &model, &layout))
+            .collect();
         if serves.iter().all(Option::is_none) {
             return Ok(None);
         }

@@ -55,7 +55,8 @@ pub(super) struct Kind {
 impl Kind {
     /// Elements from the first position of such a read to the last, along each axis.
     pub(super) fn lengths(&self) -> Vec<u64> {
-        let length = |(count, step): (&u64, &u64)| count.saturating_sub(1).saturating_mul(*step) + 1;
+        let length =
+            |(count, step): (&u64, &u64)| count.saturating_sub(1).saturating_mul(*step) + 1;
         self.counts.iter().zip(&self.steps).map(length).collect()
     }
 
@@ -106,7 +107,8 @@ fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<Stri
     let array = source.store.array(&ObjectPath::parse(path).ok()?).ok()?;
     let item_size = array.data_type().ok()?.item_size()? as u64;
     let (shape, names) = (array.shape().ok()?, array.dimension_names().ok()?);
-    let name = |(axis, name): (usize, Option<String>)| name.unwrap_or_else(|| format!("dim_{axis}"));
+    let name =
+        |(axis, name): (usize, Option<String>)| name.unwrap_or_else(|| format!("dim_{axis}"));
     let dims = names.into_iter().enumerate().map(name).collect();
     Some((array, shape, item_size, dims))
 }
@@ -135,7 +137,8 @@ fn learnt(source: &Source, path: &Path, notes: &mut Vec<String>) -> Result<Vec<K
         for kind in &learned.kinds.0 {
             let Some(mut kind) = of_learnt(kind, &shape) else { continue };
             kind.array.clone_from(name);
-            (kind.dims, kind.array_shape, kind.item_size) = (dims.clone(), shape.clone(), item_size);
+            (kind.dims, kind.array_shape, kind.item_size) =
+                (dims.clone(), shape.clone(), item_size);
             kind.seconds = kind.priced(&array)?;
             kinds.push(kind);
         }
@@ -187,7 +190,8 @@ fn expected_kinds(source: &Source, expected: &[ExpectedRead]) -> Result<Vec<Kind
                 continue;
             }
             kind.array = path.as_str().to_owned();
-            (kind.dims, kind.array_shape, kind.item_size) = (dims.clone(), shape.clone(), item_size);
+            (kind.dims, kind.array_shape, kind.item_size) =
+                (dims.clone(), shape.clone(), item_size);
             kind.reads = READS_EXPECTED * read.weight / total;
             kind.seconds = kind.priced(&array)?;
             kinds.push(kind);

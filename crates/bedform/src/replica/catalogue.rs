@@ -3,6 +3,7 @@
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::held::Held;
 use crate::sidecar::Helper;
@@ -47,6 +48,8 @@ pub struct Replica {
     pub raw_bytes: u64,
     /// Objects that hold its chunks.
     pub objects: u64,
+    /// The document of its array, so that nobody has to look for that.
+    pub document: Value,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// Seconds that it took to make it.
@@ -114,6 +117,7 @@ mod tests {
             stored_bytes: 100,
             raw_bytes: 64,
             objects: 1,
+            document: Value::Null,
             made: 0,
             building_seconds: 0.5,
             expected: Vec::new(),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bedform_format::ObjectPath;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::metadata::parse_array;
 use bedform_storage::{Bell, Mode, Profile, Version};
 
 use super::catalogue::{CATALOGUE, Catalogue, REPLICAS, Replica};
@@ -20,7 +21,7 @@ use crate::sidecar::Sidecar;
 use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
-use crate::zarr::state::{ArrayState, load};
+use crate::zarr::state::ArrayState;
 
 /// Kinds of reads whose choice is remembered; beyond it all are forgotten.
 const CHOICES_MAX: usize = 1 << 12;
@@ -168,7 +169,10 @@ impl OpenReplica {
         let storage = storage_of(&self.directory, Mode::ReadOnly, &options)?;
         let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
         let path = ObjectPath::parse(&self.record.array)?;
-        let state = load(&hierarchy, &path)?;
+        let document = self.record.document.clone();
+        let metadata = parse_array(&document, &hierarchy.options.limits)
+            .map_err(|error| Error::metadata(self.name(), error))?;
+        let state = ArrayState::new(&hierarchy, &path, metadata, document, None)?;
         if state.metadata.shape != self.record.held.shape() {
             return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
         }

@@ -8,8 +8,8 @@ use bedform_format::metadata::parse_hex;
 use bedform_patterns::{Globals, Pattern, Patterns};
 use serde::{Deserialize, Serialize};
 
-use super::kinds::ReadKinds;
 use super::identity::{Key, is_other};
+use super::kinds::ReadKinds;
 use super::processes::own_parts;
 use crate::sidecar::{Helper, Sidecar};
 

@@ -120,6 +120,7 @@ impl NewArray {
                 codecs,
                 shard_shape: lengths("shards")?,
                 checksum: get("checksum").and_then(Value::as_bool).unwrap_or(true),
+                keys: bedform_format::metadata::ChunkKeys::DEFAULT,
                 chunk_shape,
                 order,
                 transpose,

@@ -29,6 +29,8 @@ pub struct ArrayLayout {
     pub transpose: Option<Vec<usize>>,
     /// False leaves the chunks without a checksum.
     pub checksum: bool,
+    /// How objects are named.
+    pub keys: ChunkKeys,
     /// Whether the codecs are those that the first write chooses, or how they were chosen; nothing where
     /// they were named.
     pub choice: Option<CodecChoice>,
@@ -106,7 +108,7 @@ impl NewArray {
             data_type: self.data_type,
             structure: None,
             chunk_shape: layout.shard_shape.clone(),
-            keys: ChunkKeys::DEFAULT,
+            keys: layout.keys,
             fill_value: self.fill_value.clone(),
             encoding: Encoding::Shard(ShardEncoding {
                 chunk_shape: layout.chunk_shape.clone(),

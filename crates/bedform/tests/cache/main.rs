@@ -87,6 +87,7 @@ mod support {
                 shard_shape: vec![CHUNKS * CHUNK],
                 order: Order::RowMajor,
                 codecs: vec![BytesCodec::Zstd { level: 1, checksum: false }],
+                keys: bedform_format::metadata::ChunkKeys::DEFAULT,
                 transpose: None,
                 serializer: None,
                 checksum: true,

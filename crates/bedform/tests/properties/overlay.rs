@@ -61,6 +61,7 @@ pub(crate) fn layout(shape: &[u64], chunk_shape: &[u64], shard_shape: &[u64]) ->
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: FillValue::zero(DataType::UInt8),

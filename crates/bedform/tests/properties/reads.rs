@@ -328,6 +328,7 @@ fn plain(shape: Vec<u64>, chunk_shape: Vec<u64>, shard_shape: Vec<u64>) -> NewAr
             codecs: vec![],
             transpose: None,
             checksum: false,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: bedform_format::metadata::FillValue::zero(data_type),

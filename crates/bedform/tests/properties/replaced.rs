@@ -61,6 +61,7 @@ fn fill(store: &Store, value: u8) {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: FillValue::Bytes(vec![9]),

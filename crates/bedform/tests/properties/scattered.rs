@@ -39,6 +39,7 @@ impl Scattered {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         };
         let new = NewArray {

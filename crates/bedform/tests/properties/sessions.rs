@@ -123,6 +123,7 @@ pub(crate) fn bytes_array() -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: bedform_format::metadata::FillValue::zero(DataType::UInt8),

@@ -65,6 +65,7 @@ fn plain(data_type: DataType, shape: &[u64], chunks: &[u64], shards: &[u64]) -> 
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: FillValue::zero(data_type),

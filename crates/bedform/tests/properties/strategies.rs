@@ -113,6 +113,7 @@ pub(crate) fn new_array(types: &'static [DataType]) -> impl Strategy<Value = New
                     codecs,
                     transpose: transposed.then_some(transpose),
                     checksum,
+                    keys: bedform_format::metadata::ChunkKeys::DEFAULT,
                     choice: None,
                 },
                 fill_value: fill(data_type, seed),

@@ -37,6 +37,7 @@ fn array() -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: bedform_format::metadata::FillValue::zero(DataType::UInt8),

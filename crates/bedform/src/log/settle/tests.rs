@@ -211,6 +211,7 @@ fn array() -> NewArray {
             codecs: vec![],
             transpose: None,
             checksum: true,
+            keys: bedform_format::metadata::ChunkKeys::DEFAULT,
             choice: None,
         },
         fill_value: FillValue::Bytes(vec![FILL]),
