@@ -40,8 +40,8 @@ from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
 from bedform._internal import __version__
 from bedform._layout import Regular
-from bedform._optimize import Optimization, optimize
 from bedform._opening import create, open  # noqa: A004 - the name users expect
+from bedform._optimize import Optimization, optimize
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store

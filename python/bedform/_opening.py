@@ -106,6 +106,7 @@ def open(  # noqa: A001 - the name users expect
     *,
     cache: int | str = CACHE,
     prefetch: Any = "auto",
+    replicas: bool = True,
     freshness: Freshness | None = None,
     durability: Durability = "disk",
     threads: int | None = None,
@@ -132,6 +133,8 @@ def open(  # noqa: A001 - the name users expect
         What may be read ahead where reads follow a pattern: bytes, or a text such as ``"64 MiB"``;
         ``False`` for nothing. ``"auto"``, which `BEDFORM_PREFETCH` may say otherwise, is half of
         ``cache``, ahead of reads of the main thread alone.
+    replicas
+        Whether replicas (:func:`bedform.optimize`) are read where that is faster.
     freshness
         When to look for changes of other writers: before every ``"read"``, at ``"open"`` or
         ``"never"``. Without it before every read, and at opening where the store has a URL. A
@@ -185,6 +188,7 @@ def open(  # noqa: A001 - the name users expect
             "writable": mode == "r+",
             "cache_bytes": byte_count(cache, "cache"),
             "prefetch": prefetch_option(prefetch),
+            "replicas": bool(replicas),
             "freshness": freshness or "open",
             "threads": threads,
             "profile": given_profile(profile),
@@ -203,6 +207,7 @@ def open(  # noqa: A001 - the name users expect
         "writable": mode == "r+",
         "cache_bytes": byte_count(cache, "cache"),
         "prefetch": prefetch_option(prefetch),
+        "replicas": bool(replicas),
         "freshness": freshness or "read",
         "durability": durability,
         "threads": threads,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from bedform import _internal
 from bedform._errors import InvalidArgumentError, engine_call
-from bedform._location import location
 from bedform._integers import byte_count
+from bedform._location import location
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 _MEMORY = "512 MiB"
 
@@ -62,7 +62,7 @@ def optimize(
     path: str | os.PathLike[str],
     budget: str | int = "20%",
     *,
-    reads: Mapping[Sequence[str] | str, float] | None = None,
+    reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     memory: str | int = _MEMORY,
     dry_run: bool = False,
@@ -128,7 +128,7 @@ def optimize(
 
 
 def _expected(
-    reads: Mapping[Sequence[str] | str, float], region: Mapping[str, tuple[int, int]]
+    reads: Mapping[Any, float], region: Mapping[str, tuple[int, int]]
 ) -> list[tuple[list[str], float, list[tuple[str, int, int]]]]:
     """As the engine takes them."""
     if region and not reads:

@@ -262,6 +262,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "use_zarr_fill_value_as_mask",
         "chunk_cache",
         "prefetch",
+        "replicas",
         "freshness",
         "snapshot",
         "threads",
@@ -296,6 +297,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         chunk_cache: int | str = CACHE,
         prefetch: Any = "auto",
+        replicas: bool = True,
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
@@ -306,6 +308,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,
+            "replicas": replicas,
             "storage_options": storage_options,
         }
         opened = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
@@ -332,6 +335,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         chunk_cache: int | str = CACHE,
         prefetch: Any = "auto",
+        replicas: bool = True,
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
@@ -343,6 +347,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,
+            "replicas": replicas,
             "storage_options": storage_options,
         }
         parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)

@@ -1,5 +1,6 @@
 //! Kinds of reads that count, and what they cost without replicas.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bedform_format::ObjectPath;
@@ -95,7 +96,7 @@ pub(super) fn kinds_of(
 ) -> Result<Vec<Kind>> {
     let mut kinds = match expected.is_empty() {
         true => learnt(source, path, notes)?,
-        false => expected_kinds(source, expected)?,
+        false => expected_kinds(source, path, expected)?,
     };
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     kinds.truncate(KINDS_MAX);
@@ -172,13 +173,15 @@ fn of_learnt(kind: &ReadKind, shape: &[u64]) -> Option<Kind> {
     Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
 }
 
-fn expected_kinds(source: &Source, expected: &[ExpectedRead]) -> Result<Vec<Kind>> {
+fn expected_kinds(source: &Source, path: &Path, expected: &[ExpectedRead]) -> Result<Vec<Kind>> {
     let total: f64 = expected.iter().map(|read| read.weight).sum();
     let nodes = source.store.nodes()?;
     let arrays = nodes.into_iter().filter(|(_, kind)| *kind == NodeKind::Array);
     let (mut kinds, mut matched) = (Vec::new(), vec![false; expected.len()]);
+    let mut known = BTreeSet::new();
     for (path, _) in arrays {
         let Some((array, shape, item_size, dims)) = opened(source, path.as_str()) else { continue };
+        known.extend(dims.iter().cloned());
         for (number, read) in expected.iter().enumerate() {
             if read.array.as_ref().is_some_and(|name| name != path.as_str()) {
                 continue;
@@ -199,9 +202,10 @@ fn expected_kinds(source: &Source, expected: &[ExpectedRead]) -> Result<Vec<Kind
     }
     match matched.iter().position(|matched| !matched) {
         Some(number) => Err(Error::invalid(format!(
-            "no array of {} has reads that span ({})",
-            source.store.storage().name(),
-            expected[number].spanned.join(", ")
+            "no array of {} has reads that span ({}): the dimensions are {}",
+            path.display(),
+            expected[number].spanned.join(", "),
+            known.into_iter().collect::<Vec<_>>().join(", ")
         ))),
         None => Ok(kinds),
     }

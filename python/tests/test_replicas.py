@@ -1,0 +1,325 @@
+"""Replicas of files: chosen, made, read in the place of the file, and given up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import bedform as bf
+from bedform.cli import app
+
+SHAPE = (120, 40, 50)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of noise, as its producer wrote it: maps, one after the other."""
+    path = tmp_path / "era5.nc"
+    values = np.random.default_rng(1).integers(0, 10_000, SHAPE).astype("f4")
+    dims = ("time", "lat", "lon")
+    maps = {"chunksizes": (1, 40, 50), "compression": "gzip", "compression_opts": 4}
+    data_set = xr.Dataset({"t": (dims, values), "chunked": (dims, values[:, ::-1])})
+    data_set.to_netcdf(path, engine="h5netcdf", encoding={"chunked": maps})
+    return path
+
+
+def values_of(path: Path, name: str = "t") -> Any:
+    with h5py.File(path) as source:
+        return source[name][:]
+
+
+def replicas_of(path: Path) -> list[Path]:
+    return sorted(Path(f"{path}.bedform/replicas").glob("[0-9a-f]*"))
+
+
+def series_replica(path: Path, **options: Any) -> bf.Optimization:
+    return bf.optimize(path, "400%", reads={"time": 1}, **options)
+
+
+def used(array: Any, selection: Any) -> list[str]:
+    """The replicas that a read takes something of."""
+    found: list[str] = array.explain(selection).to_dict().get("replicas", [])
+    return found
+
+
+def selections(count: int) -> list[Any]:
+    """Random selections: slices of any step and sign, indexes, lists."""
+    random = np.random.default_rng(7)
+    found = []
+    for _ in range(count):
+        axes: list[Any] = []
+        for size in SHAPE:
+            kind = random.integers(0, 4)
+            if kind == 0:
+                axes.append(int(random.integers(0, size)))
+            elif kind == 1:
+                first, last = sorted(random.integers(0, size + 1, 2).tolist())
+                axes.append(slice(first, last, int(random.integers(1, 4))))
+            elif kind == 2:
+                first, last = sorted(random.integers(0, size, 2).tolist())
+                axes.append(slice(last, first, -int(random.integers(1, 3))))
+            else:
+                axes.append(slice(None))
+        found.append(tuple(axes))
+    return found
+
+
+def test_reads_of_a_file_with_replicas_are_those_of_the_file(file: Path) -> None:
+    region = {"lat": (5, 30), "lon": (10, 45)}
+    bf.optimize(file, "400%", reads={"time": 1}, region=region)
+    bf.optimize(file, "400%", reads={("time", "lat"): 1})
+    assert replicas_of(file)
+    served = 0
+    with bf.open(file) as store:
+        for name in ("t", "chunked"):
+            expected, array = values_of(file, name), store[name]
+            for selection in selections(150):
+                np.testing.assert_array_equal(array[selection], expected[selection])
+                served += bool(used(array, selection))
+            rows = [3, 90, 4, 4, 119]
+            found = array.oindex[rows, slice(0, 40), [20, 11, 44]]
+            np.testing.assert_array_equal(found, expected[np.ix_(rows, range(40), [20, 11, 44])])
+    assert served > 20
+
+
+def test_what_a_replica_lacks_of_a_read_comes_from_the_file(file: Path) -> None:
+    bf.optimize(file, "400%", reads={"time": 1}, region={"time": (0, 90)})
+    expected = values_of(file, "chunked")
+    with bf.open(file) as store:
+        array = store["chunked"]
+        series = np.s_[:, 28, 20]
+        explained = array.explain(series).to_dict()
+        assert explained["replica_bytes"] == explained["result_bytes"] * 90 // 120
+        np.testing.assert_array_equal(array[series], expected[series])
+        backwards = np.s_[::-3, 28:30, 20]
+        np.testing.assert_array_equal(array[backwards], expected[backwards])
+        assert not used(array, np.s_[100, :, 2])
+
+
+def test_the_recorded_reads_decide_what_is_made_and_where(file: Path) -> None:
+    bf.watch(file)
+    with bf.open(file, prefetch=False) as store:
+        for row in range(10, 20):
+            for column in range(20, 30):
+                store["t"][:, row, column]
+    bf.learn(file)
+    plan = bf.optimize(file, "50%", dry_run=True).plan
+    read = plan["reads"][0]
+    assert (read["array"], read["shape"], read["reads"]) == ("t", [120, 1, 1], 100)
+    assert (read["start"], read["end"]) == ([0, 10, 20], [120, 20, 30])
+    assert not replicas_of(file), "a dry run writes nothing"
+    done = bf.optimize(file, "50%")
+    assert [replica["array"] for replica in done.made] == ["t"]
+    assert done.made[0]["stored_bytes"] <= plan["budget_bytes"]
+    with bf.open(file) as store:
+        assert used(store["t"], np.s_[:, 12, 22])
+        np.testing.assert_array_equal(store["t"][:, 12, 22], values_of(file)[:, 12, 22])
+
+
+def test_nothing_to_go_by_is_an_error_that_says_what_to_do(file: Path) -> None:
+    with pytest.raises(bf.NotFoundError, match=r"bedform watch .*era5.nc"):
+        bf.optimize(file)
+    with pytest.raises(bf.InvalidArgumentError, match=r"no array .* span \(depth\)"):
+        bf.optimize(file, reads={"depth": 1})
+    with pytest.raises(bf.InvalidArgumentError, match=r"not a budget: .lots%."):
+        bf.optimize(file, "lots%", reads={"time": 1})
+
+
+def test_the_same_again_makes_nothing_twice(file: Path) -> None:
+    first = series_replica(file)
+    again = series_replica(file)
+    assert first.made
+    assert (again.made, again.plan["make"]) == ([], [])
+    assert sorted(again.plan["keep"]) == sorted(replica["id"] for replica in first.made)
+
+
+def test_replicas_that_others_save_more_than_go_when_the_budget_is_used_up(file: Path) -> None:
+    one = bf.optimize(file, "45%", reads={"time": 1}, region={"lat": (0, 40), "lon": (0, 50)})
+    kept = {path.name for path in replicas_of(file)}
+    assert kept == {replica["id"] for replica in one.made}
+    other = bf.optimize(file, "45%", reads={("time", "lon"): 1})
+    assert other.made
+    assert {path.name for path in replicas_of(file)} == {replica["id"] for replica in other.made}
+    total = sum(
+        path.stat().st_size for path in Path(f"{file}.bedform").rglob("*") if path.is_file()
+    )
+    assert total <= 0.45 * file.stat().st_size + 20_000
+
+
+def test_a_file_that_changed_has_no_replicas(file: Path) -> None:
+    series_replica(file)
+    with h5py.File(file, "r+") as target:
+        target["t"][:, 3, 4] = 5
+    with bf.open(file) as store:
+        assert not used(store["t"], np.s_[:, 3, 4])
+        assert (store["t"][:, 3, 4] == 5).all()
+    again = series_replica(file)
+    assert again.made
+    with bf.open(file) as store:
+        assert used(store["t"], np.s_[:, 3, 4])
+        assert (store["t"][:, 3, 4] == 5).all()
+    assert len(replicas_of(file)) == len(again.made), "those of the earlier state are gone"
+
+
+def test_a_file_that_changes_under_a_handle_is_read_as_it_is_then(file: Path) -> None:
+    series_replica(file)
+    with bf.open(file) as store:
+        assert used(store["t"], np.s_[:, 1, 1])
+        with h5py.File(file, "r+") as target:
+            target["t"][:, 1, 1] = 5
+        assert (store["t"][:, 1, 1] == 5).all()
+        assert not used(store["t"], np.s_[:, 1, 1])
+
+
+def harm(replica: Path, how: str) -> None:
+    objects = [path for path in replica.rglob("c.*") if path.is_file()]
+    if how == "deleted":
+        shutil.rmtree(replica)
+    for path in objects if how != "deleted" else []:
+        content = bytearray(path.read_bytes())
+        if how == "flipped":
+            content[::7] = bytes(255 - byte for byte in content[::7])
+            path.write_bytes(content)
+        elif how == "cut":
+            path.write_bytes(content[: len(content) // 2])
+        elif how == "empty":
+            path.write_bytes(b"")
+        else:
+            path.unlink()
+
+
+@pytest.mark.parametrize("how", ["deleted", "flipped", "cut", "empty", "objects gone"])
+def test_a_replica_that_was_harmed_is_not_believed(file: Path, how: str) -> None:
+    series_replica(file)
+    expected = values_of(file)
+    for replica in replicas_of(file):
+        harm(replica, how)
+    with bf.open(file) as store:
+        for row, column in [(0, 0), (20, 30), (39, 49)]:
+            np.testing.assert_array_equal(store["t"][:, row, column], expected[:, row, column])
+        assert not used(store["t"], np.s_[:, 1, 1])
+
+
+def test_a_replica_that_goes_while_a_handle_reads_it_is_missed_by_nobody(file: Path) -> None:
+    series_replica(file)
+    expected = values_of(file)
+    with bf.open(file, cache=0) as store:
+        np.testing.assert_array_equal(store["t"][:, 0, 0], expected[:, 0, 0])
+        shutil.rmtree(f"{file}.bedform")
+        for row in range(0, 40, 3):
+            np.testing.assert_array_equal(store["t"][:, row, 7], expected[:, row, 7])
+
+
+def test_hostile_catalogues_are_none(file: Path) -> None:
+    made = series_replica(file).made
+    catalogue = max(Path(f"{file}.bedform/catalogue").iterdir())
+    document = json.loads(catalogue.read_text())
+    expected = values_of(file)
+
+    def changed(**fields: Any) -> bytes:
+        replicas = [{**replica, **fields} for replica in document["replicas"]]
+        return json.dumps({**document, "replicas": replicas}).encode()
+
+    shape = [length * 2 for length in made[0]["array_shape"]]
+    for content in (
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        changed(id="../../../../etc"),
+        changed(array_shape=shape),
+        changed(held={"runs": [[[0, 120]], [[0, 40]], [[0, 49]]]}),
+        changed(held={"runs": [[[0, 120]], [[0, 40]], [[1, 2**64 - 1]]]}),
+        changed(held={"runs": [[[0, 120]], [[0, 40]], [[5, 5], [2, 45]]]}),
+        changed(document={}),
+        changed(objects=10**18),
+    ):
+        catalogue.write_bytes(content)
+        with bf.open(file) as store:
+            np.testing.assert_array_equal(store["t"][:, 5, 5], expected[:, 5, 5])
+            np.testing.assert_array_equal(store["t"][3], expected[3])
+
+
+def test_replicas_can_be_left_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    series_replica(file)
+    with bf.open(file, replicas=False) as store:
+        assert not used(store["t"], np.s_[:, 5, 5])
+    monkeypatch.setenv("BEDFORM_REPLICAS", "off")
+    with bf.open(file) as store:
+        assert not used(store["t"], np.s_[:, 5, 5])
+
+
+def test_a_place_that_takes_no_replicas_says_so(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        # Root may write everywhere: a file in the place of the sidecar keeps it from being made.
+        Path(f"{file}.bedform").write_text("")
+    else:
+        file.parent.chmod(0o500)
+    with pytest.raises(bf.PermissionDeniedError, match="set BEDFORM_SIDECAR"):
+        series_replica(file)
+    elsewhere = file.parent.parent / "sidecars"
+    elsewhere.mkdir(exist_ok=True)
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(elsewhere))
+    assert series_replica(file).made
+    with bf.open(file) as store:
+        assert used(store["t"], np.s_[:, 5, 5])
+
+
+def test_two_that_optimise_at_once_do_not_mix(file: Path) -> None:
+    program = (
+        "import sys, bedform as bf\n"
+        "try:\n    print(len(bf.optimize(sys.argv[1], '400%', reads={'time': 1}).made))\n"
+        "except bf.ConflictError as error:\n"
+        "    print('busy' if 'wait for it' in str(error) else error)\n"
+    )
+    command = [sys.executable, "-c", program, str(file)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate()[0].strip() for process in started]
+    assert all(process.returncode == 0 for process in started)
+    assert set(said) <= {"0", "1", "2", "busy"} and {"1", "2"} & set(said), said
+    with bf.open(file) as store:
+        np.testing.assert_array_equal(store["t"][:, 5, 5], values_of(file)[:, 5, 5])
+        assert used(store["t"], np.s_[:, 5, 5])
+
+
+def test_what_was_stopped_goes_on(file: Path) -> None:
+    def stop(done: int, _total: int) -> None:
+        if done > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        series_replica(file, progress=stop, memory="8 MiB")
+    with bf.open(file) as store:
+        assert not used(store["t"], np.s_[:, 5, 5]) or replicas_of(file)
+        np.testing.assert_array_equal(store["t"][:, 5, 5], values_of(file)[:, 5, 5])
+    assert series_replica(file, memory="8 MiB").plan["make"]
+    with bf.open(file) as store:
+        assert used(store["t"], np.s_[:, 5, 5])
+
+
+def test_the_command_shows_the_plan_and_makes_it(file: Path) -> None:
+    runner = CliRunner()
+    arguments = ["optimize", str(file), "--budget", "400%", "--reads", "time=1"]
+    planned = runner.invoke(app, [*arguments, "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert "nothing was written" in planned.output
+    assert not replicas_of(file)
+    made = runner.invoke(app, [*arguments, "--region", "lat=5:20", "--json"])
+    assert made.exit_code == 0, made.output
+    document = json.loads(made.stdout)
+    made_ids = {one["id"] for one in document["done"]["made"]}
+    assert made_ids == {path.name for path in replicas_of(file)}
+    wrong = runner.invoke(app, [*arguments, "--region", "lat=5"])
+    assert "lat=100:200" in str(wrong.exception)
