@@ -31,6 +31,7 @@ def optimize(
     path: str | PathLike[str],
     budget: str,
     reads: list[tuple[list[str], float, list[tuple[str, int, int]]]],
+    selections: list[tuple[str, float, tuple[Any, ...]]],
     memory_bytes: int,
     dry_run: bool,
     progress: Callable[[int, int], object] | None = None,

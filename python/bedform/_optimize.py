@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bedform import _internal
+from bedform import _internal, _selection
 from bedform._errors import InvalidArgumentError, engine_call
 from bedform._integers import byte_count
 from bedform._location import location
+from bedform._opening import open_place
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _MEMORY = "512 MiB"
 
@@ -64,6 +65,7 @@ def optimize(
     *,
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
+    selections: Mapping[str, Iterable[Any]] | None = None,
     memory: str | int = _MEMORY,
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -85,6 +87,10 @@ def optimize(
         were learnt (:func:`watch`, :func:`learn`).
     region
         Where such reads are: for a dimension its first position, and its end, exclusive.
+    selections
+        Exactly what will be read, for each array a list: what ``oindex`` takes (``rows``, or
+        ``(rows, slice(None))``), or ``{"points": (y, x)}`` for what ``vindex`` takes. A replica
+        then holds just these elements, one after the other.
     memory
         The limit for blocks in flight.
     dry_run
@@ -120,11 +126,36 @@ def optimize(
     expected = _expected(reads or {}, region or {})
     if isinstance(budget, int):
         budget = str(budget)
+    exact = _exact(where, selections or {})
     text = engine_call(_internal.optimize, where)(
-        where, budget, expected, byte_count(memory, "memory"), dry_run, progress
+        where, budget, expected, exact, byte_count(memory, "memory"), dry_run, progress
     )
     plan, done = json.loads(text)
     return Optimization(plan, done)
+
+
+def _exact(
+    where: str, selections: Mapping[str, Iterable[Any]]
+) -> list[tuple[str, float, tuple[Any, ...]]]:
+    """As the engine takes them."""
+    if not selections:
+        return []
+    exact = []
+    with open_place(where, replicas=False, prefetch=False) as store:
+        for name, wanted in selections.items():
+            shape = store[name].shape
+            for selection in wanted:
+                if isinstance(selection, dict):
+                    points = selection.get("points")
+                    if points is None:
+                        raise InvalidArgumentError(
+                            f'selections of {name!r}: a dict has the one key "points"'
+                        )
+                    selected = _selection.points(points, shape)
+                else:
+                    selected = _selection.orthogonal(selection, shape)
+                exact.append((name, 1.0, selected.engine))
+    return exact
 
 
 def _expected(

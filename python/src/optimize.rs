@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use bedform::Error;
-use bedform::optimize::{Budget, ExpectedRead, OptimizeOptions, build, plan};
+use bedform::optimize::{Budget, ExpectedRead, ListedRead, OptimizeOptions, build, plan};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error::ended;
+use crate::selection::parse;
 use crate::signals::detached;
 use crate::store::telling;
 
@@ -16,16 +18,22 @@ type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
 /// for a dry run, as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, budget, reads, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (path, budget, reads, selections, memory_bytes, dry_run, progress=None))]
+#[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
     path: PathBuf,
     budget: &str,
     reads: Vec<Expected>,
+    selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
     memory_bytes: u64,
     dry_run: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let listed = selections.into_iter().map(|(array, weight, selection)| {
+        Ok(ListedRead { array, selection: parse(&selection)?, weight })
+    });
+    let listed = listed.collect::<PyResult<Vec<_>>>()?;
     let outcome = detached(py, || {
         let mut options = OptimizeOptions::default();
         options.budget = Budget::parse(budget)?;
@@ -37,6 +45,7 @@ pub(crate) fn optimize(
             region,
         };
         options.reads = reads.into_iter().map(expected).collect();
+        options.selections = listed;
         let planned = plan(&path, &options)?;
         let done = match dry_run {
             true => None,

@@ -35,6 +35,12 @@ impl PlacedAxis {
         Self { selection: selection.clone(), result }
     }
 
+    /// These positions, and as many places, ascending.
+    pub fn listed(positions: Vec<u64>, results: Vec<u64>) -> Self {
+        let selection = selection_of(Positions::from_list(positions));
+        Self { selection, result: Positions::from_list(results) }
+    }
+
     /// The number of positions.
     pub fn len(&self) -> u64 {
         self.selection.len()
@@ -130,9 +136,7 @@ impl PlacedAxis {
             results.push(result);
         }
         let part = |(positions, results): (Vec<u64>, Vec<u64>)| {
-            let selection = selection_of(Positions::from_list(positions));
-            let result = Positions::from_list(results);
-            (!selection.is_empty()).then_some(Self { selection, result })
+            (!positions.is_empty()).then(|| Self::listed(positions, results))
         };
         (part(inside), part(outside))
     }

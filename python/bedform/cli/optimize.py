@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from .._errors import InvalidArgumentError
-from .._text import format_bytes, format_seconds, format_shape, parse_reads
-from ._output import JsonOption, cell, emit, help_of, memory_of, note, paragraph, progress
+from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
+from ._output import (
+    JsonOption,
+    cell,
+    emit,
+    help_of,
+    memory_of,
+    note,
+    open_array,
+    open_source,
+    paragraph,
+    progress,
+)
 
 if TYPE_CHECKING:
     from .._optimize import Optimization
@@ -35,6 +50,10 @@ def optimize(
         list[str] | None,
         typer.Option(help="Where reads of --reads are: lat=100:200. Repeat it."),
     ] = None,
+    selections: Annotated[
+        str | None,
+        typer.Option(help="What will be read, exactly: a JSON or .npz file.", metavar="FILE"),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     as_json: JsonOption = False,
@@ -45,6 +64,10 @@ def optimize(
     says it. The copies, replicas, lie beside the file, which stays as it is. Every read by Bedform
     takes from them what they give faster, and the rest from the file. Delete them whenever you
     like: nothing but speed is lost.
+
+    --selections names what is read, exactly: a JSON file with a list for each array, as
+    {"t": ["10,:,200:300"]}, or an .npz file of positions along the first axis, an array of them
+    for each array. A replica then holds these elements alone.
 
     Replicas that others save more than go when the budget is used up. Stop it whenever you like:
     the same command goes on where it stopped.
@@ -63,6 +86,7 @@ def optimize(
                 budget,
                 reads=kinds,
                 region=where,
+                selections=_selections_of(path, selections),
                 memory=memory_bytes,
                 dry_run=dry_run,
                 progress=report,
@@ -71,6 +95,26 @@ def optimize(
         note("what is done is kept: run the same command again to go on")
         raise
     emit(done.to_dict(), _render(done), as_json)
+
+
+def _selections_of(path: str, file: str | None) -> dict[str, list[Any]] | None:
+    """Read the file of --selections."""
+    if file is None:
+        return None
+    try:
+        if file.endswith(".npz"):
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: [archive[name]] for name in archive.files}
+        document = json.loads(Path(file).read_text())
+        items = {str(name): list(texts) for name, texts in document.items()}
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise InvalidArgumentError(f"--selections {file}: {error}") from None
+    with open_source(path) as store:
+        shapes = {name: open_array(store, name, path).shape for name in items}
+    return {
+        name: [parse_selection(str(text), shapes[name]) for text in texts]
+        for name, texts in items.items()
+    }
 
 
 def _parse_region(text: str) -> tuple[str, tuple[int, int]]:

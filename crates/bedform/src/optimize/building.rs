@@ -6,21 +6,28 @@ use std::time::{Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
+use bedform_geometry::{Points, Region, Selection, delinearize};
 use bedform_storage::{LocalStorage, Mode, Storage as _};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source};
+use crate::array::Elements;
 use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
-use crate::replica::{CATALOGUE, Catalogue, REPLICAS, Replica};
+use crate::replica::{CATALOGUE, Catalogue, PLACES, REPLICAS, Replica};
 use crate::sidecar::Sidecar;
-use crate::store::Store;
+use crate::store::{StagedStore, Store};
+use crate::threads::workers::check_goes_on;
+use crate::zarr::NewArray;
 
 /// Attempts to name a replica while others change the catalogue.
 const ATTEMPTS_MAX: usize = 16;
+
+/// Points that are read at a time.
+const POINTS_AT_ONCE: u64 = 1 << 21;
 
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -141,7 +148,9 @@ fn make(
     let began = Instant::now();
     let place = directory.join(&replica.id);
     // One that was whole before the catalogue was changed, or lost.
-    if !place.exists() {
+    if let (false, Some(places)) = (place.exists(), &replica.places) {
+        make_points(source, &place, replica, places, progress)?;
+    } else if !place.exists() {
         let part = ConvertSource::store(path.display().to_string(), &source.store)?;
         let part = part.part(&replica.array, replica.held.clone());
         let target = ConvertTarget::open(&place, OpenOptions::default())?;
@@ -178,6 +187,69 @@ fn make(
         building_seconds: began.elapsed().as_secs_f64(),
         expected: replica.expected.clone(),
     })
+}
+
+/// Makes a replica of single elements, and of their places.
+fn make_points(
+    source: &Source,
+    place: &Path,
+    replica: &PlannedReplica,
+    places: &[u64],
+    progress: Progress<'_>,
+) -> Result<()> {
+    let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
+    let shape = array.shape()?;
+    let options = OpenOptions { writable: true, ..OpenOptions::default() };
+    let staged = StagedStore::create(place, false, &Map::new(), options)?;
+    let described = |dtype: String, codecs: Value| {
+        let described = json!({
+            "shape": replica.shape, "dtype": dtype, "chunks": replica.chunks,
+            "shards": replica.shards, "codecs": codecs,
+        });
+        let mut new = NewArray::from_json(&described, &Limits::default())?;
+        new.layout.keys.separator = '.';
+        Ok::<_, Error>(new)
+    };
+    let own = ObjectPath::parse(&replica.array)?;
+    let mut outer = own.parent();
+    while !outer.is_root() {
+        staged.store().create_group(&outer, &Map::new())?;
+        outer = outer.parent();
+    }
+    let values = described(array.data_type()?.to_string(), json!("auto"))?;
+    let values = staged.store().create_array(&own, &values)?;
+    let placed = described("uint64".to_owned(), json!(["pcodec"]))?;
+    let placed = staged.store().create_array(&ObjectPath::parse(PLACES)?, &placed)?;
+    let shard = replica.shards.first().copied().unwrap_or(1).max(1);
+    let step = POINTS_AT_ONCE.div_ceil(shard).max(1).saturating_mul(shard);
+    let (mut done, mut buffer) = (0_u64, Vec::new());
+    for places in places.chunks(usize::try_from(step).unwrap_or(usize::MAX)) {
+        check_goes_on("making replicas was stopped")?;
+        let count = places.len() as u64;
+        let selection = points_at(places, &shape)?;
+        let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);
+        buffer.clear();
+        buffer.resize(bytes, 0);
+        array.read(&selection, &mut buffer)?;
+        let at = Region::new([done], [count])?.into();
+        values.write(&at, Elements::Bytes(&buffer))?;
+        #[allow(clippy::host_endian_bytes)]
+        let numbers: Vec<u8> = places.iter().flat_map(|place| place.to_ne_bytes()).collect();
+        placed.write(&at, Elements::Bytes(&numbers))?;
+        done += count;
+        progress(done, 0);
+    }
+    drop((values, placed));
+    staged.publish()
+}
+
+fn points_at(places: &[u64], shape: &[u64]) -> Result<Selection> {
+    let mut coords = vec![Vec::with_capacity(places.len()); shape.len()];
+    for place in places {
+        let point = delinearize(*place, shape);
+        coords.iter_mut().zip(point).for_each(|(axis, at)| axis.push(at));
+    }
+    Ok(Selection::Points(Points::new(coords)?))
 }
 
 /// The document of a replica's array.

@@ -1,11 +1,13 @@
 //! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
 
+use std::sync::Arc;
+
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_geometry::Region;
 use bedform_storage::Profile;
 
-use super::reads::Kind;
+use super::reads::{Exact, Kind};
 use super::{PlannedReplica, Source};
 use crate::error::{Error, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
@@ -19,6 +21,13 @@ const BESIDE_BYTES: u64 = 16 << 10;
 /// would be too many.
 const SHARD_BYTES: u64 = 8 << 20;
 const OBJECTS_MAX: f64 = 4096.0;
+/// Bytes that the place of a point takes, compressed, and seconds to decode it and to find another by it.
+const PLACE_BYTES: f64 = 1.2;
+const PLACE_SECONDS: f64 = 6e-9;
+
+/// What a replica could hold: with the places of points, and the kinds that it would be laid out for.
+type Listed = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
+
 /// Bytes a second that a replica is written with, where nothing is known.
 const WRITTEN_PER_SECOND: f64 = 200e6;
 
@@ -67,9 +76,22 @@ pub(super) fn candidates_of(
     arrays.dedup();
     for array in arrays {
         let of_array = ArrayKinds::new(source, array, kinds)?;
+        let mut found = Vec::new();
         for (region, numbers) in of_array.boxes() {
-            let found = of_array.laid_out(&region, &numbers, budget_bytes)?;
-            all.extend(found.filter(|found| all.iter().all(|other| other.id != found.id)));
+            found.extend(of_array.laid_out(
+                &Held::region(&region),
+                &numbers,
+                None,
+                budget_bytes,
+            )?);
+        }
+        for (held, places, numbers) in of_array.lists() {
+            found.extend(of_array.laid_out(&held, &numbers, places, budget_bytes)?);
+        }
+        for one in found {
+            if all.iter().all(|other| other.id != one.id) {
+                all.push(one);
+            }
         }
     }
     Ok(all)
@@ -77,15 +99,12 @@ pub(super) fn candidates_of(
 
 fn existing(replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
     let serves = kinds.iter().map(|kind| {
-        let held = replica
-            .held
-            .bounds()
-            .filter(|_| kind.array == replica.array && kind.array_shape == replica.array_shape)?;
-        // One with gaps holds less than its bounds.
-        let is_box = replica.held.runs().iter().all(|runs| runs.len() == 1);
-        let share = share_within(kind, &held);
+        if kind.array != replica.array || kind.array_shape != replica.array_shape {
+            return None;
+        }
+        let share = share_of(kind, &replica.held);
         let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts)?;
-        (share > 0.0 && is_box).then_some((share, alike.seconds_with))
+        (share > 0.0).then_some((share, alike.seconds_with))
     });
     CandidateReplica {
         planned: None,
@@ -144,12 +163,12 @@ impl<'a> ArrayKinds<'a> {
     /// and where it mostly is, and those of several together.
     fn boxes(&self) -> Vec<(Region, Vec<usize>)> {
         let mut all: Vec<(Region, Vec<usize>)> = Vec::new();
-        for &number in &self.own {
+        for &number in &self.boxed() {
             let kind = &self.kinds[number];
             all.push((kind.bounds.clone(), vec![number]));
             all.push((kind.hot.clone(), vec![number]));
         }
-        let most: Vec<usize> = self.own.iter().copied().take(TOGETHER_MAX).collect();
+        let most: Vec<usize> = self.boxed().into_iter().take(TOGETHER_MAX).collect();
         for (at, first) in most.iter().enumerate() {
             for second in &most[at + 1..] {
                 all.extend(self.together(&[*first, *second]));
@@ -169,6 +188,48 @@ impl<'a> ArrayKinds<'a> {
         all
     }
 
+    /// The kinds whose places are open.
+    fn boxed(&self) -> Vec<usize> {
+        let own = self.own.iter().copied();
+        own.filter(|number| self.kinds[*number].exact.is_none()).collect()
+    }
+
+    /// What exact kinds of reads take, each by itself and all together.
+    fn lists(&self) -> Vec<Listed> {
+        let own = self.own.iter();
+        let exact = own.filter_map(|number| Some((*number, self.kinds[*number].exact.as_ref()?)));
+        let (mut runs, mut points) = (Vec::new(), Vec::new());
+        for (number, exact) in exact {
+            match exact {
+                Exact::Runs(of_read) => runs.push((number, of_read)),
+                Exact::Points(places) => points.push((number, places.clone())),
+            }
+        }
+        let alone = runs.iter().filter_map(|(number, runs)| {
+            Some((Held::of_runs((*runs).clone(), &self.shape)?, None, vec![*number]))
+        });
+        let mut all: Vec<Listed> = alone.collect();
+        all.extend(points.iter().filter_map(|(number, places)| {
+            Some((Held::points(places)?, Some(places.clone()), vec![*number]))
+        }));
+        all.extend(points_together(&points));
+        all.extend(self.rows_together(&runs));
+        all
+    }
+
+    /// All rows of several reads that differ along one axis alone.
+    fn rows_together(&self, runs: &[(usize, &Vec<Vec<(u64, u64)>>)]) -> Option<Listed> {
+        let (_, first) = runs.first().filter(|_| runs.len() > 1)?;
+        let differs = |axis: &usize| runs.iter().any(|(_, runs)| runs[*axis] != first[*axis]);
+        let along: Vec<usize> = (0..first.len()).filter(differs).collect();
+        let &[axis] = along.as_slice() else { return None };
+        let every = runs.iter().flat_map(|(_, runs)| runs[axis].iter().copied());
+        let mut all = (*first).clone();
+        all[axis] = union_of(every.collect());
+        let numbers = runs.iter().map(|(number, _)| *number).collect();
+        Some((Held::of_runs(all, &self.shape)?, None, numbers))
+    }
+
     fn together(&self, numbers: &[usize]) -> Option<(Region, Vec<usize>)> {
         let hot = numbers.iter().map(|number| self.kinds[*number].hot.clone());
         let around = hot.reduce(|one, other| one.bounding(&other).unwrap_or(one))?;
@@ -179,23 +240,28 @@ impl<'a> ArrayKinds<'a> {
     /// than the budget, or serves none.
     fn laid_out(
         &self,
-        region: &Region,
+        held: &Held,
         numbers: &[usize],
+        places: Option<Arc<Vec<u64>>>,
         budget_bytes: u64,
     ) -> Result<Option<CandidateReplica>> {
-        let raw = bytes_of(region.shape(), self.item_size);
+        let shape = held.shape();
+        let raw = bytes_of(&shape, self.item_size);
+        let of_places = places.as_ref().map_or(0.0, |places| PLACE_BYTES * places.len() as f64);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let bytes = (raw / self.ratio) as u64 + BESIDE_BYTES;
+        let bytes = (raw / self.ratio + of_places) as u64 + BESIDE_BYTES;
         if bytes > budget_bytes {
             return Ok(None);
         }
         let reads = numbers.iter().map(|number| {
             let kind = &self.kinds[*number];
-            (Read::Box { shape: clipped(&kind.lengths(), region.shape()) }, kind.reads)
+            (read_of(kind, held), kind.reads)
         });
-        let mut request = AdviseRequest::new(region.shape(), self.item_size, self.profile.clone());
+        let mut request = AdviseRequest::new(&shape, self.item_size, self.profile.clone());
         request.reads.reads = reads.collect();
-        request.dimension_names.clone_from(&self.dims);
+        if shape.len() == self.dims.len() {
+            request.dimension_names.clone_from(&self.dims);
+        }
         request.compression_ratio = self.ratio;
         request.readers = vec![Reader::Bedform];
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -208,17 +274,15 @@ impl<'a> ArrayKinds<'a> {
             shard_shape: advice.shard_shape.clone(),
             order: advice.order,
         };
-        let mut model =
-            CostModel::new(region.shape(), self.item_size, self.profile.clone(), request.cores);
+        let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
         model.compression_ratio = self.ratio;
         let serves: Vec<_> = (0..self.kinds.len())
-            .map(|number| self.serves(number, region, &model, &layout))
+            .map(|number| self.serves(number, held, &model, &layout))
             .collect();
         if serves.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let held = Held::region(region);
-        let id = self.id_of(&held, &layout)?;
+        let id = self.id_of(held, places.as_deref(), &layout)?;
         let building_seconds = raw * (self.seconds_per_byte + 1.0 / WRITTEN_PER_SECOND);
         let expected = serves.iter().enumerate().filter_map(|(number, served)| {
             let (kind, (share, seconds)) = (&self.kinds[number], (*served)?);
@@ -233,8 +297,9 @@ impl<'a> ArrayKinds<'a> {
             id: id.clone(),
             array: self.array.to_owned(),
             dims: self.dims.clone(),
-            shape: held.shape(),
-            held,
+            shape,
+            held: held.clone(),
+            places,
             chunks: layout.chunk_shape.clone(),
             shards: layout.shard_shape.clone(),
             order: layout.order.name().to_owned(),
@@ -249,22 +314,26 @@ impl<'a> ArrayKinds<'a> {
     fn serves(
         &self,
         number: usize,
-        region: &Region,
+        held: &Held,
         model: &CostModel,
         layout: &Layout,
     ) -> Option<(f64, f64)> {
         let kind = &self.kinds[number];
-        let share = if kind.array == self.array { share_within(kind, region) } else { 0.0 };
+        let share = if kind.array == self.array { share_of(kind, held) } else { 0.0 };
         if share <= 0.0 {
             return None;
         }
-        let read = Read::Box { shape: clipped(&kind.lengths(), region.shape()) };
-        let seconds = model.price(layout, &read).seconds;
+        let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
+        if let Held::Points { count, .. } = held {
+            // Where they are is read as well.
+            let whole = model.price(layout, &Read::Everything).seconds;
+            seconds += whole * PLACE_BYTES / self.item_size as f64 + *count as f64 * PLACE_SECONDS;
+        }
         (seconds < kind.seconds).then_some((share, seconds))
     }
 
     /// A name that is the same for the same replica of the same state of the source.
-    fn id_of(&self, held: &Held, layout: &Layout) -> Result<String> {
+    fn id_of(&self, held: &Held, places: Option<&Vec<u64>>, layout: &Layout) -> Result<String> {
         let described = serde_json::to_vec(&(self.array, &self.shape, held, layout));
         let state = self.source.store.file().map(|file| file.map().source.clone());
         let state = serde_json::to_vec(&state);
@@ -274,8 +343,83 @@ impl<'a> ArrayKinds<'a> {
         let mut fingerprint = Fingerprint::new();
         fingerprint.update(&described);
         fingerprint.update(&state);
+        places.into_iter().flatten().for_each(|place| fingerprint.update(&place.to_le_bytes()));
         Ok(format!("{:016x}", fingerprint.finish() >> 64))
     }
+}
+
+/// The share of the reads of a kind that a replica holds all of.
+fn share_of(kind: &Kind, held: &Held) -> f64 {
+    match (&kind.exact, held.bounds()) {
+        (Some(exact), _) => f64::from(u8::from(holds(held, exact))),
+        // One with gaps holds less than its bounds.
+        (None, Some(region)) if is_box(held) => share_within(kind, &region),
+        _ => 0.0,
+    }
+}
+
+/// True if a replica has all elements of an exact read.
+fn holds(held: &Held, exact: &Exact) -> bool {
+    let has = |held: &[(u64, u64)], run: &(u64, u64)| {
+        let (first, count) = *run;
+        held.iter().any(|(start, length)| *start <= first && first + count <= start + length)
+    };
+    match (held, exact) {
+        (Held::Runs(held), Exact::Runs(runs)) => {
+            held.iter().zip(runs).all(|(held, runs)| runs.iter().all(|run| has(held, run)))
+        }
+        // Those that were made of it.
+        (Held::Points { count, first, last }, Exact::Points(places)) => {
+            *count >= places.len() as u64
+                && places.first().is_some_and(|place| first <= place)
+                && places.last().is_some_and(|place| place <= last)
+        }
+        _ => false,
+    }
+}
+
+fn is_box(held: &Held) -> bool {
+    held.runs().is_some_and(|runs| runs.iter().all(|runs| runs.len() == 1))
+}
+
+/// A read of a kind in the positions of what holds all of it.
+fn read_of(kind: &Kind, held: &Held) -> Read {
+    let shape = match &kind.exact {
+        Some(Exact::Points(places)) => vec![places.len() as u64],
+        Some(Exact::Runs(runs)) => {
+            runs.iter().map(|runs| runs.iter().map(|(_, count)| count).sum()).collect()
+        }
+        None => clipped(&kind.lengths(), &held.shape()),
+    };
+    Read::Box { shape }
+}
+
+/// The points of several reads, each once.
+fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<Listed> {
+    if points.len() < 2 {
+        return None;
+    }
+    let mut every: Vec<u64> =
+        points.iter().flat_map(|(_, places)| places.iter().copied()).collect();
+    every.sort_unstable();
+    every.dedup();
+    let numbers = points.iter().map(|(number, _)| *number).collect();
+    Some((Held::points(&every)?, Some(Arc::new(every)), numbers))
+}
+
+/// Runs that have every position of `runs`, and none twice.
+fn union_of(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    runs.sort_unstable();
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (first, count) in runs {
+        match all.last_mut() {
+            Some((start, length)) if *start + *length >= first => {
+                *length = (*length).max(first + count - *start);
+            }
+            _ => all.push((first, count)),
+        }
+    }
+    all
 }
 
 fn clipped(lengths: &[u64], shape: &[u64]) -> Vec<u64> {

@@ -31,6 +31,7 @@ mod choose;
 mod reads;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -42,7 +43,7 @@ use crate::size;
 use crate::store::Store;
 
 pub use building::{Optimized, build};
-pub use reads::ExpectedRead;
+pub use reads::{ExpectedRead, ListedRead};
 
 use candidates::candidates_of;
 use choose::choose;
@@ -101,15 +102,22 @@ impl Budget {
 pub struct OptimizeOptions {
     /// How much replicas may take together, with what they need beside their elements.
     pub budget: Budget,
-    /// Reads that will come; without them those that were learnt.
+    /// Reads that will come; without them, and without selections, those that were learnt.
     pub reads: Vec<ExpectedRead>,
+    /// Selections that will be read, exactly.
+    pub selections: Vec<ListedRead>,
     /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
     pub memory_bytes: u64,
 }
 
 impl Default for OptimizeOptions {
     fn default() -> Self {
-        Self { budget: Budget::Share(0.2), reads: Vec::new(), memory_bytes: 512 << 20 }
+        Self {
+            budget: Budget::Share(0.2),
+            reads: Vec::new(),
+            selections: Vec::new(),
+            memory_bytes: 512 << 20,
+        }
     }
 }
 
@@ -170,6 +178,9 @@ pub struct PlannedReplica {
     pub dims: Vec<String>,
     /// What of the array it holds.
     pub held: Held,
+    /// Where its elements are in the C order of the array, if they are single ones.
+    #[serde(skip_serializing)]
+    pub places: Option<Arc<Vec<u64>>>,
     /// Elements along each axis.
     pub shape: Vec<u64>,
     /// Elements of a chunk along each axis.
@@ -233,7 +244,7 @@ impl Source {
 pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
     let source = Source::open(path)?;
     let mut notes = Vec::new();
-    let kinds = kinds_of(&source, path, &options.reads, &mut notes)?;
+    let kinds = kinds_of(&source, path, options, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection, linearize};
 
-use super::Source;
+use super::{OptimizeOptions, Source};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
+use crate::replica::Held;
 use crate::trace::{Knowledge, ReadKind};
 use crate::zarr::nodes::NodeKind;
 
@@ -18,6 +20,9 @@ const KINDS_MAX: usize = 64;
 const PLACES: [f64; 3] = [0.17, 0.5, 0.83];
 /// Reads that expected ones stand for, all of them together: an afternoon's work.
 const READS_EXPECTED: f64 = 1000.0;
+
+/// Positions of a run of which it is worth to keep it as one, and not as places, in the mean.
+const RUN_PLACES_MIN: usize = 8;
 
 /// Reads that a caller expects.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,6 +35,17 @@ pub struct ExpectedRead {
     pub weight: f64,
     /// Where such reads are: name of an axis, first position, end.
     pub region: Vec<(String, u64, u64)>,
+}
+
+/// A selection that will be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedRead {
+    /// The array's path.
+    pub array: String,
+    /// What is read of it.
+    pub selection: Selection,
+    /// How many of the reads it is, beside the weights of the others.
+    pub weight: f64,
 }
 
 /// A kind of read.
@@ -51,6 +67,17 @@ pub(super) struct Kind {
     pub(super) hot: Region,
     /// Predicted seconds of one without replicas, cold.
     pub(super) seconds: f64,
+    /// What is read, where that is known exactly.
+    pub(super) exact: Option<Exact>,
+}
+
+/// A read of listed elements.
+#[derive(Debug, Clone)]
+pub(super) enum Exact {
+    /// All combinations of positions in these runs.
+    Runs(Vec<Vec<(u64, u64)>>),
+    /// Elements at these places in the C order of the array, ascending.
+    Points(Arc<Vec<u64>>),
 }
 
 impl Kind {
@@ -91,13 +118,16 @@ impl Kind {
 pub(super) fn kinds_of(
     source: &Source,
     path: &Path,
-    expected: &[ExpectedRead],
+    options: &OptimizeOptions,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
-    let mut kinds = match expected.is_empty() {
-        true => learnt(source, path, notes)?,
-        false => expected_kinds(source, path, expected)?,
+    let OptimizeOptions { reads, selections, .. } = options;
+    let mut kinds = match (reads.is_empty(), selections.is_empty()) {
+        (true, true) => learnt(source, path, notes)?,
+        (true, false) => Vec::new(),
+        (false, _) => expected_kinds(source, path, reads)?,
     };
+    kinds.extend(listed_kinds(source, path, selections)?);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     kinds.truncate(KINDS_MAX);
     Ok(kinds)
@@ -166,11 +196,104 @@ fn of_learnt(kind: &ReadKind, shape: &[u64]) -> Option<Kind> {
         bounds: kind.bounds(shape)?,
         hot: kind.hot_box(shape, 0.9)?,
         seconds: 0.0,
+        exact: None,
     };
     let lengths = found.lengths();
     let fits = lengths.iter().zip(found.hot.shape()).all(|(length, room)| length <= room);
     // Reads that are longer than where most of them are: the box around all.
     Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
+}
+
+fn listed_kinds(source: &Source, path: &Path, listed: &[ListedRead]) -> Result<Vec<Kind>> {
+    let total: f64 = listed.iter().map(|read| read.weight).sum();
+    let mut kinds = Vec::with_capacity(listed.len());
+    for read in listed {
+        let unknown = || {
+            let text = format!("{}: no array {:?} of numbers", path.display(), read.array);
+            Error::new(ErrorKind::NotFound, text)
+        };
+        let (array, shape, item_size, dims) = opened(source, &read.array).ok_or_else(unknown)?;
+        read.selection.validate(&shape)?;
+        let Some((exact, bounds)) = exact_of(&read.selection, &shape)? else { continue };
+        kinds.push(Kind {
+            array: read.array.clone(),
+            dims,
+            array_shape: shape,
+            item_size,
+            counts: read.selection.result_shape(),
+            steps: vec![1; read.selection.result_shape().len()],
+            reads: READS_EXPECTED * read.weight / total,
+            hot: bounds.clone(),
+            bounds,
+            seconds: array.price(&read.selection)?.seconds,
+            exact: Some(exact),
+        });
+    }
+    Ok(kinds)
+}
+
+/// The elements of a selection, and the box around them; nothing for one without.
+fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Region)>> {
+    if selection.is_empty() {
+        return Ok(None);
+    }
+    let sorted = |positions: &mut Vec<u64>| {
+        positions.sort_unstable();
+        positions.dedup();
+    };
+    let places = match selection {
+        Selection::Points(points) => {
+            let at = |number: usize| -> Vec<u64> {
+                points.coords().iter().map(|list| list[number]).collect()
+            };
+            let count = usize::try_from(points.count()).unwrap_or(0);
+            Some((0..count).map(|number| linearize(&at(number), shape)).collect::<Vec<u64>>())
+        }
+        Selection::Orthogonal(axes) => match axes.as_slice() {
+            [AxisSelection::Coords(list)] => Some(list.clone()),
+            _ => None,
+        },
+        Selection::Union(_) => None,
+    };
+    let bounds = |runs: &[Vec<(u64, u64)>]| {
+        let held = Held::Runs(runs.to_vec());
+        held.bounds().ok_or_else(|| Error::invalid("a selection without elements"))
+    };
+    if let Some(mut places) = places {
+        sorted(&mut places);
+        let runs = runs_of(&places);
+        // Few long runs are found faster than places.
+        if shape.len() == 1 && runs.len() * RUN_PLACES_MIN <= places.len() {
+            let runs = vec![runs];
+            return Ok(Some((Exact::Runs(runs.clone()), bounds(&runs)?)));
+        }
+        let whole = Region::whole(shape.to_vec())?;
+        return Ok(Some((Exact::Points(Arc::new(places)), whole)));
+    }
+    let Selection::Orthogonal(axes) = selection else {
+        let text = "a union of boxes: give its boxes one by one";
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    };
+    let runs = axes.iter().map(|axis| {
+        let mut positions: Vec<u64> = (0..axis.len()).filter_map(|at| axis.get(at)).collect();
+        sorted(&mut positions);
+        runs_of(&positions)
+    });
+    let runs: Vec<_> = runs.collect();
+    let bounds = bounds(&runs)?;
+    Ok(Some((Exact::Runs(runs), bounds)))
+}
+
+/// Positions, which ascend, as runs: a first one and a count each.
+fn runs_of(positions: &[u64]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &at in positions {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == at => *count += 1,
+            _ => runs.push((at, 1)),
+        }
+    }
+    runs
 }
 
 fn expected_kinds(source: &Source, path: &Path, expected: &[ExpectedRead]) -> Result<Vec<Kind>> {
@@ -243,5 +366,6 @@ fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Op
         hot: bounds.clone(),
         bounds,
         seconds: 0.0,
+        exact: None,
     }))
 }

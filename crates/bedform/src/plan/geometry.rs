@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bedform_geometry::{
-    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PlacedAxis, PointMove, Positions, Selection,
-    delinearize, element_count, linearize, strides,
+    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PlacedAxis, PointMove, Points, Positions,
+    Selection, delinearize, element_count, linearize, strides,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -140,6 +140,29 @@ impl Geometry {
                 axis.pieces.iter_mut().for_each(|piece| {
                     piece.result = placed.result.picked(&piece.result);
                 });
+            }
+        }
+        Ok(geometry)
+    }
+
+    /// The plan for some of the points of a selection, each of which goes to its place in `results`.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub(crate) fn placed_points(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        points: Points,
+        results: &[u64],
+        item_size: usize,
+    ) -> Result<Self> {
+        let mut geometry = Self::new(grid, per_object, &Selection::Points(points), item_size)?;
+        if let Cells::Listed { cells, .. } = &mut geometry.cells {
+            let chunks = cells.iter_mut().flat_map(|(_, chunks)| chunks);
+            for part in chunks.flat_map(|chunk| &mut chunk.parts) {
+                if let ListedPart::Points(moves) = part {
+                    moves.iter_mut().for_each(|point| point.result = results[index(point.result)]);
+                }
             }
         }
         Ok(geometry)

@@ -12,6 +12,8 @@ use crate::sidecar::Helper;
 pub(crate) const CATALOGUE: &str = "catalogue";
 /// The directory of the replicas in a sidecar.
 pub(crate) const REPLICAS: &str = "replicas";
+/// The array of a replica of points that says where its elements are.
+pub(crate) const PLACES: &str = "places";
 const VERSION: u64 = 1;
 /// Replicas of a source.
 const REPLICAS_MAX: usize = 1024;
@@ -113,7 +115,7 @@ mod tests {
             id: id.to_owned(),
             array: "t".to_owned(),
             array_shape: vec![8, 4],
-            held: Held::new(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
+            held: Held::of_runs(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
             stored_bytes: 100,
             raw_bytes: 64,
             objects: 1,

@@ -8,71 +8,89 @@ use serde::{Deserialize, Serialize};
 /// Runs along an axis that a replica may have.
 const RUNS_MAX: usize = 1 << 20;
 
-/// The elements that a replica has: all combinations of positions in runs along each axis. The replica has them
-/// in the same order, without the gaps between runs.
+/// The elements that a replica has, in the order of the array, without the gaps between them.
 ///
 /// ```
 /// use bedform::replica::Held;
 ///
 /// // Hours 5 and 6 of two days, of the northern half.
-/// let held = Held::new(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
+/// let held = Held::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
 /// assert_eq!(held.shape(), [4, 90]);
-/// assert!(Held::new(vec![vec![(5, 2), (6, 2)]], &[48]).is_none()); // overlapping runs
+/// assert!(Held::of_runs(vec![vec![(5, 2), (6, 2)]], &[48]).is_none()); // overlapping runs
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// For each axis the runs, a first position and a count each, ascending and apart.
-    runs: Vec<Vec<(u64, u64)>>,
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// All combinations of positions in runs along each axis: runs, a first position and a count each, ascending
+    /// and apart.
+    Runs(Vec<Vec<(u64, u64)>>),
+    /// Single elements. Their places in the C order of the array, ascending, are an array of the replica.
+    Points {
+        /// How many.
+        count: u64,
+        /// The first place.
+        first: u64,
+        /// The last place.
+        last: u64,
+    },
 }
 
 impl Held {
     /// What has these runs along each axis of an array of `shape`; nothing for runs that are empty, overlap or
     /// leave the array.
-    pub fn new(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
-        let held = Self { runs: runs.into_iter().map(|axis| joined(&axis)).collect() };
+    pub fn of_runs(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
+        let held = Self::Runs(runs.into_iter().map(|axis| joined(&axis)).collect());
         held.fits(shape).then_some(held)
     }
 
     /// A box of an array.
     pub fn region(region: &Region) -> Self {
         let run = |(start, length): (&u64, &u64)| vec![(*start, *length)];
-        Self { runs: region.start().iter().zip(region.shape()).map(run).collect() }
+        Self::Runs(region.start().iter().zip(region.shape()).map(run).collect())
+    }
+
+    /// The elements at `places`, which ascend, in the C order of an array; nothing without any.
+    pub fn points(places: &[u64]) -> Option<Self> {
+        let (first, last) = (*places.first()?, *places.last()?);
+        Some(Self::Points { count: places.len() as u64, first, last })
     }
 
     /// True if this can be of an array of `shape`.
     pub(super) fn fits(&self, shape: &[u64]) -> bool {
-        let fits = |(runs, length): (&Vec<(u64, u64)>, &u64)| {
-            let mut end = 0;
-            let ascend = runs.iter().all(|(first, count)| {
-                let follows = *first >= end && *count > 0;
-                match first.checked_add(*count) {
-                    Some(next) if follows && next <= *length => {
-                        end = next;
-                        true
-                    }
-                    _ => false,
-                }
-            });
-            ascend && !runs.is_empty() && runs.len() <= RUNS_MAX
-        };
-        self.runs.len() == shape.len()
-            && self.runs.iter().zip(shape).all(fits)
-            && element_count(&self.shape()).is_some()
+        match self {
+            Self::Points { count, first, last } => {
+                let fits = element_count(shape).is_some_and(|elements| *last < elements);
+                fits && first <= last && *count > 0 && *count - 1 <= last - first
+            }
+            Self::Runs(runs) => {
+                runs.len() == shape.len()
+                    && runs.iter().zip(shape).all(|(runs, length)| run_within(runs, *length))
+                    && element_count(&self.shape()).is_some()
+            }
+        }
     }
 
     /// Elements along each axis of the replica.
     pub fn shape(&self) -> Vec<u64> {
-        self.runs.iter().map(|runs| runs.iter().map(|(_, count)| count).sum()).collect()
+        match self {
+            Self::Points { count, .. } => vec![*count],
+            Self::Runs(runs) => {
+                runs.iter().map(|runs| runs.iter().map(|(_, count)| count).sum()).collect()
+            }
+        }
     }
 
-    /// The runs along each axis.
-    pub fn runs(&self) -> &[Vec<(u64, u64)>] {
-        &self.runs
+    /// The runs along each axis; nothing for points.
+    pub fn runs(&self) -> Option<&[Vec<(u64, u64)>]> {
+        match self {
+            Self::Runs(runs) => Some(runs),
+            Self::Points { .. } => None,
+        }
     }
 
-    /// The smallest box of the array that has all elements.
+    /// The smallest box of the array that has all elements; nothing for points.
     pub fn bounds(&self) -> Option<Region> {
-        let ends = self.runs.iter().map(|runs| {
+        let ends = self.runs()?.iter().map(|runs| {
             let (start, (last, count)) = (runs.first()?.0, runs.last()?);
             Some((start, last + count - start))
         });
@@ -83,7 +101,10 @@ impl Held {
 
     /// What of a part of a read lies in the replica, as positions of the array, and the rest.
     pub(crate) fn split(&self, part: &[PlacedAxis]) -> (Option<PlacedBox>, Vec<PlacedBox>) {
-        split_by(part, |axis, placed| placed.in_runs(&self.runs[axis]))
+        match self {
+            Self::Runs(runs) => split_by(part, |axis, placed| placed.in_runs(&runs[axis])),
+            Self::Points { .. } => (None, vec![part.to_vec()]),
+        }
     }
 
     /// A part that lies in the replica, in positions of the replica.
@@ -92,17 +113,34 @@ impl Held {
             [(first, _)] => placed.relative_to(*first),
             runs => placed.along_runs(runs),
         };
-        part.iter().zip(&self.runs).map(inner).collect()
+        part.iter().zip(self.runs().unwrap_or_default()).map(inner).collect()
     }
 
-    /// The elements of the array that a region of the replica has.
+    /// The elements of the array that a region of the replica has; of points, nothing.
     pub(crate) fn outer(&self, region: &Region) -> Selection {
         let axis = |(axis, runs): (usize, &Vec<(u64, u64)>)| {
             let (start, length) = (region.start()[axis], region.shape()[axis]);
             outer_positions(runs, start, length)
         };
-        Selection::Orthogonal(self.runs.iter().enumerate().map(axis).collect())
+        let runs = self.runs().unwrap_or_default();
+        Selection::Orthogonal(runs.iter().enumerate().map(axis).collect())
     }
+}
+
+/// True for runs that ascend, are apart, and lie on an axis of this length.
+fn run_within(runs: &[(u64, u64)], length: u64) -> bool {
+    let mut end = 0;
+    let ascend = runs.iter().all(|(first, count)| {
+        let follows = *first >= end && *count > 0;
+        match first.checked_add(*count) {
+            Some(next) if follows && next <= length => {
+                end = next;
+                true
+            }
+            _ => false,
+        }
+    });
+    ascend && !runs.is_empty() && runs.len() <= RUNS_MAX
 }
 
 /// The positions of the array that `length` places from `start` on in all runs are.
@@ -149,7 +187,7 @@ mod tests {
 
     #[test]
     fn places_of_a_replica_are_positions_of_its_array() {
-        let held = Held::new(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
+        let held = Held::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
         assert_eq!(held.shape(), [5, 4]);
         let region = Region::new([1, 1], [3, 2]).unwrap();
         let Selection::Orthogonal(axes) = held.outer(&region) else { panic!() };
@@ -165,13 +203,23 @@ mod tests {
     }
 
     #[test]
+    fn points_lie_within_their_array() {
+        let held = Held::points(&[3, 4, 90]).unwrap();
+        assert!(held.fits(&[10, 10]) && !held.fits(&[10, 9]));
+        assert_eq!(held.shape(), [3]);
+        assert!(!Held::Points { count: 9, first: 1, last: 3 }.fits(&[10]));
+        assert!(!Held::Points { count: 1, first: 4, last: 3 }.fits(&[10]));
+        assert!(Held::points(&[]).is_none());
+    }
+
+    #[test]
     fn runs_that_touch_are_one_and_those_that_leave_the_array_are_refused() {
-        let held = Held::new(vec![vec![(0, 2), (2, 3)]], &[5]).unwrap();
-        assert_eq!(held.runs(), [vec![(0, 5)]]);
+        let held = Held::of_runs(vec![vec![(0, 2), (2, 3)]], &[5]).unwrap();
+        assert_eq!(held.runs().unwrap(), [vec![(0, 5)]]);
         for runs in [vec![], vec![(0, 0)], vec![(4, 2)], vec![(3, 1), (1, 1)], vec![(u64::MAX, 2)]]
         {
-            assert!(Held::new(vec![runs.clone()], &[5]).is_none(), "{runs:?}");
+            assert!(Held::of_runs(vec![runs.clone()], &[5]).is_none(), "{runs:?}");
         }
-        assert!(Held::new(vec![], &[5]).is_none());
+        assert!(Held::of_runs(vec![], &[5]).is_none());
     }
 }

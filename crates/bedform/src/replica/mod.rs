@@ -29,7 +29,7 @@ mod catalogue;
 mod held;
 mod opened;
 
-pub(crate) use catalogue::{CATALOGUE, REPLICAS};
+pub(crate) use catalogue::{CATALOGUE, PLACES, REPLICAS};
 pub use catalogue::{Catalogue, Expected, Replica};
 pub use held::Held;
 pub(crate) use opened::{OpenReplica, ReplicaSource, Replicas};

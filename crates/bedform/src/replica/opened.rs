@@ -5,23 +5,29 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bedform_format::ObjectPath;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
+use bedform_format::{DataType, ObjectPath};
+use bedform_geometry::Selection;
 use bedform_storage::{Bell, Mode, Profile, Version};
 
-use super::catalogue::{CATALOGUE, Catalogue, REPLICAS, Replica};
+use super::catalogue::{CATALOGUE, Catalogue, PLACES, REPLICAS, Replica};
+use super::held::Held;
 use crate::error::{Error, Result};
 use crate::opening::storage_of;
 use crate::options::{Freshness, OpenOptions};
+use crate::plan::copy::Target;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::chunks::ChunkCache;
+use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
+use crate::run::plan::{Piece, ReadPlan};
 use crate::sidecar::Sidecar;
-use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
+use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
-use crate::zarr::state::ArrayState;
+use crate::zarr::state::{ArrayState, load};
 
 /// Kinds of reads whose choice is remembered; beyond it all are forgotten.
 const CHOICES_MAX: usize = 1 << 12;
@@ -46,6 +52,8 @@ pub(crate) struct OpenReplica {
     directory: PathBuf,
     options: OpenOptions,
     opened: OnceLock<Option<Opened>>,
+    /// The places of its elements, where it has points.
+    places: OnceLock<Option<Vec<u64>>>,
     /// True once something of it could not be read.
     is_broken: AtomicBool,
     /// Reads that took something of it, and their bytes.
@@ -140,6 +148,7 @@ impl Replicas {
             options: self.options.clone(),
             record,
             opened: OnceLock::new(),
+            places: OnceLock::new(),
             is_broken: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -177,6 +186,50 @@ impl OpenReplica {
             return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
         }
         Ok(Opened { hierarchy, path, state })
+    }
+
+    /// The places of its elements in the C order of the array, ascending, where it has points; nothing where they
+    /// cannot be read.
+    pub(crate) fn places(&self) -> Option<&[u64]> {
+        let places = self.places.get_or_init(|| self.load_places().ok());
+        if places.is_none() {
+            self.distrust();
+        }
+        places.as_deref()
+    }
+
+    fn load_places(&self) -> Result<Vec<u64>> {
+        let damaged = || Error::corrupt(self.name(), "its places are not those of the catalogue");
+        let Held::Points { count, first, last } = self.record.held else { return Err(damaged()) };
+        let opened = self.opened.get_or_init(|| self.open().ok()).as_ref().ok_or_else(damaged)?;
+        let path = ObjectPath::parse(PLACES)?;
+        let state = load(&opened.hierarchy, &path)?;
+        let is_number = state.metadata.data_type == DataType::UInt64;
+        if state.metadata.shape != [count] || !is_number {
+            return Err(damaged());
+        }
+        let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(bytes.ok_or_else(damaged)?).map_err(|_| damaged())?;
+        buffer.resize(bytes.unwrap_or(0), 0);
+        let geometry = state.layout.geometry(&Selection::all(&[count]))?;
+        let source = ZarrSource { hierarchy: &opened.hierarchy, path: &path, state: &state };
+        let piece = Piece {
+            source: &source,
+            moment: &Settled,
+            layout: &state.layout,
+            meaning: 0,
+            geometry: &geometry,
+            cache: None,
+        };
+        let plan = ReadPlan::new(std::slice::from_ref(&piece), &opened.hierarchy.tuning);
+        execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;
+        #[allow(clippy::host_endian_bytes)]
+        let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+        let places: Vec<u64> = buffer.as_chunks::<8>().0.iter().map(number).collect();
+        let ascend = places.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_right = ascend && places.first() == Some(&first) && places.last() == Some(&last);
+        is_right.then_some(places).ok_or_else(damaged)
     }
 
     /// The replica as a user finds it.

@@ -9,6 +9,14 @@
 //! What was chosen counts for all reads of the same lengths of which the replicas hold as much. A read of a kind
 //! that a replica was made for is not priced at all: that was done when it was made.
 
+//!
+//! | module | holds |
+//! |---|---|
+//! | `points` | points that replicas of points have |
+
+mod points;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Region, Selection};
@@ -125,6 +133,21 @@ impl Base<'_> {
     }
 }
 
+impl Part {
+    /// What is read of a replica, in its own positions.
+    fn of_replica(
+        replica: &Arc<OpenReplica>,
+        part: &[PlacedAxis],
+        result_shape: &[u64],
+    ) -> Result<Self> {
+        let gone = || Error::new(ErrorKind::NotFound, replica.name());
+        let StoredLayout { grid, per_object, item_size, .. } =
+            replica.source().ok_or_else(gone)?.layout();
+        let geometry = Geometry::placed(grid, per_object, part, result_shape, *item_size)?;
+        Ok(Self { replica: Some(replica.clone()), geometry })
+    }
+}
+
 /// A selection on its way into parts.
 struct Cutting<'c> {
     base: &'c Base<'c>,
@@ -156,13 +179,7 @@ impl Cutting<'_> {
     fn parts(&self, cut: &Cut) -> Result<Vec<Part>> {
         let mut parts = Vec::with_capacity(cut.taken.len() + cut.left.len());
         for (number, part) in &cut.taken {
-            let replica = &self.replicas[*number];
-            let gone = || Error::new(ErrorKind::NotFound, replica.name());
-            let StoredLayout { grid, per_object, item_size, .. } =
-                replica.source().ok_or_else(gone)?.layout();
-            let geometry =
-                Geometry::placed(grid, per_object, part, &self.result_shape, *item_size)?;
-            parts.push(Part { replica: Some(replica.clone()), geometry });
+            parts.push(Part::of_replica(&self.replicas[*number], part, &self.result_shape)?);
         }
         for part in &cut.left {
             let geometry = self.base.geometry(part, &self.result_shape)?;
@@ -206,7 +223,10 @@ impl Redirected {
         (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
-        let Selection::Orthogonal(axes) = selection else { return None };
+        if let Some(found) = Self::find_points(base, selection, (replicas, of_array), array) {
+            return Some(found);
+        }
+        let axes = &axes_of(selection)?[..];
         let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
         let bounds = bounds_of(&whole)?;
         let meets = |number: &usize| {
@@ -271,6 +291,18 @@ impl Redirected {
         for (replica, _) in self.taken() {
             replica.distrust();
         }
+    }
+}
+
+/// What a selection takes along each axis, if that is all that it is.
+fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>> {
+    match selection {
+        Selection::Orthogonal(axes) => Some(Cow::Borrowed(axes)),
+        Selection::Points(points) => match points.coords() {
+            [list] => Some(Cow::Owned(vec![AxisSelection::Coords(list.clone())])),
+            _ => None,
+        },
+        Selection::Union(_) => None,
     }
 }
 

@@ -1,0 +1,252 @@
+//! Points of which replicas have some: each is looked for among the places that a replica says it holds.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bedform_geometry::{
+    AxisRange, AxisSelection, PlacedAxis, Points, Selection, delinearize, linearize,
+};
+
+use super::{Base, Part, Redirected};
+use crate::error::Result;
+use crate::plan::geometry::Geometry;
+use crate::replica::{Held, OpenReplica, Replicas};
+use crate::source::StoredLayout;
+
+/// Points that are looked for before all are: where none of them is found, few of the others are.
+const SAMPLED: usize = 64;
+/// Replicas that a read takes something from.
+const TAKEN_MAX: usize = 4;
+/// The share of its time that a read must gain by replicas.
+const GAIN_MIN: f64 = 0.05;
+/// What keys of choices for points begin with: no box is so long.
+const KEY: u64 = u64::MAX;
+
+/// Points of a read: their places in the C order of the array, and in the result, ascending.
+#[derive(Default)]
+struct Wanted<'a> {
+    places: Cow<'a, [u64]>,
+    /// Nothing where each point's place in the result is its number.
+    results: Option<Vec<u64>>,
+}
+
+/// What replicas take of points, by their numbers, as places in them; and what is left.
+struct Cut<'a> {
+    taken: Vec<(usize, PlacedAxis)>,
+    left: Wanted<'a>,
+}
+
+/// The places of the points of a selection, if it is one of points.
+fn places_of<'s>(selection: &'s Selection, shape: &[u64]) -> Option<Cow<'s, [u64]>> {
+    match selection {
+        Selection::Orthogonal(axes) => match axes.as_slice() {
+            [AxisSelection::Coords(list)] => Some(Cow::Borrowed(list)),
+            _ => None,
+        },
+        Selection::Points(points) => match points.coords() {
+            [list] => Some(Cow::Borrowed(list)),
+            coords => {
+                let count = usize::try_from(points.count()).ok()?;
+                let mut point = vec![0; coords.len()];
+                let place = |at: usize| {
+                    point.iter_mut().zip(coords).for_each(|(to, list)| *to = list[at]);
+                    linearize(&point, shape)
+                };
+                (!coords.is_empty()).then(|| Cow::Owned((0..count).map(place).collect()))
+            }
+        },
+        Selection::Union(_) => None,
+    }
+}
+
+impl Redirected {
+    /// As [`Redirected::find`], of replicas of points.
+    pub(super) fn find_points(
+        base: &Base<'_>,
+        selection: &Selection,
+        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        array: &str,
+    ) -> Option<Self> {
+        let is_of_points = |replica: &&Arc<OpenReplica>| {
+            matches!(replica.record.held, Held::Points { .. }) && !replica.is_broken()
+        };
+        if !of_array.iter().any(|replica| is_of_points(&replica)) {
+            return None;
+        }
+        let shape = base.layout.grid.array_shape();
+        let places = places_of(selection, shape)?;
+        let (low, high) = (*places.iter().min()?, *places.iter().max()?);
+        let meets = |number: &usize| {
+            let record = &of_array[*number].record;
+            let meets = match record.held {
+                Held::Points { first, last, .. } => first <= high && low <= last,
+                Held::Runs(_) => false,
+            };
+            meets && record.array_shape == shape && !of_array[*number].is_broken()
+        };
+        let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
+        let count = places.len() as u64;
+        let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
+        while cuts.len() <= TAKEN_MAX {
+            let next = best_cut(cuts.last()?, &among, of_array);
+            let Some(next) = next else { break };
+            cuts.push(next);
+        }
+        if cuts.len() == 1 {
+            return None;
+        }
+        let parts = |cut: &Cut<'_>| parts_of(base, of_array, cut, count);
+        let shares = cuts.iter().map(|cut| 8 * cut.left.places.len() as u64 / count.max(1));
+        let used = cuts.last()?.taken.iter().map(|(number, _)| *number as u64);
+        let key: Vec<u64> =
+            [KEY, u64::from(count.ilog2())].into_iter().chain(shares).chain(used).collect();
+        let choice = replicas.choice(array, key, || {
+            let price = |cut| base.price(&parts(cut).ok()?);
+            let Some(without) = price(&cuts[0]) else { return Vec::new() };
+            let priced = cuts.iter().enumerate().skip(1);
+            let priced = priced.filter_map(|(at, cut)| Some((price(cut)?, at)));
+            let best = priced.min_by(|a, b| a.0.total_cmp(&b.0));
+            best.filter(|best| best.0 < without * (1.0 - GAIN_MIN))
+                .map(|best| best.1)
+                .into_iter()
+                .collect()
+        });
+        let chosen = cuts.get(*choice.first()?)?;
+        Some(Self { parts: parts(chosen).ok()? })
+    }
+}
+
+/// The replica that has most of what is left, and what it takes.
+fn best_cut<'a>(cut: &Cut<'a>, among: &[usize], replicas: &[Arc<OpenReplica>]) -> Option<Cut<'a>> {
+    let others = among.iter().filter(|number| cut.taken.iter().all(|(taken, _)| taken != *number));
+    let sampled = others.filter_map(|number| {
+        let places = replicas[*number].places()?;
+        let found = cut.left.sample().filter(|place| places.binary_search(place).is_ok()).count();
+        (found > 0).then_some((found, *number))
+    });
+    let (_, number) = sampled.max_by_key(|(found, number)| (*found, usize::MAX - number))?;
+    let (found, left) = cut.left.split(replicas[number].places()?);
+    let mut taken = cut.taken.clone();
+    taken.push((number, found?));
+    Some(Cut { taken, left })
+}
+
+impl<'a> Wanted<'a> {
+    /// Some of the places, spread over all.
+    fn sample(&self) -> impl Iterator<Item = &u64> {
+        let step = self.places.len().div_ceil(SAMPLED).max(1);
+        self.places.iter().step_by(step)
+    }
+
+    fn result_of(&self, at: usize) -> u64 {
+        self.results.as_ref().map_or(at as u64, |results| results[at])
+    }
+
+    /// Those that are among `held`, as numbers there, and the others.
+    fn split(&self, held: &[u64]) -> (Option<PlacedAxis>, Wanted<'a>) {
+        if self.results.is_none() && *self.places == *held {
+            let all = AxisSelection::Range(AxisRange::whole(held.len() as u64));
+            let none = Wanted { results: Some(Vec::new()), ..Wanted::default() };
+            return (Some(PlacedAxis::whole(&all)), none);
+        }
+        let (mut found, mut placed) = (Vec::new(), Vec::new());
+        let (mut left, mut results) = (Vec::new(), Vec::new());
+        // Where the next one is looked for first: points mostly ascend.
+        let mut near = 0;
+        for (at, place) in self.places.iter().enumerate() {
+            let result = self.result_of(at);
+            match find_from(held, *place, near) {
+                Ok(number) => {
+                    near = number;
+                    found.push(number as u64);
+                    placed.push(result);
+                }
+                Err(number) => {
+                    near = number;
+                    left.push(*place);
+                    results.push(result);
+                }
+            }
+        }
+        let taken = (!found.is_empty()).then(|| PlacedAxis::listed(found, placed));
+        (taken, Wanted { places: Cow::Owned(left), results: Some(results) })
+    }
+}
+
+/// As `binary_search`, by steps that double from `near` on, if it is not before that.
+fn find_from(held: &[u64], place: u64, near: usize) -> std::result::Result<usize, usize> {
+    let near = near.min(held.len());
+    if held.get(near).is_none_or(|first| *first > place) {
+        return held[..near].binary_search(&place);
+    }
+    let (mut low, mut step) = (near, 1);
+    while held.get(low + step).is_some_and(|at| *at <= place) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step).min(held.len());
+    let found = held[low..high].binary_search(&place);
+    found.map(|at| at + low).map_err(|at| at + low)
+}
+
+fn parts_of(
+    base: &Base<'_>,
+    replicas: &[Arc<OpenReplica>],
+    cut: &Cut<'_>,
+    count: u64,
+) -> Result<Vec<Part>> {
+    let mut parts = Vec::with_capacity(cut.taken.len() + 1);
+    for (number, placed) in &cut.taken {
+        parts.push(Part::of_replica(&replicas[*number], std::slice::from_ref(placed), &[count])?);
+    }
+    if !cut.left.places.is_empty() {
+        let geometry = rest_geometry(base, &cut.left, count)?;
+        parts.push(Part { replica: None, geometry });
+    }
+    Ok(parts)
+}
+
+fn rest_geometry(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Geometry> {
+    let shape = base.layout.grid.array_shape();
+    let results = || (0..left.places.len()).map(|at| left.result_of(at)).collect::<Vec<u64>>();
+    if shape.len() == 1 {
+        let placed = PlacedAxis::listed(left.places.to_vec(), results());
+        return base.geometry(&[placed], &[count]);
+    }
+    let mut coords = vec![Vec::with_capacity(left.places.len()); shape.len()];
+    for place in left.places.iter() {
+        let point = delinearize(*place, shape);
+        coords.iter_mut().zip(point).for_each(|(axis, at)| axis.push(at));
+    }
+    let StoredLayout { grid, per_object, item_size, .. } = base.layout;
+    Geometry::placed_points(grid, per_object, Points::new(coords)?, &results(), *item_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_from_wherever_the_last_one_was() {
+        let held: Vec<u64> = (0..1000).map(|at| 3 * at).collect();
+        for near in [0, 1, 17, 500, 999, 1000, 5000] {
+            for place in [0, 1, 2, 3, 300, 301, 1500, 2997, 2998, 9000] {
+                assert_eq!(
+                    find_from(&held, place, near),
+                    held.binary_search(&place),
+                    "{place} {near}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn points_are_split_into_those_that_are_held_and_others_with_their_places_in_the_result() {
+        let wanted = Wanted { places: Cow::Borrowed(&[9, 2, 5, 7, 2]), results: None };
+        let (found, left) = wanted.split(&[2, 3, 7, 8]);
+        let found = found.unwrap();
+        assert_eq!(found.positions().collect::<Vec<_>>(), [0, 2, 0]);
+        assert_eq!(found.result.iter().collect::<Vec<_>>(), [1, 3, 4]);
+        assert_eq!((&*left.places, left.results), (&[9, 5][..], Some(vec![0, 2])));
+    }
+}
