@@ -88,6 +88,9 @@ struct BlockPlace {
 fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     let split = split_axis(&copy.axes, item, gap_max);
     let Some(at) = split.checked_sub(1) else { return vec![copy] };
+    if let (0, Axis::Table { .. }) = (at, &copy.axes[0]) {
+        return listed_parts(copy, item, gap_max);
+    }
     let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
     let span = Block::new(&copy.axes[split..], item).span;
     let step = source_step.unsigned_abs();
@@ -120,6 +123,40 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
         last.target_start += target_step * done;
         last.axes[at] = inside(rest);
         parts.push(last);
+    }
+    parts
+}
+
+/// As [`parts`], along a list of positions: those that follow each other with small gaps are read in one go.
+fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
+    let Some((Axis::Table { offsets, target_step }, inner)) = copy.axes.split_first() else {
+        return vec![copy];
+    };
+    let span = Block::new(inner, item).span;
+    if span > UNIT_BYTES_MAX || !offsets.is_sorted_by_key(|(source, _)| *source) {
+        return vec![copy];
+    }
+    let mut parts = Vec::new();
+    let mut rest = &offsets[..];
+    while let Some(&(first, first_target)) = rest.first() {
+        let goes_on = |at: &usize| {
+            let (before, here) = (rest[at - 1].0, rest[*at].0);
+            let gap = here.abs_diff(before).saturating_sub(span);
+            gap <= gap_max && here.abs_diff(first) <= UNIT_BYTES_MAX - span
+        };
+        let count = (1..rest.len()).take_while(goes_on).count() + 1;
+        let (block, behind) = rest.split_at(count);
+        let moved = |(source, target): &(i64, i64)| (source - first, target - first_target);
+        let axis = (count > 1).then(|| Axis::Table {
+            offsets: block.iter().map(moved).collect(),
+            target_step: *target_step,
+        });
+        parts.push(Copy {
+            source_start: copy.source_start + first,
+            target_start: copy.target_start + first_target,
+            axes: axis.into_iter().chain(inner.iter().cloned()).collect(),
+        });
+        rest = behind;
     }
     parts
 }

@@ -10,11 +10,16 @@ use bedform_geometry::{
 use super::{Base, Part, Redirected};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
+use crate::plan::price::Cost;
 use crate::replica::{Held, OpenReplica, Replicas};
+use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
 /// Points that are looked for before all are: where none of them is found, few of the others are.
 const SAMPLED: usize = 64;
+/// Places whose neighbours are looked at, in so many stretches at most.
+const WINDOW: usize = 256;
+const WINDOWS: usize = 64;
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 4;
 /// The share of its time that a read must gain by replicas.
@@ -95,24 +100,89 @@ impl Redirected {
         if cuts.len() == 1 {
             return None;
         }
-        let parts = |cut: &Cut<'_>| parts_of(base, of_array, cut, count);
         let shares = cuts.iter().map(|cut| 8 * cut.left.places.len() as u64 / count.max(1));
         let used = cuts.last()?.taken.iter().map(|(number, _)| *number as u64);
         let key: Vec<u64> =
             [KEY, u64::from(count.ilog2())].into_iter().chain(shares).chain(used).collect();
         let choice = replicas.choice(array, key, || {
-            let price = |cut| base.price(&parts(cut).ok()?);
+            if let Some(at) = made_for(&cuts, of_array, count) {
+                return vec![at];
+            }
+            let price = |cut: &Cut<'_>| -> Option<f64> {
+                let own = base.price_places(&cut.left.places)?;
+                let taken = cut.taken.iter().map(|(number, placed)| {
+                    let part = std::slice::from_ref(placed);
+                    let part = Part::of_replica(&of_array[*number], part, &[count]).ok()?;
+                    base.estimate(&part)
+                });
+                taken.sum::<Option<f64>>().map(|taken| own + taken)
+            };
             let Some(without) = price(&cuts[0]) else { return Vec::new() };
             let priced = cuts.iter().enumerate().skip(1);
             let priced = priced.filter_map(|(at, cut)| Some((price(cut)?, at)));
             let best = priced.min_by(|a, b| a.0.total_cmp(&b.0));
-            best.filter(|best| best.0 < without * (1.0 - GAIN_MIN))
-                .map(|best| best.1)
-                .into_iter()
-                .collect()
+            let best = best.filter(|best| best.0 < without * (1.0 - GAIN_MIN));
+            best.map(|best| best.1).into_iter().collect()
         });
         let chosen = cuts.get(*choice.first()?)?;
-        Some(Self { parts: parts(chosen).ok()? })
+        Some(Self { parts: parts_of(base, of_array, chosen, count).ok()? })
+    }
+}
+
+/// What takes all points from replicas that were made for as many of them.
+fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Option<usize> {
+    let (at, last) = cuts.iter().enumerate().next_back()?;
+    let is_made = |(number, _): &(usize, PlacedAxis)| {
+        let expected = &replicas[*number].record.expected;
+        expected.iter().any(|one| one.shape == [count] && one.seconds_with < one.seconds_without)
+    };
+    (last.left.places.is_empty() && last.taken.iter().all(is_made)).then_some(at)
+}
+
+impl Base<'_> {
+    /// Seconds to read the elements at these places of the array itself, by a sample of the places.
+    fn price_places(&self, places: &[u64]) -> Option<f64> {
+        if places.is_empty() {
+            return Some(0.0);
+        }
+        let (count, item) = (places.len() as u64, self.layout.item_size as u64);
+        let plan = ReadPlan::new(&[], self.tuning);
+        let gap_max = plan.merging().gap_bytes;
+        let chunk = self.layout.grid.chunk_len().max(1);
+        let (mut seen, mut requests, mut bytes, mut chunks) = (0_u64, 0_u64, 0_u64, 0_u64);
+        for window in places.chunks((places.len() / WINDOWS).max(WINDOW)) {
+            let window = &window[..window.len().min(WINDOW)];
+            seen += window.len() as u64;
+            for pair in window.windows(2) {
+                let gap = pair[1].abs_diff(pair[0]).saturating_mul(item);
+                let is_near = gap <= gap_max;
+                requests += u64::from(!is_near);
+                bytes = bytes.saturating_add(if is_near { gap } else { item });
+                chunks += u64::from(pair[1] / chunk != pair[0] / chunk);
+            }
+        }
+        let scaled = |part: u64| part.saturating_mul(count) / seen.max(1) + 1;
+        let (requests, chunks) = (scaled(requests), scaled(chunks));
+        let decoded = self.layout.codec.decoded_bytes() as u64;
+        let is_one = self.layout.grid.chunk_count() == Some(1);
+        let cost = match self.layout.codec.is_raw() && is_one {
+            true => Cost { requests, bytes: scaled(bytes), chunks: requests, ..Cost::default() },
+            false => Cost {
+                requests: chunks,
+                bytes: chunks.saturating_mul(decoded),
+                chunks,
+                decoded_bytes: chunks.saturating_mul(decoded),
+                ..Cost::default()
+            },
+        };
+        let result_bytes = count.saturating_mul(item);
+        let cost = Cost { objects: 1, runs: count, result_bytes, ..cost };
+        Some(plan.price(&cost).seconds)
+    }
+
+    /// Seconds of a part by its geometry alone.
+    fn estimate(&self, part: &Part) -> Option<f64> {
+        self.with_pieces(&[part], |plan| Ok(plan.estimate().seconds))?.ok()
     }
 }
 
