@@ -323,3 +323,93 @@ def test_the_command_shows_the_plan_and_makes_it(file: Path) -> None:
     assert made_ids == {path.name for path in replicas_of(file)}
     wrong = runner.invoke(app, [*arguments, "--region", "lat=5"])
     assert "lat=100:200" in str(wrong.exception)
+
+
+def particles(path: Path, count: int = 2_000_000) -> Any:
+    values = np.random.default_rng(5).random(count).astype("f4")
+    cube = np.random.default_rng(6).random((20, 30, 40))
+    with h5py.File(path, "w") as target:
+        target["x"] = values
+        target["cube"] = cube
+    return values, cube
+
+
+def test_points_of_which_replicas_have_some_are_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "particles.h5"
+    values, _ = particles(path)
+    random = np.random.default_rng(8)
+    hot = np.sort(random.choice(len(values), 1500, replace=False))
+    hotter = hot[::5]
+    done = bf.optimize(path, "400%", selections={"x": [hot, hotter]})
+    assert done.made
+    served = 0
+    with bf.open(path) as store:
+        array = store["x"]
+        for positions in (
+            hot,
+            hotter,
+            hot[200:900],
+            hot[::-1],
+            np.concatenate([hot, hot[:7]]),
+            random.permutation(hot),
+            np.arange(0, 2_000_000, 300),
+            np.sort(random.choice(len(values), 4000, replace=False)),
+            np.array([], dtype=int),
+            np.array([0]),
+        ):
+            np.testing.assert_array_equal(array.oindex[positions], values[positions])
+            np.testing.assert_array_equal(array.vindex[positions], values[positions])
+            served += array.explain((positions,)).to_dict().get("replica_bytes", 0)
+        np.testing.assert_array_equal(array[100:90_000:7], values[100:90_000:7])
+    assert served > 0
+
+
+def test_points_of_a_cube_come_from_a_replica_and_the_rest_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "particles.h5"
+    _, cube = particles(path)
+    random = np.random.default_rng(9)
+    coordinates = [random.integers(0, size, 800) for size in cube.shape]
+    bf.optimize(path, "400%", selections={"cube": [{"points": tuple(coordinates)}]})
+    with bf.open(path) as store:
+        array = store["cube"]
+        for part in (slice(None), slice(100, 500), slice(None, None, -1)):
+            some = tuple(axis[part] for axis in coordinates)
+            np.testing.assert_array_equal(array.vindex[some], cube[some])
+        mixed = tuple(
+            np.concatenate([axis[:300], random.integers(0, size, 300)])
+            for axis, size in zip(coordinates, cube.shape, strict=True)
+        )
+        np.testing.assert_array_equal(array.vindex[mixed], cube[mixed])
+        np.testing.assert_array_equal(array[3, 4:9], cube[3, 4:9])
+
+
+def test_rows_of_labels_lie_one_after_the_other_in_a_replica(file: Path) -> None:
+    expected = values_of(file, "chunked")
+    rows = np.concatenate([np.arange(3, 9), np.arange(40, 47), np.arange(100, 103)])
+    others = np.concatenate([np.arange(20, 25), np.arange(60, 66)])
+    done = bf.optimize(file, "400%", selections={"chunked": [(rows,), (others,)]})
+    assert done.made
+    with bf.open(file) as store:
+        array = store["chunked"]
+        for some in (rows, others, np.concatenate([rows, others]), rows[::-1], [2, 5, 41, 59, 60]):
+            np.testing.assert_array_equal(array.oindex[some], expected[some])
+        assert array.explain((rows,)).to_dict()["replica_bytes"] == expected[rows].nbytes
+        mixed = np.array([2, 5, 41, 59, 60])
+        np.testing.assert_array_equal(array.oindex[mixed, 3:9], expected[mixed, 3:9])
+
+
+def test_selections_come_from_files(file: Path) -> None:
+    runner = CliRunner()
+    listed = file.with_name("reads.json")
+    listed.write_text(json.dumps({"chunked": [":,3,4", "5:9,:,:"]}))
+    arguments = ["optimize", str(file), "--budget", "400%", "--json", "--selections"]
+    made = runner.invoke(app, [*arguments, str(listed)])
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["done"]["made"]
+    positions = file.with_name("reads.npz")
+    np.savez(positions, chunked=np.array([1, 5, 90]))
+    made = runner.invoke(app, [*arguments, str(positions), "--dry-run"])
+    assert made.exit_code == 0, made.output
+    listed.write_text("[")
+    wrong = runner.invoke(app, [*arguments, str(listed)])
+    assert "reads.json" in str(wrong.exception)

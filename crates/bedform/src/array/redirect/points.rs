@@ -92,7 +92,10 @@ impl Redirected {
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
         let count = places.len() as u64;
         let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
-        while cuts.len() <= TAKEN_MAX {
+        if let Some(whole) = same_cut(&cuts[0], &among, of_array) {
+            cuts.push(whole);
+        }
+        while cuts.len() <= TAKEN_MAX && !cuts.last()?.left.places.is_empty() {
             let next = best_cut(cuts.last()?, &among, of_array);
             let Some(next) = next else { break };
             cuts.push(next);
@@ -127,6 +130,23 @@ impl Redirected {
         let chosen = cuts.get(*choice.first()?)?;
         Some(Self { parts: parts_of(base, of_array, chosen, count).ok()? })
     }
+}
+
+/// The replica that has just these points, in this order: the places of no other are looked at.
+fn same_cut<'a>(
+    whole: &Cut<'a>,
+    among: &[usize],
+    replicas: &[Arc<OpenReplica>],
+) -> Option<Cut<'a>> {
+    let places = &whole.left.places;
+    let wanted = Held::points(places)?;
+    let is_same = |number: &&usize| {
+        let replica = &replicas[**number];
+        replica.record.held == wanted && replica.places().is_some_and(|held| held == &**places)
+    };
+    let number = *among.iter().find(is_same)?;
+    let (taken, left) = whole.left.split(replicas[number].places()?);
+    Some(Cut { taken: vec![(number, taken?)], left })
 }
 
 /// What takes all points from replicas that were made for as many of them.
