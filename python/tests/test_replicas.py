@@ -413,3 +413,126 @@ def test_selections_come_from_files(file: Path) -> None:
     listed.write_text("[")
     wrong = runner.invoke(app, [*arguments, str(listed)])
     assert "reads.json" in str(wrong.exception)
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """A store of maps, each in a shard of its own."""
+    path = tmp_path / "run.zarr"
+    values = np.random.default_rng(1).integers(0, 10_000, SHAPE).astype("f4")
+    with bf.create(path) as store:
+        store.create_array(
+            "g/t", data=values, dims=("time", "lat", "lon"), chunks=(1, 40, 50), shards=(10, 40, 50)
+        )
+    return path
+
+
+def test_reads_of_a_store_with_replicas_are_those_of_the_store(store_path: Path) -> None:
+    done = bf.optimize(store_path, "400%", reads={"time": 1}, region={"lat": (5, 30)})
+    assert done.made
+    with bf.open(store_path) as store:
+        array, expected = store["g/t"], bf.open(store_path, replicas=False)["g/t"][:]
+        assert used(array, np.s_[:, 7, 9])
+        for selection in selections(100):
+            np.testing.assert_array_equal(array[selection], expected[selection])
+
+
+@pytest.mark.parametrize("how", ["direct", "session", "other process"])
+def test_what_is_written_over_a_replica_counts_and_the_rest_of_it_too(
+    store_path: Path, how: str
+) -> None:
+    assert bf.optimize(store_path, "400%", reads={"time": 1}).made
+    reader = bf.open(store_path)
+    array = reader["g/t"]
+    expected = array[:]
+    assert array.explain(np.s_[:, 7, 9]).to_dict()["replica_bytes"] == 4 * 120
+    if how == "direct":
+        with bf.open(store_path, "r+") as writer:
+            writer["g/t"][33, 7] = -1
+    elif how == "session":
+        with (
+            bf.open(store_path, "r+") as writer,
+            writer.session(settle="later") as session,
+        ):
+            session.write("g/t", np.full((1, 1, 50), -1, "f4"), start=(33, 7, 0))
+            session.commit()
+    else:
+        program = "import sys, bedform as bf; bf.open(sys.argv[1], 'r+')['g/t'][33, 7] = -1"
+        subprocess.run([sys.executable, "-c", program, str(store_path)], check=True)
+    expected[33, 7] = -1
+    np.testing.assert_array_equal(array[:, 7, 9], expected[:, 7, 9])
+    np.testing.assert_array_equal(array[20:50, 6:9], expected[20:50, 6:9])
+    explained = array.explain(np.s_[:, 7, 9]).to_dict()
+    assert explained["replica_bytes"] == 4 * 110, "of one shard the replica is no copy any more"
+    if how == "session":
+        with bf.open(store_path, "r+") as writer:
+            writer.settle()
+        np.testing.assert_array_equal(array[:, 7, 9], expected[:, 7, 9])
+    again = bf.optimize(store_path, "400%", reads={"time": 1})
+    assert again.made
+    with bf.open(store_path) as store:
+        assert store["g/t"].explain(np.s_[:, 7, 9]).to_dict()["replica_bytes"] == 4 * 120
+        np.testing.assert_array_equal(store["g/t"][:, 7, 9], expected[:, 7, 9])
+
+
+def test_a_store_that_grew_keeps_its_replicas(store_path: Path) -> None:
+    bf.optimize(store_path, "400%", reads={"time": 1})
+    with bf.open(store_path, "r+") as writer:
+        writer["g/t"].append(np.full((25, 40, 50), 7, "f4"))
+    with bf.open(store_path) as store:
+        series = store["g/t"][:, 7, 9]
+        assert store["g/t"].explain(np.s_[:, 7, 9]).to_dict()["replica_bytes"] == 4 * 120
+    assert series.shape == (145,)
+    assert (series[120:] == 7).all()
+
+
+def test_another_array_in_the_place_of_one_has_no_replicas(store_path: Path) -> None:
+    bf.optimize(store_path, "400%", reads={"time": 1})
+    with bf.open(store_path, "r+") as writer:
+        del writer["g/t"]
+        writer.create_array("g/t", SHAPE, "f4", dims=("time", "lat", "lon"), fill_value=3)
+    with bf.open(store_path) as store:
+        assert (store["g/t"][:, 7, 9] == 3).all()
+        assert not used(store["g/t"], np.s_[:, 7, 9])
+
+
+def test_a_snapshot_reads_its_moment_whatever_replicas_there_are(store_path: Path) -> None:
+    with bf.open(store_path) as store, store.snapshot() as then:
+        before = then["g/t"][:, 7, 9]
+        with bf.open(store_path, "r+") as writer, writer.session(settle="later") as session:
+            session.write("g/t", np.full((120, 1, 50), -1, "f4"), start=(0, 7, 0))
+            session.commit()
+        bf.optimize(store_path, "400%", reads={"time": 1})
+        np.testing.assert_array_equal(then["g/t"][:, 7, 9], before)
+    with bf.open(store_path) as store:
+        assert (store["g/t"][:, 7, 9] == -1).all()
+
+
+def test_random_writes_beside_replicas_are_always_seen(store_path: Path) -> None:
+    random = np.random.default_rng(11)
+    bf.optimize(store_path, "400%", reads={"time": 1})
+    expected = bf.open(store_path, replicas=False)["g/t"][:]
+    reader = bf.open(store_path)["g/t"]
+    for round_ in range(30):
+        start = [int(random.integers(0, size)) for size in SHAPE]
+        box = tuple(
+            slice(first, min(size, first + int(random.integers(1, 9))))
+            for first, size in zip(start, SHAPE, strict=True)
+        )
+        with bf.open(store_path, "r+") as writer:
+            if round_ % 3:
+                writer["g/t"][box] = round_
+            else:
+                shape = tuple(axis.stop - axis.start for axis in box)
+                first = tuple(axis.start for axis in box)
+                with writer.session(settle="later" if round_ % 2 else "end") as session:
+                    session.write("g/t", np.full(shape, round_, "f4"), start=first)
+                    session.commit()
+        expected[box] = round_
+        for selection in (
+            np.s_[:, 7, 9],
+            (slice(None), box[1], box[2]),
+            box,
+            np.s_[::7, 3:5, ::-1],
+        ):
+            np.testing.assert_array_equal(reader[selection], expected[selection])

@@ -16,6 +16,7 @@ use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
 use crate::options::{Freshness, OpenOptions};
+use crate::replica::Replicas;
 use crate::zarr::documents::GroupState;
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::nodes::NodeKind;
@@ -47,6 +48,8 @@ pub(crate) struct OpenedStore {
     /// The newest root of the log when it was last looked up, and what views have loaded.
     view: Mutex<Option<Arc<View>>>,
     pub(super) loaded: Arc<Loaded>,
+    /// Other copies of its arrays, where there can be some.
+    pub(crate) replicas: Option<Arc<Replicas>>,
     /// What is committed, if the store is held at a moment.
     pub(super) pinned: Option<Snapshot>,
     /// The root was an array and no group when the store was opened.
@@ -68,10 +71,12 @@ impl OpenedStore {
         options: OpenOptions,
         outer: Option<Arc<Outer>>,
     ) -> Self {
+        let replicas = Replicas::new(&options);
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
         let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
-        Self { hierarchy, view: Mutex::default(), loaded, pinned: None, is_array: false }
+        let view = Mutex::default();
+        Self { hierarchy, view, loaded, replicas, pinned: None, is_array: false }
     }
 
     /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
@@ -26,6 +27,8 @@ use crate::zarr::NewArray;
 /// Attempts to name a replica while others change the catalogue.
 const ATTEMPTS_MAX: usize = 16;
 
+/// Longer than a step of the clock of a file system: what was written before it is told from what is written then.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// Points that are read at a time.
 const POINTS_AT_ONCE: u64 = 1 << 21;
 
@@ -103,7 +106,7 @@ pub fn build(
 }
 
 fn state_of(source: &Source) -> SourceVersion {
-    source.store.file().map(|file| file.map().source.clone()).unwrap_or_default()
+    source.state.clone()
 }
 
 /// The directory of the replicas, made if it is missing: beside the source, or where the environment says, but in
@@ -146,6 +149,10 @@ fn make(
     progress: Progress<'_>,
 ) -> Result<Replica> {
     let began = Instant::now();
+    let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
+    // Before anything is read: what changes later is not that.
+    sleep(CLOCK_STEP);
+    let of = whole.objects_of(&selection_of(replica, &whole.shape()?)?, SystemTime::now())?;
     let place = directory.join(&replica.id);
     // One that was whole before the catalogue was changed, or lost.
     if let (false, Some(places)) = (place.exists(), &replica.places) {
@@ -171,13 +178,12 @@ fn make(
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
-    let raw = source.store.array(&ObjectPath::parse(&replica.array)?)?;
-    let item_size = raw.data_type()?.item_size().unwrap_or(1) as u64;
+    let item_size = whole.data_type()?.item_size().unwrap_or(1) as u64;
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
         id: replica.id.clone(),
         array: replica.array.clone(),
-        array_shape: raw.shape()?,
+        array_shape: whole.shape()?,
         held: replica.held.clone(),
         stored_bytes,
         raw_bytes: raw_bytes_of(replica).saturating_mul(item_size),
@@ -185,6 +191,7 @@ fn make(
         document,
         made: made.as_secs(),
         building_seconds: began.elapsed().as_secs_f64(),
+        of,
         expected: replica.expected.clone(),
     })
 }
@@ -256,6 +263,14 @@ fn points_at(places: &[u64], shape: &[u64]) -> Result<Selection> {
 fn document_of(place: &Path, array: &str) -> Result<Value> {
     let store = Store::open_path(place, OpenOptions::default())?;
     store.array(&ObjectPath::parse(array)?)?.document()
+}
+
+/// What a replica holds of its array.
+fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
+    match &replica.places {
+        Some(places) => points_at(places, shape),
+        None => Ok(replica.held.outer(&Region::whole(replica.held.shape())?)),
+    }
 }
 
 /// Bytes of all files of a replica, and how many of them hold chunks.

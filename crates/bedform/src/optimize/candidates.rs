@@ -1,17 +1,20 @@
 //! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_geometry::Region;
+use bedform_geometry::{Region, Selection};
 use bedform_storage::Profile;
 
 use super::reads::{Exact, Kind};
 use super::{PlannedReplica, Source};
-use crate::error::{Error, Result};
+use crate::array::Array;
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
-use crate::replica::{Expected, Held, Replica};
+use crate::replica::{Expected, Held, ObjectsOf, Replica};
 
 /// Kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
@@ -69,7 +72,7 @@ pub(super) fn candidates_of(
 ) -> Result<Vec<CandidateReplica>> {
     let mut all: Vec<CandidateReplica> = Vec::new();
     for replica in &source.catalogue.replicas {
-        all.push(existing(replica, kinds));
+        all.push(existing(source, replica, kinds));
     }
     let mut arrays: Vec<&str> = kinds.iter().map(|kind| kind.array.as_str()).collect();
     arrays.sort_unstable();
@@ -97,12 +100,40 @@ pub(super) fn candidates_of(
     Ok(all)
 }
 
-fn existing(replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
+/// The objects of an array as they are; nothing where they are too many, or it is in a file.
+fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
+    // All of them, however young.
+    let time = SystemTime::now() + Duration::from_secs(1 << 30);
+    match array.objects_of(whole, time) {
+        Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(None),
+        outcome => outcome,
+    }
+}
+
+/// The share of what a replica was made of that is as it was.
+fn share_still(source: &Source, replica: &Replica) -> f64 {
+    let Some(of) = &replica.of else { return 1.0 };
+    let array = ObjectPath::parse(&replica.array).map_err(Error::from);
+    let now = array.and_then(|path| {
+        let array = source.store.array(&path)?;
+        objects_now(&array, &Selection::all(&array.shape()?))
+    });
+    let Ok(Some(now)) = now else { return 0.0 };
+    if now.key != of.key {
+        return 0.0;
+    }
+    let now: HashMap<_, _> = now.objects.into_iter().collect();
+    let still = of.objects.iter().filter(|(at, then)| now.get(at) == Some(then)).count();
+    still as f64 / of.objects.len().max(1) as f64
+}
+
+fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
+    let still = share_still(source, replica);
     let serves = kinds.iter().map(|kind| {
         if kind.array != replica.array || kind.array_shape != replica.array_shape {
             return None;
         }
-        let share = share_of(kind, &replica.held);
+        let share = still * share_of(kind, &replica.held);
         let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts)?;
         (share > 0.0).then_some((share, alike.seconds_with))
     });
@@ -125,6 +156,8 @@ struct ArrayKinds<'a> {
     shape: Vec<u64>,
     item_size: u64,
     dims: Vec<String>,
+    /// The objects of the array as they are, where it is one of a store.
+    objects: Option<ObjectsOf>,
     /// Bytes of elements over stored ones.
     ratio: f64,
     /// Seconds that it takes to read a byte of the array, as a whole.
@@ -141,7 +174,7 @@ impl<'a> ArrayKinds<'a> {
         let opened = source.store.array(&ObjectPath::parse(array)?)?;
         let raw = bytes_of(&first.array_shape, first.item_size);
         let ratio = raw / (opened.stored_bytes()? as f64).max(1.0);
-        let whole = bedform_geometry::Selection::all(&first.array_shape);
+        let whole = Selection::all(&first.array_shape);
         let seconds = opened.price(&whole)?.seconds;
         let directory = source.sidecar.own_directory();
         let kept = directory.and_then(|directory| Profile::for_path(&directory).ok().flatten());
@@ -153,6 +186,7 @@ impl<'a> ArrayKinds<'a> {
             shape: first.array_shape.clone(),
             item_size: first.item_size,
             dims: first.dims.clone(),
+            objects: objects_now(&opened, &whole)?,
             ratio: ratio.max(1.0),
             seconds_per_byte: seconds / raw.max(1.0),
             profile: kept.unwrap_or_else(Profile::default_local),
@@ -335,8 +369,7 @@ impl<'a> ArrayKinds<'a> {
     /// A name that is the same for the same replica of the same state of the source.
     fn id_of(&self, held: &Held, places: Option<&Vec<u64>>, layout: &Layout) -> Result<String> {
         let described = serde_json::to_vec(&(self.array, &self.shape, held, layout));
-        let state = self.source.store.file().map(|file| file.map().source.clone());
-        let state = serde_json::to_vec(&state);
+        let state = serde_json::to_vec(&(&self.source.state, &self.objects));
         let (Ok(described), Ok(state)) = (described, state) else {
             return Err(Error::invalid("a replica that cannot be described"));
         };

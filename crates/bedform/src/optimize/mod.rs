@@ -33,14 +33,18 @@ mod reads;
 use std::path::Path;
 use std::sync::Arc;
 
+use bedform_format::Limits;
+use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{OpenOptions, Prefetch, Progress};
-use crate::replica::{Catalogue, Expected, Held};
+use crate::replica::{CATALOGUE, Catalogue, Expected, Held};
 use crate::sidecar::Sidecar;
 use crate::size;
 use crate::store::Store;
+use crate::threads::workers::check_goes_on;
+use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build};
 pub use reads::{ExpectedRead, ListedRead};
@@ -202,6 +206,7 @@ struct Source {
     store: Store,
     sidecar: Sidecar,
     catalogue: Catalogue,
+    state: SourceVersion,
     bytes: u64,
 }
 
@@ -220,20 +225,28 @@ impl Source {
             Error::new(ErrorKind::NotFound, text)
         };
         let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
-        let Some(file) = store.file() else {
-            let text = format!("{}: replicas of Zarr stores are not made yet", path.display());
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        // That of a store is in its objects, each by itself.
+        let state = store.file().map(|file| file.map().source.clone()).unwrap_or_default();
+        let newest = sidecar.load_newest(CATALOGUE, &state, &Limits::default());
+        let catalogue = newest.map_or_else(|| Catalogue::new(&state, Vec::new()), |found| found.1);
+        let bytes = match store.file() {
+            Some(_) => state.size,
+            None => stored_bytes(&store)?,
         };
-        let state = &file.map().source;
-        let newest = sidecar.load_newest(
-            crate::replica::CATALOGUE,
-            state,
-            &bedform_format::Limits::default(),
-        );
-        let catalogue = newest.map_or_else(|| Catalogue::new(state, Vec::new()), |found| found.1);
-        let bytes = state.size;
-        Ok(Self { store, sidecar, catalogue, bytes })
+        Ok(Self { store, sidecar, catalogue, state, bytes })
     }
+}
+
+/// Bytes of the chunks of all arrays of a store.
+fn stored_bytes(store: &Store) -> Result<u64> {
+    let mut bytes = 0_u64;
+    for (path, kind) in store.nodes()? {
+        if kind == NodeKind::Array {
+            check_goes_on("the plan was stopped")?;
+            bytes = bytes.saturating_add(store.array(&path)?.stored_bytes()?);
+        }
+    }
+    Ok(bytes)
 }
 
 /// Decides which replicas the store or file at `path` should have. Reads no elements, writes nothing.

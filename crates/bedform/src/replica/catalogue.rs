@@ -56,9 +56,25 @@ pub struct Replica {
     pub made: u64,
     /// Seconds that it took to make it.
     pub building_seconds: f64,
+    /// The objects that it was made of, where the source is a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<ObjectsOf>,
     /// What it was made for.
     pub expected: Vec<Expected>,
 }
+
+/// The objects of an array that a replica was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectsOf {
+    /// The random key of the array, in hexadecimal digits; empty for one that Bedform has not made.
+    pub key: String,
+    /// Each with its coordinates, and its version; nothing for one that is not there. Of what is not named it is
+    /// not known whether it is as it was.
+    pub objects: Vec<(Vec<u64>, Option<SourceVersion>)>,
+}
+
+/// Objects that one replica is made of.
+pub(crate) const OBJECTS_MAX: usize = 1 << 16;
 
 /// The replicas of a source as it was in one state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -103,6 +119,7 @@ impl Replica {
         (1..=ID_BYTES_MAX).contains(&self.id.len())
             && self.id.bytes().all(is_name)
             && self.held.fits(&self.array_shape)
+            && self.of.as_ref().is_none_or(|of| of.objects.len() <= OBJECTS_MAX)
     }
 }
 
@@ -122,6 +139,7 @@ mod tests {
             document: Value::Null,
             made: 0,
             building_seconds: 0.5,
+            of: None,
             expected: Vec::new(),
         }
     }

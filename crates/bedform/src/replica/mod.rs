@@ -29,7 +29,7 @@ mod catalogue;
 mod held;
 mod opened;
 
-pub(crate) use catalogue::{CATALOGUE, PLACES, REPLICAS};
-pub use catalogue::{Catalogue, Expected, Replica};
+pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, REPLICAS};
+pub use catalogue::{Catalogue, Expected, ObjectsOf, Replica};
 pub use held::Held;
 pub(crate) use opened::{OpenReplica, ReplicaSource, Replicas};

@@ -54,6 +54,10 @@ pub(crate) struct OpenReplica {
     opened: OnceLock<Option<Opened>>,
     /// The places of its elements, where it has points.
     places: OnceLock<Option<Vec<u64>>>,
+    /// The objects that it was made of, by their coordinates.
+    objects: OnceLock<HashMap<Vec<u64>, Option<SourceVersion>>>,
+    /// Whether objects are as they were, where that is looked at once.
+    looked: Mutex<HashMap<Vec<u64>, bool>>,
     /// True once something of it could not be read.
     is_broken: AtomicBool,
     /// Reads that took something of it, and their bytes.
@@ -149,6 +153,8 @@ impl Replicas {
             record,
             opened: OnceLock::new(),
             places: OnceLock::new(),
+            objects: OnceLock::new(),
+            looked: Mutex::default(),
             is_broken: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -230,6 +236,55 @@ impl OpenReplica {
         let ascend = places.windows(2).all(|pair| pair[0] < pair[1]);
         let is_right = ascend && places.first() == Some(&first) && places.last() == Some(&last);
         is_right.then_some(places).ok_or_else(damaged)
+    }
+
+    /// True if the object at `coordinates` is as it was when the replica was made of it: it has the version that
+    /// `now` gives, which is asked once unless it is `asked_again`.
+    ///
+    /// # Errors
+    /// Those of `now`.
+    pub(crate) fn is_still_of(
+        &self,
+        coordinates: &[u64],
+        asked_again: bool,
+        now: impl FnOnce() -> Result<Option<SourceVersion>>,
+    ) -> Result<bool> {
+        let Some(of) = &self.record.of else { return Ok(true) };
+        let index = || of.objects.iter().cloned().collect();
+        let Some(then) = self.objects.get_or_init(index).get(coordinates) else { return Ok(false) };
+        let looked = || self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (false, Some(known)) = (asked_again, looked().get(coordinates)) {
+            return Ok(*known);
+        }
+        let is_still = now()? == *then;
+        if !asked_again {
+            looked().insert(coordinates.to_vec(), is_still);
+        }
+        Ok(is_still)
+    }
+
+    /// True if it can be of an array of this shape and type, whose elements without objects are `fill`.
+    pub(crate) fn may_be_of(
+        &self,
+        shape: &[u64],
+        layout: &StoredLayout,
+        key: Option<&str>,
+    ) -> bool {
+        let Replica { array_shape, held, of, .. } = &self.record;
+        let grows = array_shape.len() == shape.len()
+            && array_shape.iter().zip(shape).all(|(then, now)| then <= now);
+        // Places count along all axes but the first.
+        let fits = match (of, held) {
+            (None, _) => array_shape == shape,
+            (Some(_), Held::Runs(_)) => grows,
+            (Some(_), Held::Points { .. }) => grows && array_shape.get(1..) == shape.get(1..),
+        };
+        let is_same = of.as_ref().is_none_or(|of| key.is_some_and(|key| of.key == key));
+        fits && is_same
+            && self.source().is_some_and(|source| {
+                let own = source.layout();
+                own.item_size == layout.item_size && own.fill_element() == layout.fill_element()
+            })
     }
 
     /// The replica as a user finds it.

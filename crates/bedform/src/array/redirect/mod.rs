@@ -18,19 +18,27 @@ mod points;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Region, Selection};
+use bedform_format::chunk_map::SourceVersion;
+use bedform_format::metadata::hex;
+use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Region, Selection, split};
 
+use super::Array;
 use super::known::Known;
+use crate::cache::was_too_young;
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::plan::tuning::Tuning;
-use crate::replica::{OpenReplica, ReplicaSource, Replicas};
+use crate::replica::{OBJECTS_MAX, ObjectsOf, OpenReplica, ReplicaSource, Replicas};
 use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::{Piece, ReadPlan};
+use crate::sidecar::source_version;
 use crate::source::{Moment, Settled, Source, StoredLayout};
+use crate::zarr::source::ZarrSource;
 
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 8;
@@ -40,6 +48,8 @@ const PARTS_MAX: usize = 64;
 const RESOLVED_MAX: u64 = 64;
 /// The share of its time that a read must gain by a replica.
 const GAIN_MIN: f64 = 0.05;
+/// Objects that are asked whether they have changed.
+const CELLS_MAX: u64 = 1 << 12;
 /// A read is of a kind that a replica was made for if it is so many times as long along no axis, and as short.
 const ALIKE: u64 = 2;
 
@@ -51,6 +61,28 @@ pub(super) struct Base<'a> {
     pub(super) meaning: u64,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
+    /// The objects of an array of a store, which may change one by one.
+    pub(super) stored: Option<StoredObjects<'a>>,
+}
+
+/// The objects of an array of a store.
+pub(super) struct StoredObjects<'a> {
+    source: ZarrSource<'a>,
+    /// The key of the array, in hexadecimal digits.
+    key: String,
+    /// Whether every read asks for them again.
+    asks_again: bool,
+}
+
+impl StoredObjects<'_> {
+    fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
+        let path = self.source.object_path(coordinates)?;
+        match self.source.hierarchy.storage.stat(&path) {
+            Ok(version) => Ok(Some(source_version(&version))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// What a read takes of a replica, or, without one, of the array itself.
@@ -70,6 +102,64 @@ pub(super) struct Redirected {
 pub(crate) type Choice = Vec<usize>;
 
 impl Base<'_> {
+    /// True if a replica can be of the array as it is.
+    fn may_have(&self, replica: &OpenReplica) -> bool {
+        let key = self.stored.as_ref().map(|stored| stored.key.as_str());
+        replica.may_be_of(self.layout.grid.array_shape(), self.layout, key)
+    }
+
+    /// True if nothing was written to an object of the array since the replica was made of it.
+    fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
+        let Some(stored) = &self.stored else { return Ok(true) };
+        let version = || stored.version(coordinates);
+        let is_still = replica.is_still_of(coordinates, stored.asks_again, version)?;
+        let name = || self.source.object_name(coordinates);
+        // What is committed and not settled lies over what the replica was made of.
+        Ok(is_still
+            && (self.moment.is_settled() || self.moment.cover(coordinates, 0, &name)?.is_none()))
+    }
+
+    /// What of a part that a replica has is as it was, and what has changed; nothing if that cannot be told.
+    fn parts_that_are_still(
+        &self,
+        replica: &OpenReplica,
+        part: PlacedBox,
+    ) -> Option<(Vec<PlacedBox>, Vec<PlacedBox>)> {
+        if replica.record.of.is_none() {
+            return Some((vec![part], Vec::new()));
+        }
+        let own: PlacedBox = part.iter().map(|axis| PlacedAxis::whole(&axis.selection)).collect();
+        let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
+        let geometry = self.geometry(&own, &shape).ok()?;
+        if geometry.cell_count() > CELLS_MAX {
+            return None;
+        }
+        let (mut valid, mut changed) = (vec![part], Vec::new());
+        for cell in 0..geometry.cell_count() {
+            let coordinates = geometry.cell_coordinates(cell);
+            if self.is_still(replica, &coordinates).ok()? {
+                continue;
+            }
+            let region = self.layout.object_region(&coordinates).ok()?;
+            let mut still = Vec::with_capacity(valid.len());
+            for part in valid {
+                let (inside, rest) = split(&part, &region);
+                match inside {
+                    Some(inside) => {
+                        changed.push(inside);
+                        still.extend(rest);
+                    }
+                    None => still.push(part),
+                }
+            }
+            valid = still;
+            if valid.len() + changed.len() > PARTS_MAX {
+                return None;
+            }
+        }
+        Some((valid, changed))
+    }
+
     fn price(&self, parts: &[Part]) -> Option<f64> {
         let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.replica.is_none());
         let mut seconds = 0.0;
@@ -170,7 +260,11 @@ impl Cutting<'_> {
         for part in &cut.left {
             let (inside, rest) = held.split(part);
             next.left.extend(rest);
-            next.taken.extend(inside.map(|inside| (number, held.inner(&inside))));
+            let Some(inside) = inside else { continue };
+            let (valid, changed) =
+                self.base.parts_that_are_still(&self.replicas[number], inside)?;
+            next.left.extend(changed);
+            next.taken.extend(valid.iter().map(|part| (number, held.inner(part))));
         }
         let is_more = next.taken.len() > cut.taken.len();
         (is_more && next.taken.len() + next.left.len() <= PARTS_MAX).then_some(next)
@@ -231,11 +325,11 @@ impl Redirected {
         let bounds = bounds_of(&whole)?;
         let meets = |number: &usize| {
             let replica = &of_array[*number];
-            let is_of_array = replica.record.array_shape == base.layout.grid.array_shape();
-            let meets = replica.record.held.bounds().is_some_and(|held| {
-                held.intersection(&bounds).is_some_and(|both| !both.is_empty())
-            });
-            is_of_array && meets && !replica.is_broken()
+            let held = replica.record.held.bounds();
+            let meets = held.and_then(|held| held.intersection(&bounds));
+            meets.is_some_and(|both| !both.is_empty())
+                && !replica.is_broken()
+                && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
         if among.is_empty() {
@@ -354,6 +448,45 @@ fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
     axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
 }
 
+impl Array {
+    /// The objects that hold the elements of a selection, each as it is now, but those that were changed just
+    /// before `time`; nothing for an array that is in no store.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many; those of storage.
+    pub(crate) fn objects_of(
+        &self,
+        selection: &Selection,
+        time: SystemTime,
+    ) -> Result<Option<ObjectsOf>> {
+        let Known::Stored(handle, state, _) = self.known()? else { return Ok(None) };
+        let source = handle.pinned(&state)?.source;
+        let geometry = state.layout.geometry(selection)?;
+        if geometry.cell_count() > OBJECTS_MAX as u64 {
+            let text = format!("a replica of {} objects", geometry.cell_count());
+            return Err(Error::new(ErrorKind::LimitExceeded, text).at(self.name()));
+        }
+        let mut objects = Vec::new();
+        for cell in 0..geometry.cell_count() {
+            let coordinates = geometry.cell_coordinates(cell);
+            let path = source.object_path(&coordinates)?;
+            match source.hierarchy.storage.stat(&path) {
+                Ok(version) if was_too_young(&version, time) => {}
+                Ok(version) => objects.push((coordinates, Some(source_version(&version)))),
+                Err(error) if error.is_not_found() => objects.push((coordinates, None)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
+        Ok(Some(ObjectsOf { key, objects }))
+    }
+}
+
+/// Replicas that may have something of the array at `path`.
+fn may_help<'r>(replicas: Option<&'r Replicas>, path: &str) -> Option<&'r Replicas> {
+    replicas.filter(|replicas| replicas.may_have(path))
+}
+
 impl Known<'_> {
     /// What replicas do for a read of `selection`.
     ///
@@ -382,26 +515,53 @@ impl Known<'_> {
         selection: &Selection,
         act: impl FnOnce(&Base<'_>, &Redirected) -> Result<T>,
     ) -> Result<Option<T>> {
-        let Self::Foreign(variable) = self else { return Ok(None) };
-        let facts = variable.facts();
-        let Some(replicas) = &facts.replicas else { return Ok(None) };
-        if !replicas.may_have(&facts.path) {
-            return Ok(None);
+        match self {
+            Self::Foreign(variable) => {
+                let facts = variable.facts();
+                let Some(replicas) = may_help(facts.replicas.as_deref(), &facts.path) else {
+                    return Ok(None);
+                };
+                let Some(state) = variable.state()? else { return Ok(None) };
+                let base = Base {
+                    source: &***variable,
+                    moment: &Settled,
+                    layout: &facts.layout,
+                    meaning: 0,
+                    cache: ChunkCache::new(&facts.cache, &facts.scope),
+                    tuning: &facts.tuning,
+                    stored: None,
+                };
+                let of_array = replicas.of_array(&facts.path, state);
+                let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
+                found.map(|redirected| act(&base, &redirected)).transpose()
+            }
+            Self::Stored(handle, state, snapshot) => {
+                let (store, path) = (&handle.store, handle.path.as_str());
+                let Some(replicas) = may_help(store.replicas.as_deref(), path) else {
+                    return Ok(None);
+                };
+                let of_array = replicas.of_array(path, &SourceVersion::default());
+                // What is held at a moment may be older than what replicas were made of.
+                if of_array.is_empty() || store.held.is_some() {
+                    return Ok(None);
+                }
+                let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
+                let state = &handle.closed_by_now(state)?;
+                let pinned = handle.pinned_to(state, snapshot);
+                let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
+                let asks_again = store.options.freshness == Freshness::Read;
+                let base = Base {
+                    source: &pinned.source,
+                    moment: &pinned.moment,
+                    layout: &state.layout,
+                    meaning: state.meaning,
+                    cache: ChunkCache::new(&store.cache, &state.scope),
+                    tuning: &store.tuning,
+                    stored: Some(StoredObjects { source: pinned.source, key, asks_again }),
+                };
+                let found = Redirected::find(&base, selection, (replicas, of_array), path);
+                found.map(|redirected| act(&base, &redirected)).transpose()
+            }
         }
-        let Some(state) = variable.state()? else { return Ok(None) };
-        let of_array = replicas.of_array(&facts.path, state);
-        if of_array.is_empty() {
-            return Ok(None);
-        }
-        let base = Base {
-            source: &***variable,
-            moment: &Settled,
-            layout: &facts.layout,
-            meaning: 0,
-            cache: ChunkCache::new(&facts.cache, &facts.scope),
-            tuning: &facts.tuning,
-        };
-        let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
-        found.map(|redirected| act(&base, &redirected)).transpose()
     }
 }

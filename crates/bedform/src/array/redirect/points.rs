@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{
     AxisRange, AxisSelection, PlacedAxis, Points, Selection, delinearize, linearize,
 };
 
-use super::{Base, Part, Redirected};
+use super::{Base, CELLS_MAX, Part, Redirected};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
@@ -87,7 +88,7 @@ impl Redirected {
                 Held::Points { first, last, .. } => first <= high && low <= last,
                 Held::Runs(_) => false,
             };
-            meets && record.array_shape == shape && !of_array[*number].is_broken()
+            meets && !of_array[*number].is_broken() && base.has_all_of(&of_array[*number])
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
         let count = places.len() as u64;
@@ -160,6 +161,15 @@ fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Opti
 }
 
 impl Base<'_> {
+    /// True if a replica can be of the array as it is, and nothing that it was made of has changed.
+    fn has_all_of(&self, replica: &OpenReplica) -> bool {
+        let of = replica.record.of.as_ref().map_or(&[][..], |of| &of.objects);
+        let is_still = |object: &(Vec<u64>, Option<SourceVersion>)| {
+            self.is_still(replica, &object.0).unwrap_or(false)
+        };
+        self.may_have(replica) && of.len() as u64 <= CELLS_MAX && of.iter().all(is_still)
+    }
+
     /// Seconds to read the elements at these places of the array itself, by a sample of the places.
     fn price_places(&self, places: &[u64]) -> Option<f64> {
         if places.is_empty() {
