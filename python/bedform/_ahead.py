@@ -130,7 +130,7 @@ class ReadsAhead:
             raise type(error)(f"prefetch of {path}: {error}") from None
 
     def stats(self) -> dict[str, Any]:
-        """What the reads of this handle did, in ``"prefetch"`` what was read ahead.
+        """What the reads of this handle did: in ``"prefetch"`` ahead, in ``"replicas"`` of these.
 
         Returns
         -------
@@ -139,7 +139,9 @@ class ReadsAhead:
             and ``used_bytes``, that came from a read ahead; how many ``waited`` for one that was
             under way; ``prefetched_bytes``, read ahead and by now used or dropped, and of these
             ``wasted_bytes``, dropped; how many reads are ``ahead`` now, and ``ready``; and as
-            shares ``used_of_prefetched`` and ``prefetched_of_read``.
+            shares ``used_of_prefetched`` and ``prefetched_of_read``. For each replica that was
+            looked for, its ``id`` and ``array``, ``reads`` that took something of it, and their
+            ``bytes``; whether it ``is_broken``: something of it could not be read.
 
         Examples
         --------
@@ -153,7 +155,7 @@ class ReadsAhead:
         used = counts["used_bytes"]
         counts["used_of_prefetched"] = _share(used, counts["prefetched_bytes"])
         counts["prefetched_of_read"] = _share(used, counts["read_bytes"])
-        return {"prefetch": counts}
+        return {"prefetch": counts, "replicas": json.loads(self._inner.replica_statistics())}
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -66,20 +66,21 @@ def optimize(
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
+    like: str | os.PathLike[str] | None = None,
     memory: str | int = _MEMORY,
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Optimization:
-    """Make replicas of a file, in layouts that fit its reads; the file stays as it is.
+    """Make replicas of a file or store, in layouts that fit its reads; it stays as it is.
 
-    Replicas lie in the sidecar of the file. Whoever reads the file by Bedform afterwards gets what
-    they hold from them, where that is faster, as long as the file does not change. They may be
-    deleted at any time.
+    Replicas lie in the sidecar. Whoever reads the file or store by Bedform afterwards gets what
+    they hold from them, where that is faster. Of a file that has changed none is read; of a store
+    nothing that was written since. They may be deleted at any time.
 
     Parameters
     ----------
     path
-        A NetCDF or HDF5 file.
+        A NetCDF or HDF5 file, or a Zarr store.
     budget
         How much all replicas of the file may take together: a share of the file, or a size.
     reads
@@ -91,6 +92,8 @@ def optimize(
         Exactly what will be read, for each array a list: what ``oindex`` takes (``rows``, or
         ``(rows, slice(None))``), or ``{"points": (y, x)}`` for what ``vindex`` takes. A replica
         then holds just these elements, one after the other.
+    like
+        Another file or store of the same form, whose learnt reads count.
     memory
         The limit for blocks in flight.
     dry_run
@@ -128,7 +131,14 @@ def optimize(
         budget = str(budget)
     exact = _exact(where, selections or {})
     text = engine_call(_internal.optimize, where)(
-        where, budget, expected, exact, byte_count(memory, "memory"), dry_run, progress
+        where,
+        budget,
+        expected,
+        exact,
+        None if like is None else location(like),
+        byte_count(memory, "memory"),
+        dry_run,
+        progress,
     )
     plan, done = json.loads(text)
     return Optimization(plan, done)

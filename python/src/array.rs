@@ -3,12 +3,14 @@
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 
-use bedform::{Elements, PrefetchStatistics, ReadStatistics, WriteStatistics};
+use bedform::{Elements, ReadStatistics, WriteStatistics};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
+
+use serde::Serialize;
 
 use crate::error::{raise, warn};
 use crate::selection::parse;
@@ -122,9 +124,9 @@ pub(crate) fn counts(statistics: ReadStatistics) -> ReadCounts {
     (objects, requests, bytes, chunks, waits)
 }
 
-/// What was read ahead, as JSON.
-pub(crate) fn prefetch_json(statistics: PrefetchStatistics) -> PyResult<String> {
-    serde_json::to_string(&statistics).map_err(|error| PyTypeError::new_err(error.to_string()))
+/// Counts as JSON.
+pub(crate) fn counts_json(statistics: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(statistics).map_err(|error| PyTypeError::new_err(error.to_string()))
 }
 
 fn written(statistics: WriteStatistics) -> (u64, u64) {

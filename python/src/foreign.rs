@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arguments::options;
-use crate::array::{Array, prefetch_json};
+use crate::array::{Array, counts_json};
 use crate::callback::elements_by;
 use crate::error::raise;
 use crate::selection::parse;
@@ -79,7 +79,12 @@ impl ForeignFile {
 
     /// What was read ahead, as JSON.
     fn prefetch_statistics(&self) -> PyResult<String> {
-        prefetch_json(self.inner.prefetch_statistics())
+        counts_json(&self.inner.prefetch_statistics())
+    }
+
+    /// What reads did with replicas, as JSON.
+    fn replica_statistics(&self) -> PyResult<String> {
+        counts_json(&self.inner.replica_statistics())
     }
 
     /// Drops what was read ahead.

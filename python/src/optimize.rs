@@ -18,7 +18,7 @@ type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
 /// for a dry run, as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, budget, reads, selections, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (path, budget, reads, selections, like, memory_bytes, dry_run, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
@@ -26,6 +26,7 @@ pub(crate) fn optimize(
     budget: &str,
     reads: Vec<Expected>,
     selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
+    like: Option<PathBuf>,
     memory_bytes: u64,
     dry_run: bool,
     progress: Option<Py<PyAny>>,
@@ -45,7 +46,7 @@ pub(crate) fn optimize(
             region,
         };
         options.reads = reads.into_iter().map(expected).collect();
-        options.selections = listed;
+        (options.selections, options.like) = (listed, like);
         let planned = plan(&path, &options)?;
         let done = match dry_run {
             true => None,

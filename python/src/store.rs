@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, new_arrays, options, path_of};
-use crate::array::{Array, Bytes, Data, prefetch_json};
+use crate::array::{Array, Bytes, Data, counts_json};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise, warn};
 use crate::foreign::ForeignFile;
@@ -75,7 +75,12 @@ impl Store {
 
     /// What was read ahead, as JSON.
     fn prefetch_statistics(&self) -> PyResult<String> {
-        prefetch_json(self.inner.prefetch_statistics())
+        counts_json(&self.inner.prefetch_statistics())
+    }
+
+    /// What reads did with replicas, as JSON.
+    fn replica_statistics(&self) -> PyResult<String> {
+        counts_json(&self.inner.replica_statistics())
     }
 
     /// Drops what was read ahead.

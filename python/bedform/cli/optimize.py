@@ -1,4 +1,4 @@
-"""``bedform optimize``: replicas that make reads of a file fast."""
+"""``bedform optimize``: replicas that make reads of a file or store fast."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def optimize(
-    path: Annotated[str, typer.Argument(help="A NetCDF or HDF5 file.")],
+    path: Annotated[str, typer.Argument(help="A file or store.")],
     budget: Annotated[
         str, typer.Option(help="What all replicas may take: a share of the file, or a size.")
     ] = "20%",
@@ -54,16 +54,20 @@ def optimize(
         str | None,
         typer.Option(help="What will be read, exactly: a JSON or .npz file.", metavar="FILE"),
     ] = None,
+    like: Annotated[
+        str | None, typer.Option(help="Another source, whose learnt reads count.", metavar="PATH")
+    ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make reads of a file fast: keep copies of what is read, in layouts that fit the reads.
+    """Make reads of a file or store fast: keep copies of what is read, in layouts that fit.
 
     What is read, where and how often, was learnt ('bedform watch', 'bedform learn'), or --reads
-    says it. The copies, replicas, lie beside the file, which stays as it is. Every read by Bedform
-    takes from them what they give faster, and the rest from the file. Delete them whenever you
-    like: nothing but speed is lost.
+    says it, or what was learnt of another data set of the same form (--like). The copies,
+    replicas, lie beside the source, which stays as it is. Every read by Bedform takes from them
+    what they give faster, and the rest from the source. Delete them whenever you like: nothing
+    but speed is lost.
 
     --selections names what is read, exactly: a JSON file with a list for each array, as
     {"t": ["10,:,200:300"]}, or an .npz file of positions along the first axis, an array of them
@@ -86,6 +90,7 @@ def optimize(
                 budget,
                 reads=kinds,
                 region=where,
+                like=like,
                 selections=_selections_of(path, selections),
                 memory=memory_bytes,
                 dry_run=dry_run,

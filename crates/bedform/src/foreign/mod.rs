@@ -51,7 +51,7 @@ use crate::opening::ReadBytes;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{Follows, PrefetchStatistics};
-use crate::replica::Replicas;
+use crate::replica::{ReplicaStatistics, Replicas};
 
 pub use crate::sidecar::source_version;
 pub use bedform_format::chunk_map::SourceVersion;
@@ -85,6 +85,11 @@ impl ForeignFile {
     /// What was read ahead of the reads of this handle, and what was used of it.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
         self.follows.as_deref().map(Follows::statistics).unwrap_or_default()
+    }
+
+    /// What the reads of this handle did with each replica that they have looked for.
+    pub fn replica_statistics(&self) -> Vec<ReplicaStatistics> {
+        self.replicas.as_deref().map(Replicas::statistics).unwrap_or_default()
     }
 
     /// Drops what was read ahead, for a program that reads nothing more.

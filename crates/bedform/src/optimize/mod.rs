@@ -30,7 +30,7 @@ mod candidates;
 mod choose;
 mod reads;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::Limits;
@@ -110,6 +110,8 @@ pub struct OptimizeOptions {
     pub reads: Vec<ExpectedRead>,
     /// Selections that will be read, exactly.
     pub selections: Vec<ListedRead>,
+    /// Another source of the same form whose reads count, and not those of this one.
+    pub like: Option<PathBuf>,
     /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
     pub memory_bytes: u64,
 }
@@ -120,6 +122,7 @@ impl Default for OptimizeOptions {
             budget: Budget::Share(0.2),
             reads: Vec::new(),
             selections: Vec::new(),
+            like: None,
             memory_bytes: 512 << 20,
         }
     }

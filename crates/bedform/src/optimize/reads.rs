@@ -11,6 +11,7 @@ use super::{OptimizeOptions, Source};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::Held;
+use crate::sidecar::Sidecar;
 use crate::trace::{Knowledge, ReadKind};
 use crate::zarr::nodes::NodeKind;
 
@@ -88,6 +89,32 @@ impl Kind {
         self.counts.iter().zip(&self.steps).map(length).collect()
     }
 
+    /// The same kind in an array of another shape: what spans an axis spans it there, the rest is cut.
+    fn in_shape(mut self, then: &[u64], now: &[u64]) -> Option<Self> {
+        let boxed = |region: &Region| {
+            let along = |axis: usize| {
+                let (start, end) = (region.start()[axis], region.end(axis));
+                match (start, end == then[axis]) {
+                    (0, true) => (0, now[axis]),
+                    _ => (start.min(now[axis]), end.min(now[axis])),
+                }
+            };
+            let ends: Vec<_> = (0..region.rank()).map(along).collect();
+            let lengths = ends.iter().map(|(start, end)| end.checked_sub(*start));
+            let lengths: Vec<u64> = lengths.collect::<Option<_>>()?;
+            Region::new(ends.iter().map(|(start, _)| *start).collect::<Vec<_>>(), lengths).ok()
+        };
+        (self.bounds, self.hot) = (boxed(&self.bounds)?, boxed(&self.hot)?);
+        for (axis, count) in self.counts.iter_mut().enumerate() {
+            if *count == then[axis] {
+                *count = now[axis];
+            }
+        }
+        let lengths = self.lengths();
+        let fits = lengths.iter().zip(self.hot.shape()).all(|(length, room)| length <= room);
+        (fits && !self.hot.is_empty()).then_some(self)
+    }
+
     /// Such a read, at a share of the places where it can be.
     fn at(&self, share: f64) -> Option<Selection> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -123,7 +150,7 @@ pub(super) fn kinds_of(
 ) -> Result<Vec<Kind>> {
     let OptimizeOptions { reads, selections, .. } = options;
     let mut kinds = match (reads.is_empty(), selections.is_empty()) {
-        (true, true) => learnt(source, path, notes)?,
+        (true, true) => learnt(source, path, options.like.as_deref(), notes)?,
         (true, false) => Vec::new(),
         (false, _) => expected_kinds(source, path, reads)?,
     };
@@ -144,9 +171,18 @@ fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<Stri
     Some((array, shape, item_size, dims))
 }
 
-fn learnt(source: &Source, path: &Path, notes: &mut Vec<String>) -> Result<Vec<Kind>> {
-    let shown = path.display();
-    let knowledge = Knowledge::newest(&source.sidecar).ok_or_else(|| {
+fn learnt(
+    source: &Source,
+    path: &Path,
+    like: Option<&Path>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Kind>> {
+    let known = match like {
+        Some(like) => Sidecar::of_path(like)?.as_ref().and_then(Knowledge::newest),
+        None => Knowledge::newest(&source.sidecar),
+    };
+    let knowledge = known.ok_or_else(|| {
+        let shown = like.unwrap_or(path).display();
         let text = format!(
             "{shown}: no reads were learnt: turn recording on with 'bedform watch {shown}', read, then \
              'bedform learn {shown}'; or say what will be read, as --reads time=1"
@@ -156,17 +192,18 @@ fn learnt(source: &Source, path: &Path, notes: &mut Vec<String>) -> Result<Vec<K
     let mut kinds = Vec::new();
     for (name, learned) in &knowledge.arrays {
         let Some((array, shape, item_size, dims)) = opened(source, name) else { continue };
-        if learned.shape != shape {
+        if learned.shape.len() != shape.len() || (like.is_none() && learned.shape != shape) {
             notes.push(format!("{name}: its shape has changed since its reads were learnt"));
             continue;
         }
         if learned.lists.reads > learned.read.reads / 2 {
             notes.push(format!(
-                "{name}: most of its reads are lists of positions or points, of which no place was recorded"
+                "{name}: most of its reads are lists of positions or points: say which by --selections"
             ));
         }
         for kind in &learned.kinds.0 {
-            let Some(mut kind) = of_learnt(kind, &shape) else { continue };
+            let Some(found) = of_learnt(kind, &learned.shape) else { continue };
+            let Some(mut kind) = found.in_shape(&learned.shape, &shape) else { continue };
             kind.array.clone_from(name);
             (kind.dims, kind.array_shape, kind.item_size) =
                 (dims.clone(), shape.clone(), item_size);

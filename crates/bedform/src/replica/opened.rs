@@ -11,6 +11,8 @@ use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
 use bedform_storage::{Bell, Mode, Profile, Version};
 
+use serde::Serialize;
+
 use super::catalogue::{CATALOGUE, Catalogue, PLACES, REPLICAS, Replica};
 use super::held::Held;
 use crate::error::{Error, Result};
@@ -33,6 +35,22 @@ use crate::zarr::state::{ArrayState, load};
 const CHOICES_MAX: usize = 1 << 12;
 /// Turns replicas off for whoever opens without saying anything.
 const VARIABLE: &str = "BEDFORM_REPLICAS";
+
+/// What the reads of a handle did with a replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ReplicaStatistics {
+    /// Its name.
+    pub id: String,
+    /// The path of the array that it is a copy of.
+    pub array: String,
+    /// Reads that took something of it.
+    pub reads: u64,
+    /// Bytes that they took.
+    pub bytes: u64,
+    /// True once something of it could not be read: the handle reads the array itself since.
+    pub is_broken: bool,
+}
 
 /// The replicas of one opened source.
 #[derive(Debug)]
@@ -141,9 +159,10 @@ impl Replicas {
         chosen
     }
 
-    /// All that are known so far.
-    pub(crate) fn all(&self) -> Vec<Arc<OpenReplica>> {
-        self.by_array.get().into_iter().flat_map(|all| all.values().flatten().cloned()).collect()
+    /// What was read of each that is known so far.
+    pub(crate) fn statistics(&self) -> Vec<ReplicaStatistics> {
+        let known = self.by_array.get().into_iter().flat_map(|all| all.values().flatten());
+        known.map(|replica| replica.statistics()).collect()
     }
 
     fn unopened(&self, record: Replica) -> OpenReplica {
@@ -308,9 +327,14 @@ impl OpenReplica {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Reads that took something of it, and their bytes.
-    pub(crate) fn used(&self) -> (u64, u64) {
-        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    fn statistics(&self) -> ReplicaStatistics {
+        ReplicaStatistics {
+            id: self.record.id.clone(),
+            array: self.record.array.clone(),
+            reads: self.reads.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            is_broken: self.is_broken(),
+        }
     }
 }
 

@@ -35,6 +35,7 @@ use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
 use crate::prefetch::{Follows, PrefetchStatistics};
+use crate::replica::{ReplicaStatistics, Replicas};
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
 
@@ -112,6 +113,16 @@ impl Store {
     /// What was read ahead of the reads of this handle, and what was used of it.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
         self.follows().map(Follows::statistics).unwrap_or_default()
+    }
+
+    /// What the reads of this handle did with each replica that they have looked for.
+    pub fn replica_statistics(&self) -> Vec<ReplicaStatistics> {
+        match &self.backing {
+            Backing::Zarr(opened) => {
+                opened.replicas.as_deref().map(Replicas::statistics).unwrap_or_default()
+            }
+            Backing::File(store) => store.file.replica_statistics(),
+        }
     }
 
     /// Drops what was read ahead, for a program that reads nothing more. What comes is followed anew.
