@@ -42,6 +42,7 @@ from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
+from bedform._report import report
 from bedform._session import Decomposition, Session
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store
@@ -93,6 +94,7 @@ __all__ = [
     "machines",
     "open",
     "optimize",
+    "report",
     "simulate",
     "watch",
     "write_dataset",

@@ -1,0 +1,146 @@
+"""The replicas of a file as their catalogue names them: for looking at.
+
+What cannot be believed counts as no replica, as it does for the engine
+(``crates/bedform/src/replica/catalogue.rs``).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from bedform import _sidecar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["is_count", "is_counts", "is_seconds", "replicas_of", "runs_fit"]
+
+_BYTES_MAX: Final = 64 << 20
+_REPLICAS_MAX: Final = 1024
+_RUNS_MAX: Final = 1 << 20
+_RANK_MAX: Final = 64
+_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
+    """The replicas of the file at a path, and whether they are of the file as it is now."""
+    directory = _sidecar.directory_of(where)
+    document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX)
+    listed = None if document is None else document.get("replicas")
+    if document is None or document.get("version") != 1 or not isinstance(listed, list):
+        return [], True
+    if len(listed) > _REPLICAS_MAX:
+        return [], True
+    replicas = [_replica(entry) for entry in listed]
+    whole = [replica for replica in replicas if replica is not None]
+    # One that cannot be believed makes the catalogue none.
+    return (whole if len(whole) == len(replicas) else []), _is_of(document.get("source"), where)
+
+
+def _is_of(source: Any, where: str) -> bool:
+    try:
+        found = Path(where).stat()
+    except OSError:
+        return False
+    state = {
+        "size": found.st_size,
+        "modified_ns": found.st_mtime_ns,
+        "changed_ns": found.st_ctime_ns,
+        "identity": [found.st_dev, found.st_ino],
+    }
+    return bool(source == state)
+
+
+def _replica(entry: Any) -> dict[str, Any] | None:
+    if not isinstance(entry, dict):
+        return None
+    name, array, shape = entry.get("id"), entry.get("array"), entry.get("array_shape")
+    held, expected = entry.get("held"), entry.get("expected")
+    runs = held.get("runs") if isinstance(held, dict) else None
+    is_whole = (
+        isinstance(name, str)
+        and _ID.fullmatch(name) is not None
+        and isinstance(array, str)
+        and is_counts(shape)
+        and runs_fit(runs, shape)
+        and all(is_count(entry.get(key)) for key in ("stored_bytes", "raw_bytes", "made"))
+        and isinstance(expected, list)
+    )
+    if not is_whole:
+        return None
+    chunks, shards = _layout(entry.get("document"))
+    reads = [_expected(one) for one in expected or ()]
+    return {
+        "id": name,
+        "array": array,
+        "array_shape": shape,
+        "runs": runs,
+        "chunks": chunks,
+        "shards": shards,
+        "stored_bytes": entry["stored_bytes"],
+        "raw_bytes": entry["raw_bytes"],
+        "made": entry["made"],
+        "expected": [one for one in reads if one is not None],
+    }
+
+
+def _expected(entry: Any) -> dict[str, Any] | None:
+    """What a replica was made for."""
+    if not isinstance(entry, dict) or not is_counts(entry.get("shape")):
+        return None
+    numbers = ("reads", "seconds_without", "seconds_with")
+    if not all(is_seconds(entry.get(key)) for key in numbers):
+        return None
+    return {"shape": entry["shape"], **{key: float(entry[key]) for key in numbers}}
+
+
+def _layout(document: Any) -> tuple[list[int] | None, list[int] | None]:
+    """Chunks and shards of a replica's array, as far as its document says them."""
+    try:
+        outer = document["chunk_grid"]["configuration"]["chunk_shape"]
+        inner = next(
+            codec["configuration"]["chunk_shape"]
+            for codec in document["codecs"]
+            if codec["name"] == "sharding_indexed"
+        )
+    except (KeyError, TypeError, StopIteration):
+        return None, None
+    return (inner, outer) if is_counts(inner) and is_counts(outer) else (None, None)
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """True for what the engine has as a number of 64 bits without a sign."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
+
+
+def is_counts(value: Any) -> TypeGuard[list[int]]:
+    """True for a list of such numbers, one for each axis."""
+    return isinstance(value, list) and len(value) <= _RANK_MAX and all(map(is_count, value))
+
+
+def is_seconds(value: Any) -> TypeGuard[float]:
+    """True for a number that can be a time, or how often something counts."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 <= value < 1e300 and math.isfinite(value)
+
+
+def runs_fit(runs: Any, shape: Sequence[int]) -> bool:
+    """True for runs of an array of ``shape``: ascending along each axis, apart, within it."""
+    if not isinstance(runs, list) or len(runs) != len(shape):
+        return False
+    return all(_axis_fits(axis, length) for axis, length in zip(runs, shape, strict=True))
+
+
+def _axis_fits(axis: Any, length: int) -> bool:
+    if not isinstance(axis, list) or not 0 < len(axis) <= _RUNS_MAX:
+        return False
+    end = 0
+    for run in axis:
+        if not is_counts(run) or len(run) != 2 or run[0] < end or run[1] == 0:
+            return False
+        end = run[0] + run[1]
+    return end <= length
+

@@ -1,0 +1,359 @@
+"""The pictures of a report: heat maps, bars, and what budgets bring, as SVG.
+
+Colours are names of classes, which the style of the page gives for light and dark screens and for
+paper. Each picture has a title and a description for those who do not see it.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from bedform import _shown
+from bedform._report_reads import cell_bounds, cells_of
+from bedform._text import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["LEVELS_MAX", "axis_bars", "budget_curve", "count_text", "escaped", "heat_map", "levels"]
+
+#: Colours of the ramp, from few reads to many.
+LEVELS_MAX: Final = 7
+#: Of a picture, in the units of its view box: about one pixel each on a telephone.
+_WIDTH: Final = 360
+_LEFT: Final = 62
+_RIGHT: Final = 14
+_MAP_HEIGHT: Final = 210
+_BARS_HEIGHT: Final = 64
+_NAME_MAX: Final = 22
+_OUTLINED_MAX: Final = 3
+_RECTANGLES_MAX: Final = 200
+
+Box = tuple[float, float, float, float]
+
+
+def escaped(value: object, characters: int = 300) -> str:
+    """A name or value of a file as HTML: printable, bounded, without a meaning of its own."""
+    return html.escape(_shown.printable(value, characters))
+
+
+def count_text(count: float) -> str:
+    """A number of reads, or a position."""
+    if count < 1e9:
+        return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.1f}"
+    return f"{count:.2e}"
+
+
+def levels(most: float) -> list[float]:
+    """Where the levels of a ramp begin: in equal ratios, from one read to ``most``; 0 is below."""
+    if most <= 1:
+        return [0.0]
+    for ratios in ((1, 2, 5), (1, 3), (1,)):
+        starts = [10.0**power * ratio for power in range(20) for ratio in ratios]
+        found = [0.0, *itertools.takewhile(lambda start: start <= most, starts)]
+        if len(found) <= LEVELS_MAX:
+            return found
+    step = math.log10(most) / (LEVELS_MAX - 1)
+    return [0.0, *(float(f"{10 ** (step * at):.1e}") for at in range(LEVELS_MAX - 1))]
+
+
+def heat_map(
+    cells: Sequence[Sequence[float]],
+    shape: tuple[int, int],
+    dims: tuple[str, str],
+    starts: Sequence[float],
+    outlines: Iterable[tuple[str, str, list[Box]]],
+    number: str,
+) -> str:
+    """Reads of two axes of an array: the first downwards, the second to the right.
+
+    Parameters
+    ----------
+    cells
+        Reads of each cell of `cell_bounds`.
+    shape, dims
+        Lengths and names of the two axes.
+    starts
+        As `levels` gives them.
+    outlines
+        What is drawn over the map: a label, a class, and boxes (first, end, first, end).
+    number
+        What tells the picture from others of the page.
+    """
+    area = _Area(shape, _MAP_HEIGHT)
+    drawn = _cells_drawn(cells, area, starts)
+    most = max(itertools.chain([0.0], *cells))
+    lines, said, labels = [], [], []
+    for label, style, boxes in outlines:
+        placed = [area.rectangle(box) for box in boxes[:_RECTANGLES_MAX]]
+        path = "".join(_rectangle(one) for one in placed)
+        lines.append(f'<path class="under" d="{path}"/><path class="{style}" d="{path}"/>')
+        labels.append((label, style, placed[0]))
+        down, across = boxes[0][:2], boxes[0][2:]
+        said.append(f"{label}: {_span(dims[0], *down)}, {_span(dims[1], *across)}")
+    title = f"Reads over {_short(dims[0])} and {_short(dims[1])}"
+    about = f"At most {count_text(most)} reads of a cell. {'. '.join(said)}"
+    frame = f'<rect class="frame" x="{_LEFT}" y="8" width="{area.width}" height="{area.height}"/>'
+    inner = frame.replace("frame", "empty") + drawn + frame + "".join(lines)
+    inner += _labels(labels, area) + _axes(area, dims)
+    return _svg(inner, area.bottom + 36, title, about, number)
+
+
+def axis_bars(
+    counts: Sequence[float], length: int, dim: str, spans: Sequence[tuple[str, int, int]], key: str
+) -> str:
+    """Reads along one axis, and where most reads of each kind are."""
+    area = _Area((1, length), _BARS_HEIGHT)
+    most = max(counts, default=0) or 1
+    bounds = cell_bounds(length)
+    bars = []
+    for at, count in enumerate(counts):
+        if not count:
+            continue
+        left, right = area.across(bounds[at]), area.across(bounds[at + 1])
+        height = max(area.height * count / most, 1)
+        said = f"{_span(dim, bounds[at], bounds[at + 1])}: {count_text(count)} reads"
+        gap = 0.6 if right - left > 2 else 0
+        bars.append(
+            f'<rect class="bar" x="{left:.1f}" y="{area.bottom - height:.1f}" '
+            f'width="{max(right - left - gap, 0.5):.1f}" height="{height:.1f}">'
+            f"<title>{escaped(said)}</title></rect>"
+        )
+    frame = (
+        f'<path class="frame" d="M{_LEFT} {area.bottom}h{area.width}"/>'
+        f'<text class="tick" x="{_LEFT - 6}" y="17" text-anchor="end">{count_text(most)}</text>'
+        f'<text class="tick" x="{_LEFT - 6}" y="{area.bottom}" text-anchor="end">0</text>'
+    )
+    spanned, bottom = [], area.bottom + 20.0
+    for label, first, end in spans:
+        left, right = area.across(first), area.across(end)
+        spanned.append(
+            f'<path class="span" d="M{left:.1f} {bottom + 4:.1f}h{max(right - left, 2):.1f}"/>'
+            f'<text class="tick" x="{_LEFT - 6}" y="{bottom + 8:.1f}" text-anchor="end">'
+            f"{escaped(label)}</text>"
+        )
+        bottom += 13
+    inner = "".join(bars) + frame + _ticks_across(area) + "".join(spanned)
+    inner += _name_across(area, dim, bottom + 14)
+    said = ". ".join(f"{label}: {_span(dim, first, end)}" for label, first, end in spans)
+    about = f"At most {count_text(most)} reads of a stretch. {said}"
+    return _svg(inner, bottom + 22, f"Reads along {_short(dim)}", about, key)
+
+
+def budget_curve(
+    budgets: Sequence[dict[str, Any]], now: float, of_source: float, number: str
+) -> str:
+    """Predicted time of all recorded reads over the budget of replicas."""
+    height, bottom = 170, 184
+    width = _WIDTH - _LEFT - _RIGHT
+    low, high = (math.log10(one["percent"]) for one in (budgets[0], budgets[-1]))
+    most = max([of_source, now, *(one["seconds_then"] for one in budgets)]) or 1.0
+    points = [
+        (
+            _LEFT + width * (math.log10(one["percent"]) - low) / max(high - low, 1e-9),
+            bottom - (height - 20) * one["seconds_then"] / most,
+        )
+        for one in budgets
+    ]
+    line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    drawn = [f'<path class="frame" d="M{_LEFT} {bottom}h{width}"/>']
+    references = [("file alone", of_source), ("now", now)]
+    if abs(of_source - now) < 0.08 * most:
+        references = [("now", now)]
+    for name, seconds in references:
+        y = bottom - (height - 20) * seconds / most
+        drawn.append(
+            f'<path class="reference" d="M{_LEFT} {y:.1f}h{width}"/>'
+            f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{y - 5:.1f}" text-anchor="end">'
+            f"{name}: {format_seconds(seconds)}</text>"
+        )
+    drawn.append(f'<path class="curve" d="{line}"/>')
+    for one, (x, y) in zip(budgets, points, strict=True):
+        said = f"{one['percent']}%: {format_seconds(one['seconds_then'])}"
+        drawn.append(
+            f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{said}</title></circle>'
+            f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">'
+            f"{one['percent']}%</text>"
+        )
+    for seconds, y in ((most, bottom - height + 20), (0.0, bottom)):
+        shown = format_seconds(seconds) if seconds else "0"
+        drawn.append(
+            f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>'
+        )
+    drawn.append(
+        f'<text class="name" x="{_LEFT + width / 2}" y="{bottom + 37}" text-anchor="middle">'
+        "budget, of the file's size</text>"
+    )
+    about = "; ".join(
+        f"{one['percent']}%: {format_seconds(one['seconds_then'])}" for one in budgets
+    )
+    title = "Predicted time of all recorded reads, by budget"
+    return _svg("".join(drawn), bottom + 44, title, about, number)
+
+
+class _Area:
+    """Where a picture draws, and which place a position has there."""
+
+    def __init__(self, shape: tuple[int, int], height: int) -> None:
+        self.shape, self.height = shape, height
+        self.width, self.bottom = _WIDTH - _LEFT - _RIGHT, height + 8
+
+    def across(self, position: float) -> float:
+        return _LEFT + self.width * position / max(self.shape[1], 1)
+
+    def down(self, position: float) -> float:
+        return 8 + self.height * position / max(self.shape[0], 1)
+
+    def rectangle(self, box: Box) -> Box:
+        """Left, top, right and bottom of a box; never too thin to be seen."""
+        left, right = self.across(box[2]), self.across(box[3])
+        top, bottom = self.down(box[0]), self.down(box[1])
+        return left, top, max(right, left + 2), max(bottom, top + 2)
+
+
+def _cells_drawn(cells: Sequence[Sequence[float]], area: _Area, starts: Sequence[float]) -> str:
+    """One path for each level: runs of cells of one level, over equal rows at once."""
+    rows = [tuple(_level(count, starts) for count in row) for row in cells]
+    bounds = [cell_bounds(length) for length in area.shape]
+    paths: dict[int, list[str]] = {}
+    number = 0
+    for row, equal in itertools.groupby(rows):
+        first, number = number, number + len(list(equal))
+        top, bottom = area.down(bounds[0][first]), area.down(bounds[0][number])
+        column = 0
+        for level, run in itertools.groupby(row):
+            begin, column = column, column + len(list(run))
+            if level is not None:
+                left, right = area.across(bounds[1][begin]), area.across(bounds[1][column])
+                paths.setdefault(level, []).append(_rectangle((left, top, right, bottom)))
+    return "".join(
+        f'<path class="h{level}" d="{"".join(paths[level])}"/>' for level in sorted(paths)
+    )
+
+
+def _level(count: float, starts: Sequence[float]) -> int | None:
+    """The level of so many reads; nothing for none."""
+    if count <= 0:
+        return None
+    # A sum of shares may be a little less than the reads that it stands for.
+    return max(at for at, start in enumerate(starts) if start <= count * (1 + 1e-9))
+
+
+def _rectangle(box: Box) -> str:
+    left, top, right, bottom = box
+    return f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z"
+
+
+def _labels(labels: Sequence[tuple[str, str, Box]], area: _Area) -> str:
+    """Labels of what is outlined, beside it, and none over another."""
+    taken: list[Box] = []
+    drawn = []
+    for text, style, box in labels:
+        width, height = 8.0 * len(text) + 8, 15.0
+        left, top, right, bottom = box
+        corners = [
+            (left, top - height - 2), (left, bottom + 2), (right + 2, top), (left - width - 2, top),
+            (right - width, top - height - 2), (right - width, bottom + 2),
+            (left + 3, top + 3), (right - width - 3, bottom - height - 3),
+            *((left + 3, top + 3 + 17 * down) for down in range(1, 10)),
+        ]  # fmt: skip
+        place = next((at for at in corners if _is_free(at, width, height, taken, area)), None)
+        if place is None:
+            continue
+        x, y = place
+        taken.append((x, y, x + width, y + height))
+        drawn.append(
+            f'<rect class="pill {style}-pill" x="{x:.1f}" y="{y:.1f}" width="{width}" '
+            f'height="{height}" rx="3"/><text class="label {style}-label" '
+            f'x="{x + width / 2:.1f}" y="{y + 11.5:.1f}" text-anchor="middle">'
+            f"{escaped(text)}</text>"
+        )
+    return "".join(drawn)
+
+
+def _is_free(
+    at: tuple[float, float], width: float, height: float, taken: Sequence[Box], area: _Area
+) -> bool:
+    x, y = at
+    inside = x >= _LEFT and y >= 8 and x + width <= _WIDTH - _RIGHT and y + height <= area.bottom
+    return inside and not any(
+        x < right and left < x + width and y < bottom and top < y + height
+        for left, top, right, bottom in taken
+    )
+
+
+def _axes(area: _Area, dims: tuple[str, str]) -> str:
+    middle = area.height / 2 + 8
+    ticks = [(0, 18.0), (area.shape[0], float(area.bottom))]
+    down = "".join(
+        f'<text class="tick" x="{_LEFT - 6}" y="{y}" text-anchor="end">{count_text(at)}</text>'
+        for at, y in ticks
+    )
+    name = (
+        f'<text class="name" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">'
+        f"{_short(dims[0])}</text>"
+    )
+    return down + name + _ticks_across(area) + _name_across(area, dims[1], area.bottom + 30)
+
+
+def _ticks_across(area: _Area) -> str:
+    y, length = area.bottom + 15, area.shape[1]
+    right = _WIDTH - _RIGHT
+    return (
+        f'<text class="tick" x="{_LEFT}" y="{y}">0</text>'
+        f'<text class="tick" x="{right}" y="{y}" text-anchor="end">{count_text(length)}</text>'
+    )
+
+
+def _name_across(area: _Area, dim: str, y: float) -> str:
+    middle = _LEFT + area.width / 2
+    return f'<text class="name" x="{middle}" y="{y:.1f}" text-anchor="middle">{_short(dim)}</text>'
+
+
+def _short(name: str) -> str:
+    return escaped(name, _NAME_MAX)
+
+
+def _span(dim: str, first: float, end: float) -> str:
+    shown = _shown.printable(dim, _NAME_MAX)
+    return f"{shown} {first:.0f}" if end == first + 1 else f"{shown} {first:.0f}:{end:.0f}"
+
+
+def _svg(inner: str, height: float, title: str, about: str, number: str) -> str:
+    """A picture: ``title`` is HTML already, ``about`` is text."""
+    named = f'aria-labelledby="{number}-title {number}-about"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {named} '
+        f'viewBox="0 0 {_WIDTH} {height:.0f}"><title id="{number}-title">{title}</title>'
+        f'<desc id="{number}-about">{html.escape(about)}</desc>{inner}</svg>'
+    )
+
+
+def outlines_of(
+    array: dict[str, Any], replicas: Sequence[dict[str, Any]], first: int, second: int
+) -> list[tuple[str, str, list[Box]]]:
+    """Where most reads of each kind are, and what replicas hold, over two axes of an array."""
+    shape = array["shape"]
+    found: list[tuple[str, str, list[Box]]] = []
+    for kind in array["kinds"][:_OUTLINED_MAX]:
+        start, end = kind["hot_start"], kind["hot_end"]
+        if any(end[axis] - start[axis] < shape[axis] for axis in (first, second)):
+            box = (start[first], end[first], start[second], end[second])
+            found.append((kind["label"], "hot", [box]))
+    for replica in replicas:
+        runs = [replica["runs"][axis] for axis in (first, second)]
+        if len(runs[0]) * len(runs[1]) > _RECTANGLES_MAX:
+            # As a whole, where there are too many pieces to see.
+            runs = [[[axis[0][0], axis[-1][0] + axis[-1][1] - axis[0][0]]] for axis in runs]
+        boxes = [(a, a + n, b, b + m) for (a, n), (b, m) in itertools.product(*runs)]
+        found.append((replica["label"], "held", boxes))
+    return found
+
+
+def axis_counts(array: dict[str, Any], axis: int) -> list[int]:
+    """Reads of all kinds in each cell of an axis."""
+    sides = [cells_of(kind["bins"][axis], array["shape"][axis]) for kind in array["kinds"]]
+    return [sum(counts) for counts in zip(*sides, strict=True)]

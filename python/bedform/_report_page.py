@@ -1,0 +1,525 @@
+"""The page of a report: one HTML document, without scripts and without anything from elsewhere.
+
+It is for screens of any width, light and dark, for paper, and for those who hear it. Names and
+values are those of any file: each is made printable, bounded and escaped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from bedform import _internal
+from bedform._report_figures import (
+    axis_bars,
+    axis_counts,
+    budget_curve,
+    count_text,
+    escaped,
+    heat_map,
+    levels,
+    outlines_of,
+)
+from bedform._report_reads import cell_bounds, joint_reads
+from bedform._report_style import STYLE
+from bedform._text import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["GENERATOR", "page_of"]
+
+#: What a report is known by; near the beginning of each.
+GENERATOR: Final = '<meta name="generator" content="bedform report '
+
+_HOT_ARRAYS_MAX: Final = 12
+_ARRAYS_MAX: Final = 100
+_MAPS_MAX: Final = 6
+_KINDS_MAX: Final = 8
+_SPANS_MAX: Final = 3
+_REPLICAS_MAX: Final = 50
+_NOTES_MAX: Final = 20
+
+_PATTERNS: Final = {
+    "contiguous": "one after the other",
+    "strided": "equal steps",
+    "composed_rows": "rows whose steps repeat",
+    "composed": "steps that repeat",
+    "correlated": "places that follow another place",
+    "interleaved": "several patterns at the same time",
+}
+
+
+def page_of(facts: dict[str, Any]) -> str:
+    """The page of what `gather_facts` gives."""
+    name = PurePath(facts["path"].rstrip("/")).name or facts["path"]
+    title = f"Reads of {escaped(name, 80)}"
+    _label_replicas(facts["replicas"])
+    sections = [
+        _summary(facts),
+        _next_html(facts["next"]),
+        _notes_html(facts["notes"]),
+        _where_html(facts),
+        _patterns_html(facts["reads"]),
+        _replicas_html(facts),
+        _budgets_html(facts),
+        _arrays_html(facts),
+    ]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        f'{GENERATOR}{escaped(_internal.__version__)}"/>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+        f"<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{title}</h1>\n<p class=\"path\">{escaped(facts['path'])}</p>\n"
+        + "\n".join(filter(None, sections))
+        + f"\n</main>\n{_footer(facts)}\n</body>\n</html>\n"
+    )
+
+
+def _label_replicas(replicas: Iterable[dict[str, Any]]) -> None:
+    for number, replica in enumerate(replicas, start=1):
+        replica["label"] = f"R{number}"
+
+
+def _summary(facts: dict[str, Any]) -> str:
+    recorded = facts["recorded"]
+    stored = facts["stored_bytes"]
+    entries = [
+        ("format", escaped(facts["format"])),
+        ("stored", _bytes(stored) if stored is not None else "not counted"),
+        ("arrays", count_text(len(facts["arrays"]))),
+        ("recording", "on" if facts["recording"] else "off"),
+        ("reads recorded", count_text(recorded["reads"])),
+    ]
+    if recorded["reads"]:
+        entries += [
+            ("bytes read", _bytes(recorded["bytes"])),
+            ("time of reads", format_seconds(recorded["seconds"])),
+        ]
+    if recorded["last"]:
+        entries.append(("last read", _when(recorded["last"])))
+    if facts["replicas"]:
+        held = sum(replica["stored_bytes"] for replica in facts["replicas"])
+        entries.append(("replicas", f"{len(facts['replicas'])}, {_bytes(held)}"))
+    cards = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in entries)
+    return f'<dl class="cards">{cards}</dl>'
+
+
+def _next_html(step: dict[str, str | None]) -> str:
+    command = step["command"]
+    shown = "" if command is None else f"<pre><code>{escaped(command, 2000)}</code></pre>"
+    return (
+        '<section class="next" aria-labelledby="next"><h2 id="next">What to do next</h2>'
+        f"<p>{escaped(step['text'], 1000)}</p>{shown}</section>"
+    )
+
+
+def _notes_html(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = [f"<li>{escaped(note)}</li>" for note in notes[:_NOTES_MAX]]
+    if len(notes) > _NOTES_MAX:
+        items.append(f"<li>{len(notes) - _NOTES_MAX} more notes</li>")
+    return f'<section class="notes"><h2>Notes</h2><ul>{"".join(items)}</ul></section>'
+
+
+def _where_html(facts: dict[str, Any]) -> str:
+    """For each array that was read: maps, bars, and its kinds of reads."""
+    hot = [array for array in facts["reads"] if array["kinds"]]
+    unplaced = [array for array in facts["reads"] if not array["kinds"]]
+    if not facts["reads"]:
+        return (
+            "<section><h2>Where reads fall</h2><p>No reads are known yet: this part, the patterns "
+            "and what replicas would bring are shown once some are recorded.</p></section>"
+        )
+    parts = [
+        _array_section(facts, array, number)
+        for number, array in enumerate(hot[:_HOT_ARRAYS_MAX], start=1)
+    ]
+    if (more := len(hot) - _HOT_ARRAYS_MAX) > 0:
+        parts.append(f"<p>{more} more arrays were read, in less time: --json has them.</p>")
+    if unplaced:
+        names = ", ".join(escaped(array["array"] or "/") for array in unplaced[:_NOTES_MAX])
+        parts.append(f"<p>Of these only lists of positions or points were read: {names}.</p>")
+    return (
+        "<section><h2>Where reads fall</h2><p>Arrays whose reads took most time come first. "
+        "Reads of equal lengths are of one kind, wherever they are: A, B and so on. A solid frame "
+        "is where most reads of a kind are, a dashed one what a replica holds.</p>"
+        + "".join(parts)
+        + "</section>"
+    )
+
+
+def _array_section(facts: dict[str, Any], array: dict[str, Any], number: int) -> str:
+    shape = " x ".join(map(count_text, array["shape"]))
+    seconds = format_seconds(array["seconds"]) if array["seconds"] else "no time"
+    reads = _plural(array["reads"], "read")
+    lists = array["lists"]
+    unplaced = f", {count_text(lists)} of them lists of positions, not shown" if lists else ""
+    held = [one for one in facts["replicas"] if one["array"] == array["array"]]
+    fitting = [one for one in held if one["array_shape"] == array["shape"]]
+    shown = fitting if facts["replicas_are_current"] else []
+    return (
+        f'<section class="array"><h3>{escaped(array["array"] or "/")}</h3>'
+        f"<p>{shape} ({', '.join(map(escaped, array['dims']))}): {reads} of "
+        f"{_bytes(array['bytes'])} in {seconds}{unplaced}.</p>"
+        + _maps(array, shown, number)
+        + _bars(array, number)
+        + _kinds_table(facts, array)
+        + "</section>"
+    )
+
+
+def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int) -> str:
+    """A heat map for each pair of axes, all of one scale."""
+    shape = array["shape"]
+    wide = [axis for axis, length in enumerate(shape) if length > 1]
+    pairs = list(itertools.combinations(wide, 2))
+    # The last axes are those that people know as maps.
+    pairs = sorted(pairs, key=lambda pair: (-pair[0], -pair[1]))[:_MAPS_MAX]
+    joined = [joint_reads(array["kinds"], shape, *pair) for pair in pairs]
+    most = max((max(map(max, cells)) for cells, _ in joined), default=0.0)
+    starts = levels(most)
+    figures = []
+    for (first, second), (cells, is_counted) in zip(pairs, joined, strict=True):
+        dims = (array["dims"][first], array["dims"][second])
+        picture = heat_map(
+            cells,
+            (shape[first], shape[second]),
+            dims,
+            starts,
+            outlines_of(array, replicas, first, second),
+            f"map-{number}-{first}-{second}",
+        )
+        said = "counted" if is_counted else "estimated from the counts along each axis"
+        names = f"{escaped(dims[0], 40)} and {escaped(dims[1], 40)}"
+        figures.append(f"<figure>{picture}<figcaption>{names}: {said}</figcaption></figure>")
+    if not figures:
+        return ""
+    left = len(wide) * (len(wide) - 1) // 2 - len(figures)
+    more = f"<p>{_plural(left, 'more pair')} of axes not shown.</p>" if left > 0 else ""
+    return f'<div class="figures">{"".join(figures)}</div>{_legend(starts, most)}{more}'
+
+
+def _legend(starts: Sequence[float], most: float) -> str:
+    """The colours of the maps, in reads."""
+    entries = ['<li><span class="swatch empty"></span>none</li>']
+    for level, start in enumerate(starts):
+        end = starts[level + 1] if level + 1 < len(starts) else None
+        if start == 0:
+            shown = f"under {count_text(end)}" if end is not None else "1"
+        elif end is None:
+            at_most = count_text(max(most, start))
+            shown = at_most if at_most == count_text(start) else f"{count_text(start)} to {at_most}"
+        elif end - start <= 1:
+            shown = count_text(start)
+        else:
+            shown = f"{count_text(start)} to {count_text(end - 1)}"
+        entries.append(f'<li><span class="swatch s{level}"></span>{shown}</li>')
+    return f'<ul class="legend" aria-label="Reads of a cell">reads: {"".join(entries)}</ul>'
+
+
+def _bars(array: dict[str, Any], number: int) -> str:
+    figures = []
+    for axis, dim in enumerate(array["dims"]):
+        length = array["shape"][axis]
+        if length < 2:
+            continue
+        spans = [
+            (kind["label"], kind["hot_start"][axis], kind["hot_end"][axis])
+            for kind in array["kinds"][:_SPANS_MAX]
+        ]
+        counts = axis_counts(array, axis)
+        assert len(counts) == len(cell_bounds(length)) - 1  # noqa: S101
+        picture = axis_bars(counts, length, dim, spans, f"bars-{number}-{axis}")
+        caption = f"reads along {escaped(dim, 40)}"
+        figures.append(f"<figure>{picture}<figcaption>{caption}</figcaption></figure>")
+    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+
+
+def _kinds_table(facts: dict[str, Any], array: dict[str, Any]) -> str:
+    plan = facts["plan"]
+    columns = ["kind", "read", "where most are", "reads", "bytes of one", "measured"]
+    if plan is not None:
+        columns += ["predicted now", f"with {escaped(plan['budget'])}", "faster"]
+    rows = []
+    for kind in array["kinds"][:_KINDS_MAX]:
+        cells = [
+            kind["label"],
+            _read_text(kind, array),
+            _place_text(kind, array),
+            count_text(kind["reads"]),
+            _bytes(kind["bytes"] / kind["reads"]),
+            format_seconds(kind["measured_seconds"]),
+        ]
+        if plan is not None:
+            cells += _predicted_cells(kind["predicted"])
+        rows.append(cells)
+    table = _table(f"Kinds of reads of {escaped(array['array'] or '/')}", columns, rows, 3)
+    if (more := len(array["kinds"]) - _KINDS_MAX) > 0:
+        table += f"<p>{_plural(more, 'more kind')}, in less time: --json has them.</p>"
+    return table
+
+
+def _predicted_cells(predicted: dict[str, float] | None) -> list[str]:
+    if predicted is None:
+        return ["-", "-", "-"]
+    now, then = predicted["seconds_now"], predicted["seconds_then"]
+    return [format_seconds(now), format_seconds(then), _times(now, then)]
+
+
+def _read_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
+    """What such a read takes of each axis."""
+    parts = []
+    axes = zip(array["dims"], kind["counts"], kind["steps"], array["shape"], strict=True)
+    for dim, count, step, length in axes:
+        name = escaped(dim, 40)
+        if count == length and step == 1:
+            parts.append(f"all {name}")
+        elif step > 1:
+            parts.append(f"{count} {name}, each {step}th")
+        else:
+            parts.append(f"{count} {name}")
+    return ", ".join(parts)
+
+
+def _place_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
+    parts = [
+        f"{escaped(dim, 40)} {first}:{end}"
+        for dim, first, end, length in zip(
+            array["dims"], kind["hot_start"], kind["hot_end"], array["shape"], strict=True
+        )
+        if end - first < length
+    ]
+    return ", ".join(parts) or "everywhere"
+
+
+def _patterns_html(reads: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for array in reads[:_HOT_ARRAYS_MAX]:
+        for pattern in array["patterns"]:
+            kind = pattern["kind"]
+            about = f"{kind}: {_PATTERNS[kind]}" if kind in _PATTERNS else kind
+            rows.append(
+                [
+                    escaped(array["array"] or "/"),
+                    escaped(about),
+                    count_text(pattern["reads"]),
+                    _share(pattern["share_of_reads"]),
+                    _share(pattern["share_of_bytes"]),
+                ]
+            )
+    if not reads:
+        return ""
+    head = "<section><h2>Patterns</h2>"
+    if not rows:
+        return f"{head}<p>No read was predicted by the reads before it.</p></section>"
+    columns = ["array", "pattern", "reads predicted", "of its reads", "of its bytes"]
+    return (
+        f"{head}<p>Reads that a pattern of the reads before them had predicted. A later run has "
+        "them read ahead.</p>" + _table("Patterns of reads", columns, rows, 2) + "</section>"
+    )
+
+
+def _replicas_html(facts: dict[str, Any]) -> str:
+    if not facts["is_file"]:
+        return ""
+    head = "<section><h2>Replicas</h2>"
+    parts = []
+    replicas = facts["replicas"]
+    if replicas:
+        dims = {array["array"]: array["dims"] for array in facts["arrays"]}
+        rows = [_replica_row(one, dims.get(one["array"], ())) for one in replicas[:_REPLICAS_MAX]]
+        columns = ["replica", "of", "holds", "chunks", "size", "made", "made for", "without", "with"]
+        parts.append(_table("Replicas that there are", columns, rows, 9))
+        if (more := len(replicas) - _REPLICAS_MAX) > 0:
+            parts.append(f"<p>{_plural(more, 'more replica')}: --json has them.</p>")
+        if not facts["replicas_are_current"]:
+            parts.append("<p>None of them is used: the file has changed since.</p>")
+    else:
+        parts.append("<p>There are none.</p>")
+    plan = facts["plan"]
+    if plan is not None and plan["make"]:
+        rows = [
+            [
+                escaped(one["array"] or "/"),
+                _held_text(one["held"]["runs"], one["dims"]),
+                " x ".join(map(str, one["chunks"])),
+                escaped(one["order"]),
+                _bytes(one["bytes"]),
+                format_seconds(one["building_seconds"]),
+            ]
+            for one in plan["make"][:_REPLICAS_MAX]
+        ]
+        columns = ["of", "holds", "chunks", "order", "size", "takes to make"]
+        budget = escaped(plan["budget"])
+        parts.append(_table(f"A budget of {budget} would make", columns, rows, 4))
+    if plan is not None and plan["drop"]:
+        parts.append(f"<p>It would drop {_plural(len(plan['drop']), 'replica')}.</p>")
+    return head + "".join(parts) + "</section>"
+
+
+def _replica_row(replica: dict[str, Any], dims: Sequence[str]) -> list[str]:
+    expected = replica["expected"]
+    first = max(expected, key=lambda one: one["reads"] * one["seconds_without"], default=None)
+    made_for = without = with_it = "-"
+    if first is not None:
+        made_for = f"{count_text(first['reads'])} reads of {' x '.join(map(str, first['shape']))}"
+        if len(expected) > 1:
+            made_for += f", and {_plural(len(expected) - 1, 'other kind')}"
+        without = format_seconds(first["seconds_without"])
+        with_it = format_seconds(first["seconds_with"])
+    chunks = replica["chunks"]
+    return [
+        replica["label"],
+        escaped(replica["array"] or "/"),
+        _held_text(replica["runs"], dims),
+        "-" if chunks is None else " x ".join(map(str, chunks)),
+        _bytes(replica["stored_bytes"]),
+        _when(replica["made"]),
+        made_for,
+        without,
+        with_it,
+    ]
+
+
+def _held_text(runs: Sequence[Sequence[Sequence[int]]], dims: Sequence[str]) -> str:
+    parts = []
+    for axis, pieces in enumerate(runs):
+        name = escaped(dims[axis], 40) if len(dims) == len(runs) else f"dim_{axis}"
+        first, end = pieces[0][0], pieces[-1][0] + pieces[-1][1]
+        more = f" in {len(pieces)} pieces" if len(pieces) > 1 else ""
+        parts.append(f"{name} {first}:{end}{more}")
+    return ", ".join(parts)
+
+
+def _budgets_html(facts: dict[str, Any]) -> str:
+    head = "<section><h2>What a budget buys</h2>"
+    plan, budgets = facts["plan"], facts["budgets"]
+    if not facts["is_file"]:
+        return f"{head}<p>Replicas are made of files; for a store, see what to do next.</p></section>"
+    if plan is None or not budgets:
+        return f"{head}<p>Nothing to go by yet: no reads were learnt.</p></section>"
+    picture = budget_curve(budgets, plan["seconds_now"], plan["seconds_of_source"], "budgets")
+    rows = [
+        [
+            f"{one['percent']}%",
+            _bytes(one["budget_bytes"]),
+            _bytes(one["bytes"]),
+            count_text(one["replicas"]),
+            format_seconds(one["seconds_then"]),
+            _times(plan["seconds_of_source"], one["seconds_then"]),
+        ]
+        for one in budgets
+    ]
+    columns = ["budget", "at most", "used", "replicas", "all reads", "faster than the file"]
+    return (
+        f"{head}<p>The predicted time of all recorded reads together, with the replicas that "
+        "bedform optimize would choose for each budget.</p>"
+        f'<figure class="curve-figure">{picture}</figure>'
+        + _table("What budgets bring", columns, rows, 0)
+        + "</section>"
+    )
+
+
+def _arrays_html(facts: dict[str, Any]) -> str:
+    reads = {array["array"]: array["reads"] for array in facts["reads"]}
+    rows = []
+    for array in facts["arrays"][:_ARRAYS_MAX]:
+        stored, raw = array["stored_bytes"], array["bytes"]
+        rows.append(
+            [
+                escaped(array["array"] or "/"),
+                " x ".join(map(str, array["shape"])) or "scalar",
+                ", ".join(escaped(dim, 40) for dim in array["dims"]) or "-",
+                escaped(array["dtype"], 60),
+                _layout_text(array),
+                "-" if raw is None else _bytes(raw),
+                "-" if stored is None else _bytes(stored),
+                count_text(reads.get(array["array"], 0)),
+            ]
+        )
+    columns = ["array", "shape", "dimensions", "type", "layout", "raw", "stored", "reads"]
+    more = len(facts["arrays"]) - _ARRAYS_MAX
+    said = f"<p>{_plural(more, 'more array')}: --json has them.</p>" if more > 0 else ""
+    body = _table("Arrays", columns, rows, 5) if rows else "<p>There are none.</p>"
+    return f"<section><h2>Arrays and their layout</h2>{body}{said}</section>"
+
+
+def _layout_text(array: dict[str, Any]) -> str:
+    chunks, shards = array["chunks"], array["shards"]
+    if not chunks:
+        return escaped(array["storage"] or "-")
+    text = f"chunks {' x '.join(map(str, chunks))}"
+    if shards:
+        text += f", shards {' x '.join(map(str, shards))}"
+    if array["order"]:
+        text += f", {escaped(array['order'])}"
+    codecs = ", ".join(escaped(codec, 40) for codec in array["codecs"][:8])
+    return f"{text}; {codecs}" if codecs else text
+
+
+def _footer(facts: dict[str, Any]) -> str:
+    return (
+        "<footer><p>Predicted times are of cold reads, with nothing in memory. Measured times are "
+        "means of the recorded reads, of which some may have come from memory, or from replicas. "
+        "A heat map of two axes is counted where each kind of read takes the same of one of them "
+        "every time; else the axes count as independent. Recorded are positions, sizes and times: "
+        "no values, no names of users or machines.</p>"
+        f"<p>Made by Bedform {escaped(_internal.__version__)}, {_when(facts['made'])}.</p></footer>"
+    )
+
+
+def _table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int
+) -> str:
+    """A table of cells that are HTML already; on a narrow screen each row becomes a card.
+
+    The roles say to those who hear it that it is a table even where it is shown as cards.
+    """
+    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in columns)
+    body = []
+    for row in rows:
+        cells = [f'<th scope="row" role="rowheader" data-label="{columns[0]}">{row[0]}</th>']
+        for number, cell in enumerate(row[1:], start=1):
+            style = "" if number < text_columns else ' class="number"'
+            cells.append(f'<td role="cell"{style} data-label="{columns[number]}">{cell}</td>')
+        body.append(f'<tr role="row">{"".join(cells)}</tr>')
+    return (
+        f'<table role="table"><caption>{caption}</caption><thead role="rowgroup"><tr role="row">'
+        f'{head}</tr></thead><tbody role="rowgroup">{"".join(body)}</tbody></table>'
+    )
+
+
+def _bytes(count: float) -> str:
+    return format_bytes(count)
+
+
+def _share(part: float) -> str:
+    return f"{part:.1%}"
+
+
+def _times(before: float, after: float) -> str:
+    """How many times as fast."""
+    if before <= 0 or after <= 0:
+        return "-"
+    ratio = before / after
+    if 0.995 < ratio < 1.005:
+        return "same"
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _when(seconds: int) -> str:
+    """A moment, in UTC; nothing for one beyond the calendar."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "-"

@@ -1,0 +1,172 @@
+"""Kinds of reads as `learn` knows them, for the report: where they are, and how long they took.
+
+What was learnt lies in a file that anybody may have written: a kind whose numbers do not fit its
+array is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bedform._catalogue import is_count, is_counts, is_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["STRETCHES", "cells_of", "cell_bounds", "joint_reads", "read_array"]
+
+#: Stretches of an axis that the engine counts reads in.
+STRETCHES: Final = 64
+#: The share of reads, along each axis, that the engine takes for where most of them are.
+_HOT_SHARE: Final = 0.9
+_KINDS_MAX: Final = 64
+_PREDICTED_MAX: Final = 32
+
+
+def read_array(name: str, learned: Any) -> dict[str, Any] | None:
+    """What was learnt of the reads of one array; nothing where it does not fit."""
+    if not isinstance(learned, dict) or not is_counts(learned.get("shape")):
+        return None
+    shape = learned["shape"]
+    read, lists, ahead = (_explained(learned.get(key)) for key in ("read", "lists", "was_ahead"))
+    seconds = learned.get("seconds")
+    if read is None or lists is None or ahead is None or not is_seconds(seconds):
+        return None
+    listed = learned.get("kinds")
+    entries = listed[:_KINDS_MAX] if isinstance(listed, list) else []
+    kinds = [kind for kind in (_kind(entry, shape) for entry in entries) if kind is not None]
+    kinds.sort(key=lambda kind: (-kind["seconds"], kind["counts"]))
+    return {
+        "array": name,
+        "shape": shape,
+        **read,
+        "seconds": float(seconds),
+        "lists": lists["reads"],
+        "was_ahead": ahead["reads"],
+        "patterns": _patterns(learned.get("predicted"), read),
+        "kinds": [{"label": _label(number), **kind} for number, kind in enumerate(kinds)],
+    }
+
+
+def _explained(entry: Any) -> dict[str, int] | None:
+    if not isinstance(entry, dict):
+        return None
+    found = {key: entry.get(key) for key in ("reads", "bytes")}
+    return found if all(map(is_count, found.values())) else None  # type: ignore[return-value]
+
+
+def _patterns(predicted: Any, read: dict[str, int]) -> list[dict[str, Any]]:
+    """How many reads each kind of pattern had said before they came."""
+    entries = list(predicted.items())[:_PREDICTED_MAX] if isinstance(predicted, dict) else []
+    known = [(str(kind), _explained(entry)) for kind, entry in entries]
+    patterns = [
+        {
+            "kind": kind,
+            **found,
+            "share_of_reads": found["reads"] / max(read["reads"], 1),
+            "share_of_bytes": found["bytes"] / max(read["bytes"], 1),
+        }
+        for kind, found in known
+        if found is not None and found["reads"]
+    ]
+    return sorted(patterns, key=lambda pattern: -pattern["reads"])
+
+
+def _kind(entry: Any, shape: Sequence[int]) -> dict[str, Any] | None:
+    """One kind of read, if its numbers are those of an array of ``shape``."""
+    if not isinstance(entry, dict):
+        return None
+    lists = [entry.get(key) for key in ("counts", "steps", "start", "end")]
+    if not shape or not all(is_counts(one) and len(one) == len(shape) for one in lists):
+        return None
+    counts, steps, start, end = lists
+    numbers = all(is_count(entry.get(key)) for key in ("reads", "bytes", "last_ns"))
+    if not numbers or not entry["reads"] or not is_seconds(entry.get("seconds")):
+        return None
+    bins = entry.get("bins")
+    if not isinstance(bins, list) or len(bins) != len(shape):
+        return None
+    if not all(is_counts(axis) and len(axis) == STRETCHES and any(axis) for axis in bins):
+        return None
+    if not all(a < b <= length for a, b, length in zip(start, end, shape, strict=True)):
+        return None
+    lengths = [(count - 1) * step + 1 for count, step in zip(counts, steps, strict=True)]
+    if not all(0 < length <= most for length, most in zip(lengths, shape, strict=True)):
+        return None
+    hot = _hot_box(bins, start, end, shape)
+    # Reads that are longer than where most of them are: the box around all.
+    if any(b - a < length for (a, b), length in zip(hot, lengths, strict=True)):
+        hot = list(zip(start, end, strict=True))
+    return {
+        **{key: entry[key] for key in ("counts", "steps", "start", "end", "bins")},
+        **{key: entry[key] for key in ("reads", "bytes", "last_ns")},
+        "hot_start": [a for a, _ in hot],
+        "hot_end": [b for _, b in hot],
+        "seconds": float(entry["seconds"]),
+        "measured_seconds": float(entry["seconds"]) / entry["reads"],
+    }
+
+
+def _hot_box(
+    bins: list[list[int]], start: Sequence[int], end: Sequence[int], shape: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Where most reads are, along each axis: what ``hot_box`` of the engine gives."""
+    box = []
+    for axis, counts in enumerate(bins):
+        least = int((1 - _HOT_SHARE) * max(counts))
+        hot = [number for number, count in enumerate(counts) if count > least]
+        low = max(_first_position(hot[0], shape[axis]), start[axis])
+        high = min(_first_position(hot[-1] + 1, shape[axis]), end[axis])
+        box.append((low, max(high, low)))
+    return box
+
+
+def _first_position(stretch: int, length: int) -> int:
+    return min(-(-stretch * length // STRETCHES), length)
+
+
+def _label(number: int) -> str:
+    """A, B, ..., Z, AA, AB, ..."""
+    letters = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return letters
+
+
+def cell_bounds(length: int) -> list[int]:
+    """Where the stretches of an axis begin, and its end: one position each where it is short."""
+    if length <= STRETCHES:
+        return list(range(length + 1))
+    return [_first_position(number, length) for number in range(STRETCHES + 1)]
+
+
+def cells_of(counts: Sequence[int], length: int) -> list[int]:
+    """Reads of each cell of `cell_bounds`: the engine counts short axes in 64 stretches, too."""
+    if length <= STRETCHES:
+        return [counts[at * STRETCHES // length] for at in range(length)]
+    return list(counts)
+
+
+def joint_reads(
+    kinds: Sequence[dict[str, Any]], shape: Sequence[int], first: int, second: int
+) -> tuple[list[list[float]], bool]:
+    """Reads of each cell of two axes, and whether that was counted.
+
+    Counts are kept by axis. Where each kind of read takes the same of one of the two axes every
+    time they give the cells as they are; else the axes count as independent of each other.
+    """
+    size = [min(shape[axis], STRETCHES) for axis in (first, second)]
+    cells = [[0.0] * size[1] for _ in range(size[0])]
+    is_counted = True
+    for kind in kinds:
+        sides = [cells_of(kind["bins"][axis], shape[axis]) for axis in (first, second)]
+        is_counted &= any(set(side) <= {0, kind["reads"]} for side in sides)
+        for row, down in enumerate(sides[0]):
+            if not down:
+                continue
+            share = down / kind["reads"]
+            for column, across in enumerate(sides[1]):
+                cells[row][column] += share * across
+    return cells, is_counted
