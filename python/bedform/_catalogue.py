@@ -58,14 +58,12 @@ def _replica(entry: Any) -> dict[str, Any] | None:
     if not isinstance(entry, dict):
         return None
     name, array, shape = entry.get("id"), entry.get("array"), entry.get("array_shape")
-    held, expected = entry.get("held"), entry.get("expected")
-    runs = held.get("runs") if isinstance(held, dict) else None
+    held, expected = _held(entry.get("held"), shape), entry.get("expected")
     is_whole = (
         isinstance(name, str)
         and _ID.fullmatch(name) is not None
         and isinstance(array, str)
-        and is_counts(shape)
-        and runs_fit(runs, shape)
+        and held is not None
         and all(is_count(entry.get(key)) for key in ("stored_bytes", "raw_bytes", "made"))
         and isinstance(expected, list)
     )
@@ -77,7 +75,7 @@ def _replica(entry: Any) -> dict[str, Any] | None:
         "id": name,
         "array": array,
         "array_shape": shape,
-        "runs": runs,
+        "held": held,
         "chunks": chunks,
         "shards": shards,
         "stored_bytes": entry["stored_bytes"],
@@ -85,6 +83,22 @@ def _replica(entry: Any) -> dict[str, Any] | None:
         "made": entry["made"],
         "expected": [one for one in reads if one is not None],
     }
+
+
+def _held(held: Any, shape: Any) -> dict[str, Any] | None:
+    """Runs along each axis, or single elements by their places in the array; nothing else."""
+    if not isinstance(held, dict) or len(held) != 1 or not is_counts(shape):
+        return None
+    if runs_fit(held.get("runs"), shape):
+        return held
+    points = held.get("points")
+    if not isinstance(points, dict):
+        return None
+    places = [points.get(key) for key in ("count", "first", "last")]
+    if not is_counts(places):
+        return None
+    count, first, last = places
+    return held if 0 < count <= last - first + 1 and last < math.prod(shape) else None
 
 
 def _expected(entry: Any) -> dict[str, Any] | None:
@@ -143,4 +157,3 @@ def _axis_fits(axis: Any, length: int) -> bool:
             return False
         end = run[0] + run[1]
     return end <= length
-

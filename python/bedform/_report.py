@@ -33,6 +33,8 @@ BUDGETS: Final = (1, 5, 10, 20, 50, 100, 200)
 _ENOUGH: Final = 0.9
 #: How many times as fast reads must become for replicas to be recommended.
 _WORTH_IT: Final = 1.1
+#: And how many times as fast with the largest budget for that one to be named, too.
+_WORTH_MORE: Final = 1.5
 _KNOWLEDGE_BYTES_MAX: Final = 16 << 20
 #: Chunks of a variable, and files of a store, up to which stored bytes are added up.
 _CHUNKS_MAX: Final = 200_000
@@ -106,9 +108,9 @@ def gather_facts(
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
-    facts["replicas"], facts["replicas_are_current"] = (
-        ([], True) if is_url(where) else _catalogue.replicas_of(where)
-    )
+    replicas, is_current = ([], True) if is_url(where) else _catalogue.replicas_of(where)
+    facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
+    facts["replicas_are_current"] = is_current
     facts["plan"] = _planned(where, budget, known, notes)
     steps.done()
     facts["budgets"] = _budgets(where, facts["plan"], steps)
@@ -141,11 +143,12 @@ def _source_facts(where: str, notes: list[str]) -> dict[str, Any]:
             notes.append(f"{len(listed) - _ARRAYS_MAX} arrays are left out")
             listed = dict(list(listed.items())[:_ARRAYS_MAX])
         is_file = not is_url(where) and Path(where).is_file()
-        size_of = _size_in_file if is_file else _size_in_store
-        arrays = [
-            {**_array_facts(name, entry), "stored_bytes": size_of(store, where, name, entry)}
-            for name, entry in listed.items()
-        ]
+        arrays = [_array_facts(name, entry) for name, entry in listed.items()]
+        for array in arrays:
+            if is_file:
+                array["stored_bytes"] = _size_in_file(store, array)
+            else:
+                array["stored_bytes"] = _bytes_under(str(Path(where) / array["array"]))
     stored = Path(where).stat().st_size if is_file else _bytes_under(where)
     return {
         "format": str(info["format"]),
@@ -176,21 +179,17 @@ def _array_facts(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _size_in_file(store: Any, where: str, name: str, entry: dict[str, Any]) -> int | None:
-    """Bytes that a variable takes in its file: what a read of all of it would fetch."""
-    chunks = entry.get("chunks") or ()
-    lengths = zip(entry.get("shape") or (), chunks, strict=False)
+def _size_in_file(store: Any, array: dict[str, Any]) -> int | None:
+    """Bytes that a variable takes in its file: what a read of all of it fetches, small gaps too."""
+    lengths = zip(array["shape"], array["chunks"] or (), strict=False)
     if math.prod(-(-length // max(chunk, 1)) for length, chunk in lengths) > _CHUNKS_MAX:
         return None
     try:
-        stored = store[name].explain(...).to_dict().get("bytes")
+        stored = store[array["array"]].explain(...).to_dict().get("bytes")
     except (BedformError, AttributeError):
+        # One that only the library of its format reads.
         return None
     return stored if isinstance(stored, int) else None
-
-
-def _size_in_store(store: Any, where: str, name: str, entry: dict[str, Any]) -> int | None:
-    return _bytes_under(f"{where}/{name}" if name else where)
 
 
 def _bytes_under(where: str) -> int | None:
@@ -346,15 +345,19 @@ def _next_step(facts: dict[str, Any]) -> dict[str, str | None]:
         return {"text": text, "command": f"bedform watch {path}"}
     if facts["plan"] is None:
         return _next_without_plan(facts, path)
-    best = _recommended(facts["budgets"])
+    best = _recommended(facts["budgets"], facts["plan"]["budget_bytes"])
     if best is not None:
         budget = f"{best['percent']}%"
-        faster = best["seconds_now"] / max(best["seconds_then"], 1e-12)
         text = (
             f"Make replicas: with a budget of {budget} the recorded reads are predicted to be "
-            f"{faster:,.{0 if faster >= 10 else 1}f} times as fast as now. All replicas together "
-            f"would take {format_bytes(best['bytes'])}."
+            f"{_faster(best)} times as fast as now. All replicas together would take "
+            f"{format_bytes(best['bytes'])}."
         )
+        most = min(facts["budgets"], key=lambda one: one["seconds_then"])
+        if most["seconds_then"] * _WORTH_MORE < best["seconds_then"]:
+            text += (
+                f" A budget of {most['percent']}% would make them {_faster(most)} times as fast."
+            )
         return {"text": text, "command": f"bedform optimize {path} --budget {budget}"}
     if facts["replicas"] and facts["replicas_are_current"]:
         text = (
@@ -396,20 +399,24 @@ def _reads_options(array: dict[str, Any]) -> str:
     return " ".join(f"--reads {_quoted(f'{key}={weight}')}" for key, weight in weights.items())
 
 
-def _recommended(budgets: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The smallest budget that saves nearly what any of them does."""
-    saved = {
-        number: one["seconds_now"] - one["seconds_then"] for number, one in enumerate(budgets)
-    }
-    best = max(saved.values(), default=0)
-    enough = (one for number, one in enumerate(budgets) if saved[number] >= _ENOUGH * best)
-    found = next(enough, None)
-    if found is None or found["seconds_now"] < _WORTH_IT * found["seconds_then"] or best <= 0:
-        return None
-    return found
+def _recommended(budgets: list[dict[str, Any]], most_bytes: int) -> dict[str, Any] | None:
+    """The smallest budget that saves nearly what any up to ``most_bytes`` does; if none, any."""
+    for most in (most_bytes, math.inf):
+        fitting = [one for one in budgets if one["budget_bytes"] <= most]
+        saved = [one["seconds_now"] - one["seconds_then"] for one in fitting]
+        best = max(saved, default=0.0)
+        for one, seconds in zip(fitting, saved, strict=True):
+            is_worth_it = one["seconds_now"] >= _WORTH_IT * one["seconds_then"]
+            if best > 0 and seconds >= _ENOUGH * best and is_worth_it:
+                return one
+    return None
+
+
+def _faster(budget: dict[str, Any]) -> str:
+    ratio = budget["seconds_now"] / max(budget["seconds_then"], 1e-12)
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
 def _quoted(text: str) -> str:
     """As a shell takes it; a name that begins like an option is one in this directory."""
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
-

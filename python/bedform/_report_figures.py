@@ -147,8 +147,9 @@ def budget_curve(
     budgets: Sequence[dict[str, Any]], now: float, of_source: float, number: str
 ) -> str:
     """Predicted time of all recorded reads over the budget of replicas."""
-    height, bottom = 170, 184
-    width = _WIDTH - _LEFT - _RIGHT
+    height, bottom = 170, 176
+    right = _WIDTH - 20
+    width = right - _LEFT
     low, high = (math.log10(one["percent"]) for one in (budgets[0], budgets[-1]))
     most = max([of_source, now, *(one["seconds_then"] for one in budgets)]) or 1.0
     points = [
@@ -167,7 +168,7 @@ def budget_curve(
         y = bottom - (height - 20) * seconds / most
         drawn.append(
             f'<path class="reference" d="M{_LEFT} {y:.1f}h{width}"/>'
-            f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{y - 5:.1f}" text-anchor="end">'
+            f'<text class="tick" x="{right}" y="{y - 5:.1f}" text-anchor="end">'
             f"{name}: {format_seconds(seconds)}</text>"
         )
     drawn.append(f'<path class="curve" d="{line}"/>')
@@ -344,7 +345,10 @@ def outlines_of(
             box = (start[first], end[first], start[second], end[second])
             found.append((kind["label"], "hot", [box]))
     for replica in replicas:
-        runs = [replica["runs"][axis] for axis in (first, second)]
+        if "runs" not in replica["held"]:
+            # Single elements: how they lie is not in the catalogue.
+            continue
+        runs = [replica["held"]["runs"][axis] for axis in (first, second)]
         if len(runs[0]) * len(runs[1]) > _RECTANGLES_MAX:
             # As a whole, where there are too many pieces to see.
             runs = [[[axis[0][0], axis[-1][0] + axis[-1][1] - axis[0][0]]] for axis in runs]

@@ -22,7 +22,7 @@ from bedform._report_figures import (
     levels,
     outlines_of,
 )
-from bedform._report_reads import cell_bounds, joint_reads
+from bedform._report_reads import joint_reads
 from bedform._report_style import STYLE
 from bedform._text import format_bytes, format_seconds
 
@@ -41,6 +41,8 @@ _KINDS_MAX: Final = 8
 _SPANS_MAX: Final = 3
 _REPLICAS_MAX: Final = 50
 _NOTES_MAX: Final = 20
+#: Columns of a table that a small tablet has room for.
+_NARROW_COLUMNS_MAX: Final = 7
 
 _PATTERNS: Final = {
     "contiguous": "one after the other",
@@ -56,7 +58,6 @@ def page_of(facts: dict[str, Any]) -> str:
     """The page of what `gather_facts` gives."""
     name = PurePath(facts["path"].rstrip("/")).name or facts["path"]
     title = f"Reads of {escaped(name, 80)}"
-    _label_replicas(facts["replicas"])
     sections = [
         _summary(facts),
         _next_html(facts["next"]),
@@ -74,15 +75,10 @@ def page_of(facts: dict[str, Any]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         f"<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{title}</h1>\n<p class=\"path\">{escaped(facts['path'])}</p>\n"
+        f'<h1>{title}</h1>\n<p class="path">{escaped(facts["path"])}</p>\n'
         + "\n".join(filter(None, sections))
         + f"\n</main>\n{_footer(facts)}\n</body>\n</html>\n"
     )
-
-
-def _label_replicas(replicas: Iterable[dict[str, Any]]) -> None:
-    for number, replica in enumerate(replicas, start=1):
-        replica["label"] = f"R{number}"
 
 
 def _summary(facts: dict[str, Any]) -> str:
@@ -111,7 +107,10 @@ def _summary(facts: dict[str, Any]) -> str:
 
 def _next_html(step: dict[str, str | None]) -> str:
     command = step["command"]
-    shown = "" if command is None else f"<pre><code>{escaped(command, 2000)}</code></pre>"
+    # Options do not break at their hyphens.
+    words = "" if command is None else escaped(command, 2000).split(" ")
+    spans = " ".join(f"<span>{word}</span>" for word in words)
+    shown = f"<pre><code>{spans}</code></pre>" if words else ""
     return (
         '<section class="next" aria-labelledby="next"><h2 id="next">What to do next</h2>'
         f"<p>{escaped(step['text'], 1000)}</p>{shown}</section>"
@@ -181,35 +180,59 @@ def _maps(array: dict[str, Any], replicas: Sequence[dict[str, Any]], number: int
     pairs = list(itertools.combinations(wide, 2))
     # The last axes are those that people know as maps.
     pairs = sorted(pairs, key=lambda pair: (-pair[0], -pair[1]))[:_MAPS_MAX]
-    joined = [joint_reads(array["kinds"], shape, *pair) for pair in pairs]
-    most = max((max(map(max, cells)) for cells, _ in joined), default=0.0)
+    all_joined = [(pair, joint_reads(array["kinds"], shape, *pair)) for pair in pairs]
+    shown = [(pair, joint) for pair, joint in all_joined if any(map(any, joint[0]))]
+    most = max((max(map(max, cells)) for _, (cells, *_) in shown), default=0.0)
     starts = levels(most)
     figures = []
-    for (first, second), (cells, is_counted) in zip(pairs, joined, strict=True):
+    for (first, second), (cells, of_all, is_counted) in shown:
         dims = (array["dims"][first], array["dims"][second])
+        outlines = outlines_of(array, replicas, first, second)
         picture = heat_map(
             cells,
             (shape[first], shape[second]),
             dims,
             starts,
-            outlines_of(array, replicas, first, second),
+            outlines,
             f"map-{number}-{first}-{second}",
         )
-        said = "counted" if is_counted else "estimated from the counts along each axis"
-        names = f"{escaped(dims[0], 40)} and {escaped(dims[1], 40)}"
-        figures.append(f"<figure>{picture}<figcaption>{names}: {said}</figcaption></figure>")
+        said = f"{escaped(dims[0], 40)} and {escaped(dims[1], 40)}"
+        if not is_counted:
+            said += ", estimated from the counts along each axis"
+        if of_all:
+            said += f"; {_plural(of_all, 'more read')} took all of both"
+        places = "".join(
+            f"<br/>{escaped(label)}: {_box_text(boxes, dims)}" for label, _, boxes in outlines
+        )
+        figures.append(f"<figure>{picture}<figcaption>{said}{places}</figcaption></figure>")
     if not figures:
         return ""
-    left = len(wide) * (len(wide) - 1) // 2 - len(figures)
+    left = len(wide) * (len(wide) - 1) // 2 - len(pairs)
     more = f"<p>{_plural(left, 'more pair')} of axes not shown.</p>" if left > 0 else ""
-    return f'<div class="figures">{"".join(figures)}</div>{_legend(starts, most)}{more}'
+    least = min(
+        (count for _, (cells, *_) in shown for row in cells for count in row if count), default=1
+    )
+    legend = _legend(starts, least, most)
+    return f'<div class="figures">{"".join(figures)}</div>{legend}{more}'
 
 
-def _legend(starts: Sequence[float], most: float) -> str:
+def _box_text(boxes: Sequence[Sequence[float]], dims: tuple[str, str]) -> str:
+    first, second = (escaped(dim, 40) for dim in dims)
+    down, across = (
+        f"{min(box[at] for box in boxes):.0f}:{max(box[at + 1] for box in boxes):.0f}"
+        for at in (0, 2)
+    )
+    pieces = f", in {len(boxes)} pieces" if len(boxes) > 1 else ""
+    return f"{first} {down}, {second} {across}{pieces}"
+
+
+def _legend(starts: Sequence[float], least: float, most: float) -> str:
     """The colours of the maps, in reads."""
-    entries = ['<li><span class="swatch empty"></span>none</li>']
+    entries = ["<li>reads:</li>", '<li><span class="swatch empty"></span>none</li>']
     for level, start in enumerate(starts):
         end = starts[level + 1] if level + 1 < len(starts) else None
+        if end is not None and least >= end and start == 0:
+            continue
         if start == 0:
             shown = f"under {count_text(end)}" if end is not None else "1"
         elif end is None:
@@ -220,32 +243,38 @@ def _legend(starts: Sequence[float], most: float) -> str:
         else:
             shown = f"{count_text(start)} to {count_text(end - 1)}"
         entries.append(f'<li><span class="swatch s{level}"></span>{shown}</li>')
-    return f'<ul class="legend" aria-label="Reads of a cell">reads: {"".join(entries)}</ul>'
+    return f'<ul class="legend" aria-label="Reads of a cell">{"".join(entries)}</ul>'
 
 
 def _bars(array: dict[str, Any], number: int) -> str:
-    figures = []
+    figures, even = [], []
     for axis, dim in enumerate(array["dims"]):
         length = array["shape"][axis]
-        if length < 2:
+        counts = axis_counts(array, axis)
+        if min(counts) == max(counts):
+            even.append(escaped(dim, 40))
             continue
         spans = [
             (kind["label"], kind["hot_start"][axis], kind["hot_end"][axis])
             for kind in array["kinds"][:_SPANS_MAX]
         ]
-        counts = axis_counts(array, axis)
-        assert len(counts) == len(cell_bounds(length)) - 1  # noqa: S101
         picture = axis_bars(counts, length, dim, spans, f"bars-{number}-{axis}")
         caption = f"reads along {escaped(dim, 40)}"
         figures.append(f"<figure>{picture}<figcaption>{caption}</figcaption></figure>")
-    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+    shown = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+    if not even:
+        return shown
+    return f"{shown}<p>Along {', '.join(even)} reads are even: as many everywhere.</p>"
 
 
 def _kinds_table(facts: dict[str, Any], array: dict[str, Any]) -> str:
     plan = facts["plan"]
     columns = ["kind", "read", "where most are", "reads", "bytes of one", "measured"]
+    # Without replicas the file alone is what there is now.
+    has_now = bool(facts["replicas"])
     if plan is not None:
-        columns += ["predicted now", f"with {escaped(plan['budget'])}", "faster"]
+        columns += ["predicted, file alone"] + ["predicted now"] * has_now
+        columns += [f"predicted with {escaped(plan['budget'])}", "faster than file"]
     rows = []
     for kind in array["kinds"][:_KINDS_MAX]:
         cells = [
@@ -257,7 +286,7 @@ def _kinds_table(facts: dict[str, Any], array: dict[str, Any]) -> str:
             format_seconds(kind["measured_seconds"]),
         ]
         if plan is not None:
-            cells += _predicted_cells(kind["predicted"])
+            cells += _predicted_cells(kind["predicted"], has_now)
         rows.append(cells)
     table = _table(f"Kinds of reads of {escaped(array['array'] or '/')}", columns, rows, 3)
     if (more := len(array["kinds"]) - _KINDS_MAX) > 0:
@@ -265,11 +294,12 @@ def _kinds_table(facts: dict[str, Any], array: dict[str, Any]) -> str:
     return table
 
 
-def _predicted_cells(predicted: dict[str, float] | None) -> list[str]:
+def _predicted_cells(predicted: dict[str, float] | None, has_now: bool) -> list[str]:
     if predicted is None:
-        return ["-", "-", "-"]
-    now, then = predicted["seconds_now"], predicted["seconds_then"]
-    return [format_seconds(now), format_seconds(then), _times(now, then)]
+        return ["-"] * (3 + has_now)
+    alone, then = predicted["seconds_of_source"], predicted["seconds_then"]
+    now = [format_seconds(predicted["seconds_now"])] if has_now else []
+    return [format_seconds(alone), *now, format_seconds(then), _times(alone, then)]
 
 
 def _read_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
@@ -281,7 +311,7 @@ def _read_text(kind: dict[str, Any], array: dict[str, Any]) -> str:
         if count == length and step == 1:
             parts.append(f"all {name}")
         elif step > 1:
-            parts.append(f"{count} {name}, each {step}th")
+            parts.append(f"{count} {name} in steps of {step}")
         else:
             parts.append(f"{count} {name}")
     return ", ".join(parts)
@@ -334,8 +364,18 @@ def _replicas_html(facts: dict[str, Any]) -> str:
     if replicas:
         dims = {array["array"]: array["dims"] for array in facts["arrays"]}
         rows = [_replica_row(one, dims.get(one["array"], ())) for one in replicas[:_REPLICAS_MAX]]
-        columns = ["replica", "of", "holds", "chunks", "size", "made", "made for", "without", "with"]
-        parts.append(_table("Replicas that there are", columns, rows, 9))
+        columns = [
+            "replica",
+            "of",
+            "holds",
+            "chunks",
+            "made",
+            "made for",
+            "size",
+            "without",
+            "with",
+        ]
+        parts.append(_table("Replicas that there are", columns, rows, 6))
         if (more := len(replicas) - _REPLICAS_MAX) > 0:
             parts.append(f"<p>{_plural(more, 'more replica')}: --json has them.</p>")
         if not facts["replicas_are_current"]:
@@ -347,7 +387,7 @@ def _replicas_html(facts: dict[str, Any]) -> str:
         rows = [
             [
                 escaped(one["array"] or "/"),
-                _held_text(one["held"]["runs"], one["dims"]),
+                _held_text(one["held"], one["dims"]),
                 " x ".join(map(str, one["chunks"])),
                 escaped(one["order"]),
                 _bytes(one["bytes"]),
@@ -377,17 +417,20 @@ def _replica_row(replica: dict[str, Any], dims: Sequence[str]) -> list[str]:
     return [
         replica["label"],
         escaped(replica["array"] or "/"),
-        _held_text(replica["runs"], dims),
+        _held_text(replica["held"], dims),
         "-" if chunks is None else " x ".join(map(str, chunks)),
-        _bytes(replica["stored_bytes"]),
         _when(replica["made"]),
         made_for,
+        _bytes(replica["stored_bytes"]),
         without,
         with_it,
     ]
 
 
-def _held_text(runs: Sequence[Sequence[Sequence[int]]], dims: Sequence[str]) -> str:
+def _held_text(held: dict[str, Any], dims: Sequence[str]) -> str:
+    if "runs" not in held:
+        return _plural(held["points"]["count"], "single element")
+    runs: Sequence[Sequence[Sequence[int]]] = held["runs"]
     parts = []
     for axis, pieces in enumerate(runs):
         name = escaped(dims[axis], 40) if len(dims) == len(runs) else f"dim_{axis}"
@@ -401,7 +444,9 @@ def _budgets_html(facts: dict[str, Any]) -> str:
     head = "<section><h2>What a budget buys</h2>"
     plan, budgets = facts["plan"], facts["budgets"]
     if not facts["is_file"]:
-        return f"{head}<p>Replicas are made of files; for a store, see what to do next.</p></section>"
+        return (
+            f"{head}<p>Replicas are made of files; for a store, see what to do next.</p></section>"
+        )
     if plan is None or not budgets:
         return f"{head}<p>Nothing to go by yet: no reads were learnt.</p></section>"
     picture = budget_curve(budgets, plan["seconds_now"], plan["seconds_of_source"], "budgets")
@@ -418,10 +463,11 @@ def _budgets_html(facts: dict[str, Any]) -> str:
     ]
     columns = ["budget", "at most", "used", "replicas", "all reads", "faster than the file"]
     return (
-        f"{head}<p>The predicted time of all recorded reads together, with the replicas that "
+        f'{head}<div class="keep"><p>The predicted time of all recorded reads together, with the '
+        "replicas that "
         "bedform optimize would choose for each budget.</p>"
-        f'<figure class="curve-figure">{picture}</figure>'
-        + _table("What budgets bring", columns, rows, 0)
+        f'<figure class="curve-figure">{picture}</figure></div>'
+        + _table("What budgets bring", columns, rows, 1)
         + "</section>"
     )
 
@@ -481,17 +527,23 @@ def _table(
 
     The roles say to those who hear it that it is a table even where it is shown as cards.
     """
-    head = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in columns)
+    style_of = [' class="number"' if at >= text_columns else "" for at in range(len(columns))]
+    head = "".join(
+        f'<th scope="col" role="columnheader"{style}>{name}</th>'
+        for name, style in zip(columns, style_of, strict=True)
+    )
     body = []
     for row in rows:
         cells = [f'<th scope="row" role="rowheader" data-label="{columns[0]}">{row[0]}</th>']
         for number, cell in enumerate(row[1:], start=1):
-            style = "" if number < text_columns else ' class="number"'
-            cells.append(f'<td role="cell"{style} data-label="{columns[number]}">{cell}</td>')
+            kind = style_of[number]
+            cells.append(f'<td role="cell"{kind} data-label="{columns[number]}">{cell}</td>')
         body.append(f'<tr role="row">{"".join(cells)}</tr>')
+    style = ' class="wide"' if len(columns) > _NARROW_COLUMNS_MAX else ""
     return (
-        f'<table role="table"><caption>{caption}</caption><thead role="rowgroup"><tr role="row">'
-        f'{head}</tr></thead><tbody role="rowgroup">{"".join(body)}</tbody></table>'
+        f'<table role="table"{style}><caption>{caption}</caption>'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(body)}</tbody></table>'
     )
 
 
@@ -508,9 +560,9 @@ def _times(before: float, after: float) -> str:
     if before <= 0 or after <= 0:
         return "-"
     ratio = before / after
-    if 0.995 < ratio < 1.005:
+    if 0.95 < ratio < 1.05:
         return "same"
-    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"
 
 
 def _plural(count: int, noun: str) -> str:

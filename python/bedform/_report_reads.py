@@ -13,7 +13,7 @@ from bedform._catalogue import is_count, is_counts, is_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["STRETCHES", "cells_of", "cell_bounds", "joint_reads", "read_array"]
+__all__ = ["STRETCHES", "cell_bounds", "cells_of", "joint_reads", "read_array"]
 
 #: Stretches of an axis that the engine counts reads in.
 STRETCHES: Final = 64
@@ -77,9 +77,10 @@ def _kind(entry: Any, shape: Sequence[int]) -> dict[str, Any] | None:
     if not isinstance(entry, dict):
         return None
     lists = [entry.get(key) for key in ("counts", "steps", "start", "end")]
-    if not shape or not all(is_counts(one) and len(one) == len(shape) for one in lists):
+    fitting = [one for one in lists if is_counts(one) and len(one) == len(shape)]
+    if not shape or len(fitting) < len(lists):
         return None
-    counts, steps, start, end = lists
+    counts, steps, start, end = fitting
     numbers = all(is_count(entry.get(key)) for key in ("reads", "bytes", "last_ns"))
     if not numbers or not entry["reads"] or not is_seconds(entry.get("seconds")):
         return None
@@ -151,17 +152,22 @@ def cells_of(counts: Sequence[int], length: int) -> list[int]:
 
 def joint_reads(
     kinds: Sequence[dict[str, Any]], shape: Sequence[int], first: int, second: int
-) -> tuple[list[list[float]], bool]:
-    """Reads of each cell of two axes, and whether that was counted.
+) -> tuple[list[list[float]], int, bool]:
+    """Reads of each cell of two axes, how many took all of both, and whether the cells are counted.
+
+    Reads that take all of both axes are not among those of the cells: they would hide the others.
 
     Counts are kept by axis. Where each kind of read takes the same of one of the two axes every
     time they give the cells as they are; else the axes count as independent of each other.
     """
     size = [min(shape[axis], STRETCHES) for axis in (first, second)]
     cells = [[0.0] * size[1] for _ in range(size[0])]
-    is_counted = True
+    is_counted, of_all = True, 0
     for kind in kinds:
         sides = [cells_of(kind["bins"][axis], shape[axis]) for axis in (first, second)]
+        if all(set(side) == {kind["reads"]} for side in sides):
+            of_all += kind["reads"]
+            continue
         is_counted &= any(set(side) <= {0, kind["reads"]} for side in sides)
         for row, down in enumerate(sides[0]):
             if not down:
@@ -169,4 +175,4 @@ def joint_reads(
             share = down / kind["reads"]
             for column, across in enumerate(sides[1]):
                 cells[row][column] += share * across
-    return cells, is_counted
+    return cells, of_all, is_counted

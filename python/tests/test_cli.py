@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = [
     "demo", "info", "calibrate", "advise", "convert", "explain", "simulate", "watch",
-    "learn", "run", "settle", "recover", "gc", "verify", "check",
+    "learn", "report", "run", "settle", "recover", "gc", "verify", "check",
 ]  # fmt: skip
 
 
@@ -176,6 +176,7 @@ def test_every_command_speaks_json(source: Path, tmp_path: Path, bedform_command
         ("advise", "--shape", "100,200,300", "--dims", "time,lat,lon", "--reads", "time=1"),
         ("convert", path, target, "--verify"),
         ("explain", target, "t", "3,:,5"),
+        ("report", path),
         ("verify", target),
     ):
         kept = str(tmp_path / "profiles")

@@ -61,6 +61,7 @@ def commands(path: str, array: str) -> list[list[str]]:
         ["settle", path, "--to", f"{path}.out.nc"],
         ["recover", path],
         ["gc", path, "--dry-run"],
+        ["report", path, "-o", f"{path}.html"],
     ]
 
 
@@ -216,6 +217,7 @@ REFUSED = {
     "info": [["none/{}"], ["{}", "{}"]],
     "learn": [["none/{}"], ["--darshan", "none/{}"]],
     "recover": [["none/{}"], ["a", "--leftover", "{}"]],
+    "report": [["none/{}"], ["{}", "-o", "none/{}"], ["a", "--budget", "{}"]],
     "run": [["none/{}"], ["--min", "{}", "--", "none/{}"]],
     "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],
     "simulate": [["none/{}", "{}", "{}"], ["--machine", "{}"], ["--pattern", "{}"]],

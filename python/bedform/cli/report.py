@@ -148,4 +148,3 @@ def _write(target: str, page: str, force: bool) -> None:
     finally:
         with suppress(OSError):
             hidden.unlink(missing_ok=True)
-
