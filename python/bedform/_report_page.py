@@ -107,9 +107,9 @@ def _summary(facts: dict[str, Any]) -> str:
 
 def _next_html(step: dict[str, str | None]) -> str:
     command = step["command"]
+    words = [] if command is None else escaped(command, 2000).split(" ")
     # Options do not break at their hyphens.
-    words = "" if command is None else escaped(command, 2000).split(" ")
-    spans = " ".join(f"<span>{word}</span>" for word in words)
+    spans = " ".join(f"<span>{word}</span>" if word[:2] == "--" else word for word in words)
     shown = f"<pre><code>{spans}</code></pre>" if words else ""
     return (
         '<section class="next" aria-labelledby="next"><h2 id="next">What to do next</h2>'
