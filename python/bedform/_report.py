@@ -17,7 +17,7 @@ from bedform._errors import BedformError, InvalidArgumentError, NotFoundError
 from bedform._location import location
 from bedform._opening import open_place
 from bedform._optimize import optimize
-from bedform._remote import is_url
+from bedform._remote import is_url, without_query
 from bedform._report_reads import read_array
 from bedform._text import format_bytes
 from bedform._traces import learn
@@ -100,7 +100,8 @@ def gather_facts(
     where = location(path)
     steps = _Steps(progress, 3 + len(BUDGETS))
     notes: list[str] = []
-    facts: dict[str, Any] = {"path": where, "made": int(time.time())}
+    # The query of a URL may be a secret, and pages are passed on.
+    facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
     facts.update(_source_facts(where, notes))
     steps.done()
     known = _learnt(where, notes)
@@ -108,10 +109,17 @@ def gather_facts(
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
-    replicas, is_current = ([], True) if is_url(where) else _catalogue.replicas_of(where)
+    replicas, is_current = _catalogue.replicas_of(where)
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
-    facts["replicas_are_current"] = is_current
-    facts["plan"] = _planned(where, budget, known, notes)
+    # Where no replicas can be made nothing has to be said of that one by one.
+    about_plan = notes if facts["is_file"] else []
+    facts["plan"] = _planned(where, budget, known, about_plan)
+    if is_url(where) and facts["plan"] is not None:
+        # A server's file has a state that the engine alone compares.
+        facts["stored_bytes"] = facts["plan"]["source_bytes"]
+        known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
+        is_current = all(one["id"] in known_ids for one in replicas)
+    facts["replicas_are_current"] = is_current or not replicas
     steps.done()
     facts["budgets"] = _budgets(where, facts["plan"], steps)
     _join_predictions(facts)
@@ -142,14 +150,15 @@ def _source_facts(where: str, notes: list[str]) -> dict[str, Any]:
         if len(listed) > _ARRAYS_MAX:
             notes.append(f"{len(listed) - _ARRAYS_MAX} arrays are left out")
             listed = dict(list(listed.items())[:_ARRAYS_MAX])
-        is_file = not is_url(where) and Path(where).is_file()
+        is_file = not str(info["format"]).startswith("zarr")
+        is_here = is_file and not is_url(where) and Path(where).is_file()
         arrays = [_array_facts(name, entry) for name, entry in listed.items()]
         for array in arrays:
-            if is_file:
+            if is_here:
                 array["stored_bytes"] = _size_in_file(store, array)
             else:
-                array["stored_bytes"] = _bytes_under(str(Path(where) / array["array"]))
-    stored = Path(where).stat().st_size if is_file else _bytes_under(where)
+                array["stored_bytes"] = _bytes_under(f"{where}/{array['array']}")
+    stored = Path(where).stat().st_size if is_here else _bytes_under(where)
     return {
         "format": str(info["format"]),
         "is_file": is_file,
@@ -263,7 +272,9 @@ def _planned(
             notes.append(f"no replicas are planned: {error.reason}")
         return None
     notes += plan["notes"]
-    return {"budget": str(budget), **plan, **_seconds_of(plan)}
+    # The source is the path as it was given, with its query.
+    kept = {key: value for key, value in plan.items() if key != "source"}
+    return {"budget": str(budget), **kept, **_seconds_of(plan)}
 
 
 def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:

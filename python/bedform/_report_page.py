@@ -7,6 +7,7 @@ values are those of any file: each is made printable, bounded and escaped.
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -43,6 +44,8 @@ _REPLICAS_MAX: Final = 50
 _NOTES_MAX: Final = 20
 #: Columns of a table that a small tablet has room for.
 _NARROW_COLUMNS_MAX: Final = 7
+#: Characters of a word in a table after which it may break; an entity is one.
+_LONG_WORD: Final = re.compile(r"(?:&[#\w]+;|[^\s&]){24}(?=\S)")
 
 _PATTERNS: Final = {
     "contiguous": "one after the other",
@@ -234,7 +237,7 @@ def _legend(starts: Sequence[float], least: float, most: float) -> str:
         if end is not None and least >= end and start == 0:
             continue
         if start == 0:
-            shown = f"under {count_text(end)}" if end is not None else "1"
+            shown = f"under {count_text(end)}" if end is not None else "at most 1"
         elif end is None:
             at_most = count_text(max(most, start))
             shown = at_most if at_most == count_text(start) else f"{count_text(start)} to {at_most}"
@@ -534,6 +537,7 @@ def _table(
     )
     body = []
     for row in rows:
+        row = [_breakable(cell) for cell in row]
         cells = [f'<th scope="row" role="rowheader" data-label="{columns[0]}">{row[0]}</th>']
         for number, cell in enumerate(row[1:], start=1):
             kind = style_of[number]
@@ -545,6 +549,11 @@ def _table(
         f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">{"".join(body)}</tbody></table>'
     )
+
+
+def _breakable(cell: str) -> str:
+    """A cell whose longest words may break; short ones never do."""
+    return _LONG_WORD.sub(r"\g<0><wbr/>", cell)
 
 
 def _bytes(count: float) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from bedform._catalogue import is_count, is_counts, is_seconds
 
 if TYPE_CHECKING:
@@ -160,8 +162,7 @@ def joint_reads(
     Counts are kept by axis. Where each kind of read takes the same of one of the two axes every
     time they give the cells as they are; else the axes count as independent of each other.
     """
-    size = [min(shape[axis], STRETCHES) for axis in (first, second)]
-    cells = [[0.0] * size[1] for _ in range(size[0])]
+    cells = np.zeros([min(shape[axis], STRETCHES) for axis in (first, second)])
     is_counted, of_all = True, 0
     for kind in kinds:
         sides = [cells_of(kind["bins"][axis], shape[axis]) for axis in (first, second)]
@@ -169,10 +170,7 @@ def joint_reads(
             of_all += kind["reads"]
             continue
         is_counted &= any(set(side) <= {0, kind["reads"]} for side in sides)
-        for row, down in enumerate(sides[0]):
-            if not down:
-                continue
-            share = down / kind["reads"]
-            for column, across in enumerate(sides[1]):
-                cells[row][column] += share * across
-    return cells, of_all, is_counted
+        down, across = (np.asarray(side, "f8") for side in sides)
+        cells += np.outer(down / kind["reads"], across)
+    found: list[list[float]] = cells.tolist()
+    return found, of_all, is_counted

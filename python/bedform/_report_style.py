@@ -109,11 +109,10 @@ color:var(--soft);font-size:.85rem}
 table{border-collapse:collapse;width:100%;margin:10px 0 18px;font-size:.88rem}
 caption{text-align:left;font-weight:600;padding:4px 0;overflow-wrap:anywhere}
 th,td{text-align:left;vertical-align:top;padding:5px 14px 5px 0;border-bottom:1px solid var(--line);
-overflow-wrap:anywhere}
+overflow-wrap:break-word}
 thead th{color:var(--soft);font-weight:600;vertical-align:bottom;overflow-wrap:normal}
 tbody th{font-weight:600}
 td:not(.number){min-width:6.4em}
-tbody th{min-width:4em}
 th.number,td.number{text-align:right;padding:5px 0 5px 14px}
 td.number{font-variant-numeric:tabular-nums;white-space:nowrap}
 footer{color:var(--soft);font-size:.85rem;border-top:1px solid var(--line);margin-top:36px;
@@ -130,7 +129,7 @@ main,footer{padding-left:14px;padding-right:14px}
 body{font-size:10pt}
 main,footer{max-width:none;padding:0}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-h2,h3,caption,thead{break-after:avoid}
+h2,h3,caption,thead,.array>p:first-of-type{break-after:avoid}
 figure,tr,.next,.cards div,.legend,.keep{break-inside:avoid}
 .figures{grid-template-columns:repeat(2,1fr)}
 thead{display:table-header-group}

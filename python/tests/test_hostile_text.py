@@ -216,6 +216,7 @@ REFUSED = {
     "gc": [["none/{}"], ["a", "--grace", "{}"]],
     "info": [["none/{}"], ["{}", "{}"]],
     "learn": [["none/{}"], ["--darshan", "none/{}"]],
+    "optimize": [["none/{}"], ["a", "--budget", "{}"], ["a", "--reads", "{}"]],
     "recover": [["none/{}"], ["a", "--leftover", "{}"]],
     "report": [["none/{}"], ["{}", "-o", "none/{}"], ["a", "--budget", "{}"]],
     "run": [["none/{}"], ["--min", "{}", "--", "none/{}"]],

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from range_server import serving
 
 import bedform as bf
 from bedform import _report, _report_page, _report_reads, _report_style, _sidecar
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 SHAPE = (240, 100, 130)
 HOSTILE = "<script>alert('x')</script>&\"'\u202e\x1b[2J"
 #: Elements of HTML and SVG that have no end.
-VOID = {"br", "meta"}
+VOID = {"br", "meta", "wbr"}
 
 
 class Page(html.parser.HTMLParser):
@@ -276,7 +277,28 @@ def test_a_store_is_told_which_layout_to_ask_for(tmp_path: Path) -> None:
     assert facts["stored_bytes"] == stored
     page = page_of(path)
     assert "Replicas are made of files" in page.text
+    assert facts["notes"] == []
     assert page.tags.count("svg") > 0
+
+
+def test_the_query_of_a_url_which_may_be_a_secret_is_not_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(tmp_path / "sidecars"))
+    with h5py.File(tmp_path / "x.h5", "w") as target:
+        target["t"] = np.zeros((40, 30, 20), "f4")
+    with serving(tmp_path) as server:
+        url = f"{server.url('x.h5')}?token=secret"
+        bf.watch(url)
+        with bf.open(url, prefetch=False) as store:
+            for row in range(10):
+                store["t"][row]
+        facts = _report.gather_facts(url)
+        text = bf.report(url)
+    assert facts["recorded"]["reads"] == 10
+    assert facts["stored_bytes"] == (tmp_path / "x.h5").stat().st_size
+    assert "x.h5" in Page(text).text
+    assert "secret" not in text + json.dumps(facts)
 
 
 def test_the_page_is_whole_harmless_and_needs_nothing_from_elsewhere(watched: Path) -> None:
