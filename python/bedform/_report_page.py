@@ -446,10 +446,6 @@ def _held_text(held: dict[str, Any], dims: Sequence[str]) -> str:
 def _budgets_html(facts: dict[str, Any]) -> str:
     head = "<section><h2>What a budget buys</h2>"
     plan, budgets = facts["plan"], facts["budgets"]
-    if not facts["is_file"]:
-        return (
-            f"{head}<p>Replicas are made of files; for a store, see what to do next.</p></section>"
-        )
     if plan is None or not budgets:
         return f"{head}<p>Nothing to go by yet: no reads were learnt.</p></section>"
     picture = budget_curve(budgets, plan["seconds_now"], plan["seconds_of_source"], "budgets")

@@ -134,7 +134,7 @@ fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let (any, torn, pending_max) = effort_at_night((8, 130, 12), (3, 20, 8), (1, 2, 0));
     let fixed = Budget { seed: 1, any, torn, pending_max, every: 1 };
     let mut counts = explore_all(fixed);
-    let (seed, every) = (random_seed(name), effort_at_night(1, 3, 1));
+    let (seed, every) = (random_seed(name), effort_at_night(1, 5, 1));
     counts += explore_all(Budget { seed, any: 1, torn: 2, pending_max: 0, every });
     count("cuts", counts.cuts);
     count("crash-images", counts.images);
