@@ -162,15 +162,18 @@ fn make(
         let part = part.part(&replica.array, replica.held.clone());
         let target = ConvertTarget::open(&place, OpenOptions::default())?;
         let order = replica.order.parse();
-        let mut converting = ConvertOptions::default();
-        converting.layout = Some(ArrayLayoutChoice {
+        let layout = ArrayLayoutChoice {
             chunks: replica.chunks.clone(),
             shards: Some(replica.shards.clone()),
             order: order.map_err(|_| Error::invalid(format!("no order: {}", replica.order)))?,
-        });
-        converting.readers = vec![Reader::Bedform];
-        converting.memory_bytes = options.memory_bytes;
-        converting.flat_keys = true;
+        };
+        let converting = ConvertOptions {
+            layout: Some(layout),
+            readers: vec![Reader::Bedform],
+            memory_bytes: options.memory_bytes,
+            flat_keys: true,
+            ..ConvertOptions::default()
+        };
         let decided = plan(&part, &target, &converting)?;
         let item_size = decided.arrays.first().map_or(1, |array| array.item_size).max(1);
         let telling = |bytes: u64, _: u64| progress(bytes / item_size, 0);

@@ -14,7 +14,7 @@ use super::{PlannedReplica, Source};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
-use crate::replica::{Expected, Held, ObjectsOf, Replica};
+use crate::replica::{Expected, Held, ObjectsOf, Replica, Runs};
 
 /// Kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
@@ -252,7 +252,7 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// All rows of several reads that differ along one axis alone.
-    fn rows_together(&self, runs: &[(usize, &Vec<Vec<(u64, u64)>>)]) -> Option<Listed> {
+    fn rows_together(&self, runs: &[(usize, &Vec<Runs>)]) -> Option<Listed> {
         let (_, first) = runs.first().filter(|_| runs.len() > 1)?;
         let differs = |axis: &usize| runs.iter().any(|(_, runs)| runs[*axis] != first[*axis]);
         let along: Vec<usize> = (0..first.len()).filter(differs).collect();

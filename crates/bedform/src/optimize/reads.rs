@@ -10,7 +10,7 @@ use bedform_geometry::{AxisRange, AxisSelection, Region, Selection, linearize};
 use super::{OptimizeOptions, Source};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::replica::Held;
+use crate::replica::{Held, Runs};
 use crate::sidecar::Sidecar;
 use crate::trace::{Knowledge, ReadKind};
 use crate::zarr::nodes::NodeKind;
@@ -76,7 +76,7 @@ pub(super) struct Kind {
 #[derive(Debug, Clone)]
 pub(super) enum Exact {
     /// All combinations of positions in these runs.
-    Runs(Vec<Vec<(u64, u64)>>),
+    Runs(Vec<Runs>),
     /// Elements at these places in the C order of the array, ascending.
     Points(Arc<Vec<u64>>),
 }

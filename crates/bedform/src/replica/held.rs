@@ -5,6 +5,9 @@ use bedform_geometry::{
 };
 use serde::{Deserialize, Serialize};
 
+/// Runs of positions along an axis: a first one and a count each, ascending and apart.
+pub type Runs = Vec<(u64, u64)>;
+
 /// Runs along an axis that a replica may have.
 const RUNS_MAX: usize = 1 << 20;
 

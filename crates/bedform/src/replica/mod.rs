@@ -31,6 +31,6 @@ mod opened;
 
 pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, REPLICAS};
 pub use catalogue::{Catalogue, Expected, ObjectsOf, Replica};
-pub use held::Held;
+pub use held::{Held, Runs};
 pub use opened::ReplicaStatistics;
 pub(crate) use opened::{OpenReplica, ReplicaSource, Replicas};

@@ -52,6 +52,9 @@ pub struct ReplicaStatistics {
     pub is_broken: bool,
 }
 
+/// The replicas, by their numbers, that reads of an array take which have something in common.
+type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
+
 /// The replicas of one opened source.
 #[derive(Debug)]
 pub(crate) struct Replicas {
@@ -60,7 +63,7 @@ pub(crate) struct Replicas {
     options: OpenOptions,
     by_array: OnceLock<BTreeMap<String, Vec<Arc<OpenReplica>>>>,
     /// What was chosen for kinds of reads of an array.
-    choices: Mutex<HashMap<(String, Vec<u64>), Vec<usize>>>,
+    choices: Mutex<Choices>,
 }
 
 /// A replica, opened or not yet.
