@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_geometry::{Region, Selection};
+use bedform_geometry::{AxisSelection, PlacedAxis, Region, Selection};
 use bedform_storage::Profile;
 
 use super::reads::{Exact, Kind};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
+use crate::codec::choice::{ReadRates, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
 use crate::replica::{Expected, Held, ObjectsOf, Replica, Runs};
@@ -24,6 +25,8 @@ const BESIDE_BYTES: u64 = 16 << 10;
 /// would be too many.
 const SHARD_BYTES: u64 = 8 << 20;
 const OBJECTS_MAX: f64 = 4096.0;
+/// Bytes of a block that is encoded to see how small it becomes.
+const SAMPLE_BYTES: f64 = 256e3;
 /// Bytes that the place of a point takes, compressed, and seconds to decode it and to find another by it.
 const PLACE_BYTES: f64 = 1.2;
 const PLACE_SECONDS: f64 = 6e-9;
@@ -100,6 +103,55 @@ pub(super) fn candidates_of(
     Ok(all)
 }
 
+/// How elements of an array are encoded.
+struct Sampled {
+    ratio: f64,
+    decode_bytes_per_second: Option<f64>,
+}
+
+/// Encodes a few blocks of where a kind of reads is.
+fn sample(array: &Array, kind: &Kind) -> Result<Sampled> {
+    let mut blocks = Vec::new();
+    for share in [0.1, 0.5, 0.9] {
+        let region = block_at(kind, share)?;
+        let selection = Selection::from(&region);
+        let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);
+        let mut block = vec![0; bytes];
+        array.read(&selection, &mut block)?;
+        blocks.push(block);
+    }
+    let rates = ReadRates::of(&Profile::default_local(), 2);
+    let chosen = choose(&blocks, array.data_type()?, false, rates);
+    let chosen = chosen.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
+    Ok(match chosen.comparison.compared.first() {
+        Some(taken) if taken.size > 0.0 && taken.size < 1.0 => Sampled {
+            ratio: 1.0 / taken.size,
+            decode_bytes_per_second: Some(taken.decode_bytes_per_second),
+        },
+        _ => Sampled { ratio: 1.0, decode_bytes_per_second: None },
+    })
+}
+
+/// A small box of where a kind of reads mostly is, as even as it can be.
+fn block_at(kind: &Kind, share: f64) -> Result<Region> {
+    let mut shape = vec![1_u64; kind.hot.rank()];
+    loop {
+        let bytes = bytes_of(&shape, kind.item_size);
+        let open = (0..shape.len()).filter(|axis| shape[*axis] < kind.hot.shape()[*axis]);
+        let shortest = open.min_by_key(|axis| shape[*axis]);
+        match shortest.filter(|_| bytes * 2.0 <= SAMPLE_BYTES) {
+            Some(axis) => shape[axis] = (shape[axis] * 2).min(kind.hot.shape()[axis]),
+            None => break,
+        }
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let start = |axis: usize| {
+        let room = kind.hot.shape()[axis] - shape[axis];
+        kind.hot.start()[axis] + (room as f64 * share) as u64
+    };
+    Ok(Region::new((0..shape.len()).map(start).collect::<Vec<_>>(), shape.clone())?)
+}
+
 /// The objects of an array as they are; nothing where they are too many, or it is in a file.
 fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
     // All of them, however young.
@@ -158,8 +210,9 @@ struct ArrayKinds<'a> {
     dims: Vec<String>,
     /// The objects of the array as they are, where it is one of a store.
     objects: Option<ObjectsOf>,
-    /// Bytes of elements over stored ones.
+    /// Bytes of elements over those of a replica, by a sample.
     ratio: f64,
+    decode_bytes_per_second: Option<f64>,
     /// Seconds that it takes to read a byte of the array, as a whole.
     seconds_per_byte: f64,
     profile: Profile,
@@ -173,7 +226,7 @@ impl<'a> ArrayKinds<'a> {
         let first = first.ok_or_else(|| Error::invalid("an array without reads"))?;
         let opened = source.store.array(&ObjectPath::parse(array)?)?;
         let raw = bytes_of(&first.array_shape, first.item_size);
-        let ratio = raw / (opened.stored_bytes()? as f64).max(1.0);
+        let sampled = sample(&opened, first)?;
         let whole = Selection::all(&first.array_shape);
         let seconds = opened.price(&whole)?.seconds;
         let directory = source.sidecar.own_directory();
@@ -187,7 +240,8 @@ impl<'a> ArrayKinds<'a> {
             item_size: first.item_size,
             dims: first.dims.clone(),
             objects: objects_now(&opened, &whole)?,
-            ratio: ratio.max(1.0),
+            ratio: sampled.ratio,
+            decode_bytes_per_second: sampled.decode_bytes_per_second,
             seconds_per_byte: seconds / raw.max(1.0),
             profile: kept.unwrap_or_else(Profile::default_local),
         })
@@ -297,6 +351,7 @@ impl<'a> ArrayKinds<'a> {
             request.dimension_names.clone_from(&self.dims);
         }
         request.compression_ratio = self.ratio;
+        request.decode_bytes_per_second = self.decode_bytes_per_second;
         request.readers = vec![Reader::Bedform];
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let shard_bytes = (raw / OBJECTS_MAX) as u64;
@@ -310,6 +365,10 @@ impl<'a> ArrayKinds<'a> {
         };
         let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
         model.compression_ratio = self.ratio;
+        if let Some(rate) = self.decode_bytes_per_second {
+            let byte_seconds = (0.0, 1.0 / rate);
+            (model.codec.encoded_byte_seconds, model.codec.decoded_byte_seconds) = byte_seconds;
+        }
         let serves: Vec<_> = (0..self.kinds.len())
             .map(|number| self.serves(number, held, &model, &layout))
             .collect();
@@ -417,14 +476,24 @@ fn is_box(held: &Held) -> bool {
 
 /// A read of a kind in the positions of what holds all of it.
 fn read_of(kind: &Kind, held: &Held) -> Read {
-    let shape = match &kind.exact {
-        Some(Exact::Points(places)) => vec![places.len() as u64],
-        Some(Exact::Runs(runs)) => {
-            runs.iter().map(|runs| runs.iter().map(|(_, count)| count).sum()).collect()
+    match (&kind.exact, held.runs()) {
+        (Some(Exact::Runs(runs)), Some(own)) if own != runs => {
+            Read::Selection(inner_selection(runs, held))
         }
-        None => clipped(&kind.lengths(), &held.shape()),
+        // Of points that others are among as well: they are all over it.
+        (Some(_), _) => Read::Everything,
+        (None, _) => Read::Box { shape: clipped(&kind.lengths(), &held.shape()) },
+    }
+}
+
+/// Positions in runs, as positions of what holds all of them.
+fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
+    let axis = |runs: &Runs| {
+        let positions = runs.iter().flat_map(|(first, count)| *first..first + count);
+        PlacedAxis::whole(&AxisSelection::Coords(positions.collect()))
     };
-    Read::Box { shape }
+    let part: Vec<PlacedAxis> = runs.iter().map(axis).collect();
+    Selection::Orthogonal(held.inner(&part).into_iter().map(|axis| axis.selection).collect())
 }
 
 /// The points of several reads, each once.

@@ -252,7 +252,8 @@ fn stored_bytes(store: &Store) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Decides which replicas the store or file at `path` should have. Reads no elements, writes nothing.
+/// Decides which replicas the store or file at `path` should have. Reads a few blocks of each array to see how small
+/// they become; writes nothing.
 ///
 /// # Errors
 /// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those

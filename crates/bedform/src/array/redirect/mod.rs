@@ -164,8 +164,10 @@ impl Base<'_> {
         let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.replica.is_none());
         let mut seconds = 0.0;
         for group in [own, others].iter().filter(|group| !group.is_empty()) {
+            let is_own = group.iter().all(|part| part.replica.is_none());
+            // To resolve what is perhaps not taken would ask its storage for every index.
             seconds += self
-                .with_pieces(group, |plan| match plan.cell_count() > RESOLVED_MAX {
+                .with_pieces(group, |plan| match !is_own || plan.cell_count() > RESOLVED_MAX {
                     true => Ok(plan.estimate().seconds),
                     false => priced(plan).map(|(_, price)| price.seconds),
                 })?
