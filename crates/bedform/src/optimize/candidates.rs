@@ -26,7 +26,15 @@ const BESIDE_BYTES: u64 = 16 << 10;
 const SHARD_BYTES: u64 = 8 << 20;
 const OBJECTS_MAX: f64 = 4096.0;
 /// Bytes of a block that is encoded to see how small it becomes.
-const SAMPLE_BYTES: f64 = 256e3;
+const SAMPLE_BYTES: f64 = 32e3;
+/// As many blocks are looked at.
+const SAMPLES: u32 = 12;
+/// What a replica may take more than the sample says: it is to stay within the budget.
+const LARGER: f64 = 1.1;
+/// The share of its bytes that what lies beyond the end of an array in its chunks takes.
+const BEYOND: f64 = 0.15;
+/// Bytes of an index for each chunk, with its share of the rest of a shard.
+const CHUNK_BYTES: f64 = 24.0;
 /// Bytes that the place of a point takes, compressed, and seconds to decode it and to find another by it.
 const PLACE_BYTES: f64 = 1.2;
 const PLACE_SECONDS: f64 = 6e-9;
@@ -112,8 +120,8 @@ struct Sampled {
 /// Encodes a few blocks of where a kind of reads is.
 fn sample(array: &Array, kind: &Kind) -> Result<Sampled> {
     let mut blocks = Vec::new();
-    for share in [0.1, 0.5, 0.9] {
-        let region = block_at(kind, share)?;
+    for number in 0..SAMPLES {
+        let region = block_at(kind, f64::from(number) / f64::from(SAMPLES - 1))?;
         let selection = Selection::from(&region);
         let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);
         let mut block = vec![0; bytes];
@@ -376,6 +384,14 @@ impl<'a> ArrayKinds<'a> {
             return Ok(None);
         }
         let id = self.id_of(held, places.as_deref(), &layout)?;
+        let padded = padded_bytes(&shape, &layout.chunk_shape, self.item_size);
+        let chunks = padded / bytes_of(&layout.chunk_shape, self.item_size).max(1.0);
+        let encoded = LARGER * (raw + BEYOND * (padded - raw)) / self.ratio;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let bytes = (encoded + of_places + CHUNK_BYTES * chunks) as u64 + BESIDE_BYTES;
+        if bytes > budget_bytes {
+            return Ok(None);
+        }
         let building_seconds = raw * (self.seconds_per_byte + 1.0 / WRITTEN_PER_SECOND);
         let expected = serves.iter().enumerate().filter_map(|(number, served)| {
             let (kind, (share, seconds)) = (&self.kinds[number], (*served)?);
@@ -526,6 +542,13 @@ fn union_of(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 
 fn clipped(lengths: &[u64], shape: &[u64]) -> Vec<u64> {
     lengths.iter().zip(shape).map(|(length, most)| *length.min(most)).collect()
+}
+
+/// Bytes of all chunks, those at the end of an axis as long as the others.
+fn padded_bytes(shape: &[u64], chunk: &[u64], item_size: u64) -> f64 {
+    let along = |(length, chunk): (&u64, &u64)| length.div_ceil(*chunk.max(&1)) * chunk;
+    let padded: Vec<u64> = shape.iter().zip(chunk).map(along).collect();
+    bytes_of(&padded, item_size)
 }
 
 fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
