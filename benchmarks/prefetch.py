@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness import data
 from benchmarks.harness.report import Report
+from benchmarks.harness.slow_store import THROTTLES
 from benchmarks.reads_ahead import misses, overhead, patterns, peers, preload, processes, training
-from benchmarks.reads_ahead.loops import THROTTLES, rounds_of
+from benchmarks.reads_ahead.loops import rounds_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options

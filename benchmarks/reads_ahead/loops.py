@@ -1,4 +1,4 @@
-"""What the parts share: patterns, stores, work between reads, processes, and promises.
+"""What the parts share: patterns, stores, work between reads, processes.
 
 A store has chunks whose elements all have the number of the chunk, so that the first and the last
 element of what was read say which chunk it was. A loop computes by the clock: hashing, without the
@@ -13,26 +13,18 @@ import os
 import subprocess
 import sys
 import time
-import traceback
-import warnings
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.harness import data
-from benchmarks.harness.report import Table, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from benchmarks.harness.options import Options
-    from benchmarks.harness.report import Report
 
-BYTES_PER_SECOND, WAIT = 300_000_000, "5 ms"
-#: What `BEDFORM_THROTTLE` says for each place.
-THROTTLES = {"disk": "", "slow store": f"{BYTES_PER_SECOND // 10**6} MB/s, {WAIT}"}
 RATIOS = (0.5, 1.0, 2.0)
 #: Accesses that no pattern can have foreseen: 3, 2 more for each depth, twice the steps and 1.
 MISSES = {
@@ -148,67 +140,9 @@ def in_process(part: str, job: Any, throttle: str = "", **environment: str) -> A
     return json.loads(done.stdout)
 
 
-def in_child(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` in a forked child, which has nothing in memory yet; return what it returns.
-
-    Values that were decoded stay in the memory of a process, also beyond the store that was opened.
-    The page cache is dropped, but a second loop in the same process would not read at all.
-    The parent imports what the child needs: a child that imports would take its time for it.
-    """
-    receiving, sending = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of threads, such as those of NumPy's library, which loops do not need.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            with os.fdopen(sending, "w") as pipe:
-                json.dump(work(*arguments), pipe)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - the parent says that it failed
-            traceback.print_exc()
-            os._exit(1)
-    os.close(sending)
-    with os.fdopen(receiving) as pipe:
-        answer = pipe.read()
-    if os.waitpid(child, 0)[1] != 0:
-        raise RuntimeError("a loop failed")
-    return json.loads(answer)
-
-
 def rounds_of(options: Options, is_long: bool = False) -> int:
     """Return how many rounds a line has: a third where runs are long, and so vary less."""
     return max(3, options.rounds // 3 if is_long else options.rounds)
-
-
-@dataclass
-class Promise:
-    """A promise to many lines, and which of them kept it."""
-
-    text: str
-    lines: list[tuple[str, bool, str]] = field(default_factory=list)
-
-    def add(self, name: str, kept: bool, measured: str) -> None:
-        """Count a line."""
-        self.lines.append((name, kept, measured))
-
-    def verdict(self) -> Verdict:
-        """Return how many lines kept it, and one that did not."""
-        kept = sum(one for _, one, _ in self.lines)
-        broken = [f"{name}: {measured}" for name, one, measured in self.lines if not one]
-        said = f"{kept} of {len(self.lines)}"
-        if len(self.lines) == 1:
-            said = self.lines[0][2]
-        elif broken:
-            said += f"; not {broken[0]}" + (f" and {len(broken) - 1} more" if broken[1:] else "")
-        return Verdict(self.text, said, not broken if self.lines else None)
-
-
-def conclude(report: Report, table: Table, promises: Sequence[Promise]) -> None:
-    """Add the table and what became of promises, if they had lines in this run."""
-    if table.rows:
-        report.tables.append(table)
-    report.verdicts += [one.verdict() for one in promises if one.lines]
 
 
 def used_share(counted: list[dict[str, Any]]) -> float | None:

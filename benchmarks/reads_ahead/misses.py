@@ -19,16 +19,9 @@ import numpy as np
 
 import bedform as bf
 from benchmarks.harness import data
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table, bytes_in_words
-from benchmarks.reads_ahead.loops import (
-    MISSES,
-    Promise,
-    build,
-    compute,
-    conclude,
-    in_process,
-    places,
-)
+from benchmarks.reads_ahead.loops import MISSES, build, compute, in_process, places
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options

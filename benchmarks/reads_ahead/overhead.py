@@ -20,9 +20,10 @@ import numpy as np
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table, bytes_in_words
 from benchmarks.harness.statistics import median, paired_ratio
-from benchmarks.reads_ahead.loops import Promise, build, conclude, in_process, number_of
+from benchmarks.reads_ahead.loops import build, in_process, number_of
 
 if TYPE_CHECKING:
     from benchmarks.harness.options import Options

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table
+from benchmarks.harness.slow_store import THROTTLES
 from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.reads_ahead.loops import (
     MISSES,
@@ -21,14 +24,10 @@ from benchmarks.reads_ahead.loops import (
     READS,
     SHARE_MIN,
     SIZES,
-    THROTTLES,
-    Promise,
     bound,
     build,
     compute,
-    conclude,
     cut_wanted,
-    in_child,
     in_process,
     is_foreseen,
     number_of,

@@ -21,6 +21,8 @@ import numpy as np
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table
 from benchmarks.harness.rounds import interleave
 from benchmarks.harness.statistics import LOSS_RATIO, median, paired_ratio
@@ -28,11 +30,8 @@ from benchmarks.reads_ahead.loops import (
     MISSES,
     READS,
     SIZES,
-    Promise,
     build,
     compute,
-    conclude,
-    in_child,
     in_process,
     is_foreseen,
     number_of,

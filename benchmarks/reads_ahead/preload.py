@@ -19,18 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table
 from benchmarks.harness.rounds import interleave
 from benchmarks.harness.statistics import median, paired_ratio
-from benchmarks.reads_ahead.loops import (
-    Promise,
-    compute,
-    conclude,
-    in_child,
-    in_process,
-    number_of,
-    rounds_of,
-)
+from benchmarks.reads_ahead.loops import compute, in_process, number_of, rounds_of
 from benchmarks.reads_ahead.peers import build_file
 
 if TYPE_CHECKING:

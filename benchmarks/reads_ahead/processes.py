@@ -23,18 +23,16 @@ import numpy as np
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table
+from benchmarks.harness.slow_store import BYTES_PER_SECOND, WAIT
 from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.reads_ahead.loops import (
-    BYTES_PER_SECOND,
     MISSES,
     SHARE_MIN,
-    WAIT,
-    Promise,
     bound,
-    conclude,
     cut_wanted,
-    in_child,
     rounds_of,
     shown_share,
     used_share,

@@ -18,15 +18,14 @@ import numpy as np
 
 import bedform as bf
 from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Table, bytes_in_words
+from benchmarks.harness.slow_store import THROTTLES
 from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.reads_ahead.loops import (
-    THROTTLES,
-    Promise,
     build,
     compute,
-    conclude,
-    in_child,
     in_process,
     number_of,
     rounds_of,

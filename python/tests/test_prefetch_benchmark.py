@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.harness.children import in_child  # noqa: E402
+from benchmarks.harness.promises import Promise  # noqa: E402
 from benchmarks.reads_ahead import loops, misses, processes  # noqa: E402
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ def path_is_left_as_it_was() -> Iterator[None]:
 
 
 def test_a_promise_names_a_line_that_broke_it() -> None:
-    promise = loops.Promise("at most 5")
+    promise = Promise("at most 5")
     promise.add("a", True, "4")
     promise.add("b", False, "7")
     verdict = promise.verdict()
     assert (verdict.holds, verdict.measured) == (False, "1 of 2; not b: 7")
-    assert loops.Promise("nothing measured").verdict().holds is None
+    assert Promise("nothing measured").verdict().holds is None
 
 
 @pytest.mark.parametrize("decomposition", processes.DECOMPOSITIONS)
@@ -66,6 +68,6 @@ def test_a_child_gives_its_answer_and_its_failure() -> None:
     def fails() -> Any:
         raise RuntimeError("a wrong answer")
 
-    assert loops.in_child(lambda: {"seconds": 1.5}) == {"seconds": 1.5}
+    assert in_child(lambda: {"seconds": 1.5}) == {"seconds": 1.5}
     with pytest.raises(RuntimeError, match="a loop failed"):
-        loops.in_child(fails)
+        in_child(fails)
