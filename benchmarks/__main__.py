@@ -35,6 +35,10 @@ NAMES = {
     "convert-dask": "benchmarks.convert_dask",
     "advise-mixes": "benchmarks.advise_mixes",
     "prefetch": "benchmarks.prefetch",
+    "replica-series": "benchmarks.replicas.series",
+    "replica-overhead": "benchmarks.replicas.overhead",
+    "replica-ar": "benchmarks.replicas.rivers",
+    "replica-msi": "benchmarks.replicas.images",
     "xarray": "benchmarks.xarray_engine",
 }
 

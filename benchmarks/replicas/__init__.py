@@ -1,0 +1,1 @@
+"""Benchmarks of replicas, a module for each, and what they share."""

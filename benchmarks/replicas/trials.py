@@ -1,0 +1,276 @@
+"""Lines of reads with replicas against peers: cold, in forked children, checked, in rounds.
+
+A benchmark has a `measure`, which a process of its own runs for each place (the disk as it is, a
+slow store): `python -m benchmarks.replicas.trials MODULE JOB`. A timed read opens, reads and closes
+in a forked child, whose memory has nothing of the file. Each round takes the next of a line's
+reads, the same for all readers.
+
+The code of all readers is in memory: the parent has read a little file of the same form in all
+ways, or its pages would be dropped with those of the data. The child reads it once more before the
+time begins: a forked process copies each page that it writes to, which took 2 ms of a read of 3.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import bedform as bf
+from benchmarks.harness import cold, data
+from benchmarks.harness.children import in_child
+from benchmarks.harness.report import bytes_in_words, milliseconds
+from benchmarks.harness.rounds import interleave
+from benchmarks.harness.slow_store import BYTES_PER_SECOND, THROTTLES, WAIT
+from benchmarks.harness.statistics import LOSS_RATIO, Ratio, median, paired_ratio
+from benchmarks.replicas.readers import OURS, PEERS, READERS, WITHOUT, has_lists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from benchmarks.harness.options import Options
+    from benchmarks.replicas.fields import Field, Selection
+    from benchmarks.replicas.readers import Reader, Values
+
+#: A reader that takes so many times as long as the fastest peer, and so long, reads a line once.
+HOPELESS, HOPELESS_SECONDS = 3.0, 1.0
+#: The engine on a store of the same elements in another order: no peer either.
+ORDERED = "Z order"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file, and the variable that it holds."""
+
+    path: Path
+    of: Field
+
+
+@dataclass(frozen=True)
+class Line:
+    """Reads to compare: what one of them selects, for one round after another."""
+
+    name: str
+    reads: list[list[Selection]]
+    #: Readers of this line alone, and those that have no part in it.
+    others: Mapping[str, Reader] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+    def readers(self, is_slow: bool) -> dict[str, Reader]:
+        """Return who reads; from a slow store nobody but the engine, which alone is slowed down."""
+        named = {**READERS, **self.others}
+        return {
+            name: one
+            for name, one in named.items()
+            if name not in self.without and not (is_slow and name in PEERS)
+        }
+
+
+def in_process(module: str, job: dict[str, Any], place: str = "disk") -> dict[str, Any]:
+    """Run `measure` of a module for a place, in a process that finds it as slow as it is."""
+    profiles = data.ROOT / "replica-profiles"
+    environment = {"BEDFORM_THROTTLE": THROTTLES[place], "BEDFORM_PROFILES": str(profiles)}
+    data.remove(profiles)
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "benchmarks.replicas.trials", module, json.dumps(job)],
+        cwd=data.ROOT.parent,
+        env={**os.environ, **environment},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    data.remove(profiles)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def job_of(options: Options, place: str = "disk") -> dict[str, Any]:
+    """Return what a process must know of the run."""
+    return {
+        "place": place,
+        "quick": options.quick,
+        "rounds": max(options.rounds, 3),
+        "only": list(options.only),
+    }
+
+
+def keep_profile(path: Path) -> None:
+    """Keep the profile of the slow store: what its throttle says, so that all runs choose alike."""
+    facts = bf.Profile.default().to_dict()
+    seconds = int(WAIT.split()[0]) / 1e3
+    facts["profile"] |= {
+        "name": "a slow store",
+        "read_bytes_per_second_one": BYTES_PER_SECOND,
+        "read_bytes_per_second_many": BYTES_PER_SECOND,
+        "request_seconds_one": seconds,
+        "request_seconds_many": seconds / facts["profile"]["requests_in_flight"],
+        "merge_gap_bytes": 96 << 10,
+    }
+    bf.Profile(facts).keep(path)
+
+
+def forget_replicas(path: Path) -> None:
+    """Remove the sidecar of a file."""
+    data.remove(sidecar_of(path))
+
+
+def sidecar_of(path: Path) -> Path:
+    """Return where the sidecar of a file is."""
+    return path.with_name(path.name + ".bedform")
+
+
+def sidecar_bytes(path: Path) -> int:
+    """Return the bytes of replicas with all that describes them; traces may be deleted."""
+    files = data.files_under(sidecar_of(path))
+    return sum(file.stat().st_size for file in files if file.parent.name != "traces")
+
+
+def trace(path: Path, name: str, selections: list[Selection]) -> None:
+    """Have reads recorded, and learn from them; files in the page cache are read faster."""
+    cold.make_warm(path)
+    bf.watch(path)
+    with bf.open(path, prefetch=False) as store:
+        array: Any = store[name]
+        for selection in selections:
+            _ = array.oindex[selection] if has_lists(selection) else array[selection]
+    bf.learn(path)
+    bf.watch(path, on=False)
+
+
+def touch_code(little: Subject, lines: list[Line], is_slow: bool) -> None:
+    """Read a little file in all ways."""
+    for line in lines:
+        for reader in line.readers(is_slow).values():
+            reader(little.path, little.of.name, line.reads[0])
+
+
+def timed(read: Callable[[], Values], expected: Values, first: Callable[[], object]) -> float:
+    """Open, read, and close; return the seconds, after the answer was checked."""
+    first()
+    began = time.perf_counter()
+    found = read()
+    seconds = time.perf_counter() - began
+    for values, wanted in zip(found, expected, strict=True):
+        if not np.array_equal(values, wanted):
+            raise RuntimeError("wrong values")
+    return seconds
+
+
+def explained(file: Subject, wanted: list[Selection], replicas: bool) -> dict[str, Any]:
+    """Return requests and bytes of a read, and how much of its elements replicas hold."""
+    names = ("requests", "bytes", "result_bytes", "replica_bytes")
+    if any(sum(isinstance(one, list) for one in selection) > 1 for selection in wanted):
+        return {}  # It takes what `[]` takes.
+    with bf.open(file.path, replicas=replicas) as store:
+        plans = [store[file.of.name].explain(selection).to_dict() for selection in wanted]
+    return {name: sum(plan.get(name, 0) for plan in plans) for name in names}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A file whose replicas are made, and a little one of the same form with its lines."""
+
+    file: Subject
+    little: Subject
+    little_lines: Mapping[str, Line]
+    is_slow: bool = False
+    #: What else is read.
+    others: tuple[Path, ...] = ()
+    answer: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, reader: Reader, wanted: list[Selection], line: str) -> float:
+        """Return the seconds of a cold read, after one of the little file's line."""
+        little, of = self.little, self.file.of
+        first = partial(reader, little.path, little.of.name, self.little_lines[line].reads[0])
+        read = partial(reader, self.file.path, of.name, wanted)
+        # Not again for each reader: the answer may be large.
+        if self.answer.get("of") != (wanted, line):
+            self.answer.update({"of": (wanted, line), "values": [of.of(one) for one in wanted]})
+        for one in (self.file.path, sidecar_of(self.file.path), *self.others):
+            cold.make_cold(one)
+        return float(in_child(timed, read, self.answer["values"], first))
+
+    def compare(self, line: Line, rounds: int) -> dict[str, Any]:
+        """Take the times of all readers in rounds, and what `explain` says of the first read."""
+        readers, taken = line.readers(self.is_slow), Counter[str]()
+
+        def once(name: str) -> float:
+            wanted = line.reads[taken[name] % len(line.reads)]
+            taken[name] += 1
+            return self.once(readers[name], wanted, line.name)
+
+        tried = {name: once(name) for name in readers}
+        peers = peers_of(tried)
+        limit = max(HOPELESS * min(tried[name] for name in peers), HOPELESS_SECONDS)
+        left = [name for name in tried if name not in peers or tried[name] <= limit]
+        taken.clear()
+        samples = interleave(left, rounds, once)
+        samples |= {name: [seconds] for name, seconds in tried.items() if name not in left}
+        found: dict[str, Any] = {"samples": samples}
+        for name, replicas in ((OURS, True), (WITHOUT, False)):
+            found[name] = in_child(explained, self.file, line.reads[0], replicas)
+        return found
+
+
+def peers_of(samples: Mapping[str, Any]) -> list[str]:
+    """Return the baselines: the peers, or the engine without replicas where there are none."""
+    return [name for name in samples if name not in (OURS, WITHOUT, ORDERED)] or [WITHOUT]
+
+
+def heads(peers: list[str]) -> list[str]:
+    """Return the columns of `row`."""
+    times = ["times faster than the fastest peer", f"than {WITHOUT}"]
+    return ["line", OURS, WITHOUT, *peers, *times, "requests", "bytes", "of replicas"]
+
+
+def row(name: str, line: dict[str, Any], peers: list[str]) -> list[str]:
+    """Return the line for the table: milliseconds, and requests and bytes with and without."""
+    samples, cells = line["samples"], [name]
+    for reader in (OURS, WITHOUT, *peers):
+        seconds = samples.get(reader)
+        once = " once" if seconds and len(seconds) < len(samples[OURS]) else ""
+        cells.append(f"{milliseconds(median(seconds))}{once}" if seconds else "-")
+    has_peers = peers_of(samples) != [WITHOUT]
+    cells.append(faster(line).describe() if has_peers else "-")
+    cells.append(paired_ratio(samples[WITHOUT], samples[OURS]).describe())
+    ours, without = line[OURS], line[WITHOUT]
+    if not ours:
+        return [*cells, "-", "-", "-"]
+    cells.append(f"{ours['requests']} of {without['requests']}")
+    cells.append(f"{bytes_in_words(ours['bytes'])} of {bytes_in_words(without['bytes'])}")
+    return [*cells, f"{ours['replica_bytes'] / ours['result_bytes']:.0%}"]
+
+
+def faster(line: dict[str, Any], ours: str = OURS) -> Ratio:
+    """Return how many times faster than the fastest baseline we are, round by round."""
+    samples = line["samples"]
+    whole = [name for name in peers_of(samples) if len(samples[name]) == len(samples[ours])]
+    fastest = min(whole, key=lambda name: median(samples[name]))
+    return paired_ratio(samples[fastest], samples[ours])
+
+
+def is_slower(ratio: Ratio) -> bool:
+    """Tell whether even the upper bound of how many times faster we are says that we are not."""
+    return ratio.high < 1 / LOSS_RATIO
+
+
+def main() -> None:
+    """Run `measure` of a module and print what it returns."""
+    module, job = sys.argv[1:]
+    os.environ.pop("BEDFORM_TRACE", None)
+    measure = importlib.import_module(f"benchmarks.replicas.{module}").measure
+    sys.stdout.write(json.dumps(measure(json.loads(job))))
+
+
+if __name__ == "__main__":
+    main()
