@@ -39,6 +39,9 @@ NAMES = {
     "replica-overhead": "benchmarks.replicas.overhead",
     "replica-ar": "benchmarks.replicas.rivers",
     "replica-msi": "benchmarks.replicas.images",
+    "replica-ecog": "benchmarks.replicas.labels",
+    "replica-vpic": "benchmarks.replicas.particles",
+    "replica-remote": "benchmarks.replicas.remote",
     "xarray": "benchmarks.xarray_engine",
 }
 

@@ -1,6 +1,7 @@
 """A web server of files behind a wait for each request: `python -m benchmarks.harness.slow_files`.
 
-It prints its port, and ends with its standard input.
+It takes a directory and the bytes of a stream in a second. It prints its port, and ends with its
+standard input.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     root = Path()
+    bytes_per_second = BYTES_PER_SECOND
 
     def answer(self, has_body: bool) -> None:
         """Wait, then send what was asked for, no faster than a stream is."""
@@ -58,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while sent < end - start:
                 self.wfile.write(piece := file.read(min(PIECE_BYTES, end - start - sent)))
                 sent += len(piece)
-                time.sleep(max(0, began + sent / BYTES_PER_SECOND - time.perf_counter()))
+                time.sleep(max(0, began + sent / self.bytes_per_second - time.perf_counter()))
 
     def do_GET(self) -> None:
         """Send a file."""
@@ -73,9 +75,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def slow_files(root: Path) -> Iterator[str]:
+def slow_files(root: Path, bytes_per_second: float = BYTES_PER_SECOND) -> Iterator[str]:
     """Serve a directory from a process of its own; give its URL."""
-    command = [sys.executable, "-m", "benchmarks.harness.slow_files", str(root)]
+    arguments = [str(root), str(bytes_per_second)]
+    command = [sys.executable, "-m", "benchmarks.harness.slow_files", *arguments]
     with subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
@@ -89,7 +92,7 @@ def slow_files(root: Path) -> Iterator[str]:
 
 def main() -> None:
     """Serve until the standard input ends."""
-    Handler.root = Path(sys.argv[1])
+    Handler.root, Handler.bytes_per_second = Path(sys.argv[1]), float(sys.argv[2])
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -65,6 +65,10 @@ class Field:
         values = values + noise(number).astype(self.dtype) * np.dtype(self.dtype).type(NOISE)
         return np.asarray(values).reshape([len(one) for one in places if np.ndim(one)])
 
+    def answers(self, selections: list[Selection]) -> list[NDArray[Any]]:
+        """Return the elements of each selection."""
+        return [self.of(selection) for selection in selections]
+
     def write(self, path: Path) -> None:
         """Write a NetCDF-4 file as a producer does: contiguous, one slab of rows after another."""
         import netCDF4

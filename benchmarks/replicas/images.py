@@ -88,7 +88,7 @@ def lines_of(of: Field, count: int) -> dict[str, Line]:
     }
 
 
-def optimized(file: Subject) -> dict[str, Any]:
+def optimized(file: Subject[Field]) -> dict[str, Any]:
     """Trace, learn, optimize; return what was decided."""
     forget_replicas(file.path)
     turns = zip(*(reads_of(file.of, pattern, TRACED, 1) for pattern in PATTERNS), strict=True)

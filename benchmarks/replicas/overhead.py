@@ -57,7 +57,7 @@ def field_of(is_quick: bool) -> Field:
     return Field("t", ("time", "lat", "lon"), (steps, 256, 256), "float32")
 
 
-def make_replicas(file: Subject, count: int) -> None:
+def make_replicas(file: Subject[Field], count: int) -> None:
     """Make replicas of series, each of some rows of the northern half."""
     forget_replicas(file.path)
     for number in range(count):
@@ -91,18 +91,18 @@ def readers_of(name: str, of: Field, array: Any) -> Callable[[np.random.Generato
     return points if name == "points" else box
 
 
-def check(name: str, of: Field, selection: Any, values: Any) -> None:
-    """Compare a read with what was written."""
-    if name == "points":
-        selection = [[int(at) for at in axis] for axis in selection]
-        wanted = [of.of((step, row, column)) for step, row, column in zip(*selection, strict=True)]
+def check(of: Field, selection: Any, values: Any) -> None:
+    """Compare a read with what was written: of a box, or of lists of points."""
+    if isinstance(selection, list):
+        points = zip(*(axis.tolist() for axis in selection), strict=True)
+        is_right = np.array_equal(values, [of.of(point) for point in points])
     else:
-        wanted = of.of(selection)
-    if not np.array_equal(values, wanted):
-        raise RuntimeError(f"wrong values of {name}")
+        is_right = np.array_equal(values, of.of(selection))
+    if not is_right:
+        raise RuntimeError("wrong values")
 
 
-def turns_of(name: str, file: Subject, turns: int) -> dict[str, list[float]]:
+def turns_of(name: str, file: Subject[Field], turns: int) -> dict[str, list[float]]:
     """Read in turns of both ways; return the seconds of each turn."""
     cold.make_warm(file.path)
     taken: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
@@ -114,7 +114,7 @@ def turns_of(name: str, file: Subject, turns: int) -> dict[str, list[float]]:
         variant: readers_of(name, file.of, store[file.of.name]) for variant, store in stores.items()
     }
     for read in readers.values():
-        check(name, file.of, *read(np.random.default_rng(0)))
+        check(file.of, *read(np.random.default_rng(0)))
     length = POINT_TURN if name == "points" else BOX_TURN
     shuffled = random.Random(3)  # noqa: S311 (a shuffle, not a secret)
     for turn in range(turns):
@@ -125,7 +125,7 @@ def turns_of(name: str, file: Subject, turns: int) -> dict[str, list[float]]:
             for _ in range(length):
                 last = read(places)
             taken[variant].append((time.perf_counter() - began) / length)
-        check(name, file.of, *last)
+        check(file.of, *last)
     for store in stores.values():
         store.close()
     return taken

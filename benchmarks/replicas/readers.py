@@ -1,4 +1,4 @@
-"""Those who read a variable of a file: each opens it, reads selections, and closes it.
+"""Those who read variables of a file: each opens it, reads selections, and closes it.
 
 `no replicas` is Bedform without them: what an engine of the same quality has to offer, and the
 baseline where the store is slowed down, which no peer is. TensorStore reads no NetCDF-4 files.
@@ -8,75 +8,89 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import bedform as bf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import numpy as np
-
     from benchmarks.replicas.fields import Selection
 
     Values = list[np.ndarray[Any, Any]]
-    Reader = Callable[[Path, str, list[Selection]], Values]
+    #: A variable, or several, each of which is read.
+    Names = str | tuple[str, ...]
+    Reader = Callable[[Path, Names, list[Selection]], Values]
 
 OURS, WITHOUT = "bedform", "no replicas"
 PEERS = ("h5py", "netCDF4", "xarray")
 
 
+def is_list(one: Any) -> bool:
+    """Tell whether it is a list of indexes."""
+    return isinstance(one, (list, np.ndarray))
+
+
 def has_lists(selection: Selection) -> bool:
     """Tell whether an axis has a list of indexes."""
-    return any(isinstance(one, list) for one in selection)
+    return any(map(is_list, selection))
 
 
-def read_by_bedform(path: Path, name: str, selections: list[Selection]) -> Values:
+def names_of(names: Names) -> tuple[str, ...]:
+    """Return the names of variables, of which there may be one."""
+    return (names,) if isinstance(names, str) else names
+
+
+def read_by_bedform(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read by the engine."""
-    return by_engine(path, name, selections, replicas=True)
+    return by_engine(path, names, selections, replicas=True)
 
 
-def read_without_replicas(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_without_replicas(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read by the engine as if there were no replicas."""
-    return by_engine(path, name, selections, replicas=False)
+    return by_engine(path, names, selections, replicas=False)
 
 
-def by_engine(path: Path, name: str, selections: list[Selection], replicas: bool) -> Values:
+def by_engine(path: Path, names: Names, selections: list[Selection], replicas: bool) -> Values:
     """Read with `[]`, or with `oindex` if there are lists."""
     with bf.open(path, replicas=replicas) as store:
-        array: Any = store[name]
+        arrays: list[Any] = [store[name] for name in names_of(names)]
         return [
             array.oindex[selection] if has_lists(selection) else array[selection]
+            for array in arrays
             for selection in selections
         ]
 
 
-def read_by_h5py(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_by_h5py(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read with `[]`."""
     import h5py
 
     with h5py.File(path, "r") as file:
-        array: Any = file[name]
-        return [array[selection] for selection in selections]
+        arrays: list[Any] = [file[name] for name in names_of(names)]
+        return [array[selection] for array in arrays for selection in selections]
 
 
-def read_by_netcdf4(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_by_netcdf4(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read with `[]`, without masks and scales."""
     import netCDF4
 
     with netCDF4.Dataset(path) as file:
-        array: Any = file[name]
-        array.set_auto_maskandscale(False)
-        return [array[selection] for selection in selections]
+        arrays: list[Any] = [file[name] for name in names_of(names)]
+        for array in arrays:
+            array.set_auto_maskandscale(False)
+        return [array[selection] for array in arrays for selection in selections]
 
 
-def read_by_xarray(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_by_xarray(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read with `isel`, engine `netcdf4`."""
     import xarray as xr
 
     with xr.open_dataset(path, engine="netcdf4", cache=False) as opened:
-        array = opened[name]
         return [
-            array.isel(dict(zip(array.dims, selection, strict=True))).values
+            opened[name].isel(dict(zip(opened[name].dims, selection, strict=True))).values
+            for name in names_of(names)
             for selection in selections
         ]
 

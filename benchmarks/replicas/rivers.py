@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness.options import Options
     from benchmarks.replicas.fields import Selection
-    from benchmarks.replicas.readers import Values
+    from benchmarks.replicas.readers import Names, Values
 
 NAME = "replica-ar"
 BUDGET = "60%"
@@ -97,14 +97,14 @@ def lines_of(of: Field, ordered: Path, is_quick: bool) -> dict[str, Line]:
     return lines
 
 
-def read_ordered(store: Path, path: Path, name: str, selections: list[Selection]) -> Values:
+def read_ordered(store: Path, path: Path, name: Names, selections: list[Selection]) -> Values:
     """Read the store that stands for the file `path`."""
     with bf.open(store / path.stem) as opened:
         array: Any = opened[name]
         return [array[selection] for selection in selections]
 
 
-def optimized(first: Subject, second: Subject) -> dict[str, Any]:
+def optimized(first: Subject[Field], second: Subject[Field]) -> dict[str, Any]:
     """Trace and learn, optimize the second file; return what was decided."""
     knows_like = "like" in inspect.signature(bf.optimize).parameters
     for one in (first, second):
@@ -124,7 +124,7 @@ def optimized(first: Subject, second: Subject) -> dict[str, Any]:
     }
 
 
-def reorder(file: Subject, ordered: Path) -> None:
+def reorder(file: Subject[Field], ordered: Path) -> None:
     """Write the store in Z order, as large as the file."""
     target = ordered / file.path.stem
     data.remove(target)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness.options import Options
     from benchmarks.replicas.fields import Selection
-    from benchmarks.replicas.readers import Values
+    from benchmarks.replicas.readers import Names, Values
 
 NAME = "replica-series"
 BUDGET, SHARE_MAX = "20%", 0.2
@@ -95,7 +95,7 @@ def grid_of_series(of: Field, seed: int) -> Selection:
     return (slice(None), *lists)
 
 
-def passes(path: Path, name: str, selections: list[Selection], is_whole: bool) -> Values:
+def passes(path: Path, name: Names, selections: list[Selection], is_whole: bool) -> Values:
     """Read by h5py in one pass: boxes around the lists, or whole maps, many steps at a time."""
     import h5py
 
@@ -121,12 +121,12 @@ def passes(path: Path, name: str, selections: list[Selection], is_whole: bool) -
     return found
 
 
-def read_boxes(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_boxes(path: Path, name: Names, selections: list[Selection]) -> Values:
     """Read the boxes around the lists in one pass."""
     return passes(path, name, selections, is_whole=False)
 
 
-def read_maps(path: Path, name: str, selections: list[Selection]) -> Values:
+def read_maps(path: Path, name: Names, selections: list[Selection]) -> Values:
     """Read whole maps in one pass."""
     return passes(path, name, selections, is_whole=True)
 
@@ -147,7 +147,7 @@ def lines_of(of: Field) -> dict[str, Line]:
     return {line.name: line for line in lines}
 
 
-def optimized(file: Subject) -> dict[str, Any]:
+def optimized(file: Subject[Field]) -> dict[str, Any]:
     """Trace, learn, optimize; return what was decided."""
     path, of = file.path, file.of
     forget_replicas(path)
@@ -165,9 +165,9 @@ def optimized(file: Subject) -> dict[str, Any]:
     }
 
 
-def dask_series(engine: str, file: Subject, series: list[Selection]) -> float:
+def dask_series(engine: str, file: Subject[Field], series: list[Selection]) -> float:
     """Compute 64 series in one call of Dask; return the seconds."""
-    import dask
+    import dask.base
     import xarray as xr
 
     began = time.perf_counter()
@@ -177,7 +177,7 @@ def dask_series(engine: str, file: Subject, series: list[Selection]) -> float:
         xr.open_dataset(file.path, engine=engine, chunks={"time": DASK_STEPS}) as opened,
     ):
         picked = [opened[file.of.name][selection] for selection in series]
-        found = dask.compute(*picked, scheduler="threads", pool=pool)
+        found = dask.base.compute(*picked, scheduler="threads", pool=pool)
     seconds = time.perf_counter() - began
     for values, selection in zip(found, series, strict=True):
         if not np.array_equal(values, file.of.of(selection)):
@@ -206,28 +206,27 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             for one in random_series(of, 16 if job["quick"] else 64, 5)
         ]
     if "series/dask" in job["lines"]:
-        found["dask"] = dask_times(trial)
+        found["dask"] = dask_times(file, little)
     for one in (file, little):
         forget_replicas(one.path)
     return found
 
 
-def dask_times(trial: Trial) -> dict[str, list[float]]:
+def dask_times(file: Subject[Field], little: Subject[Field]) -> dict[str, list[float]]:
     """Take the times of 64 series through xarray and Dask."""
-    few = random_series(trial.little.of, 2, 6)
-    series = random_series(trial.file.of, 64, 6)
+    few, series = random_series(little.of, 2, 6), random_series(file.of, 64, 6)
 
     def timed_in_child(engine: str) -> float:
-        dask_series(engine, trial.little, few)
-        return dask_series(engine, trial.file, series)
+        dask_series(engine, little, few)
+        return dask_series(engine, file, series)
 
     def once(reader: str) -> float:
-        for one in (trial.file.path, sidecar_of(trial.file.path)):
+        for one in (file.path, sidecar_of(file.path)):
             cold.make_cold(one)
         return float(in_child(timed_in_child, DASK[reader]))
 
     for engine in DASK.values():
-        dask_series(engine, trial.little, few)
+        dask_series(engine, little, few)
     return interleave(list(DASK), DASK_ROUNDS, once)
 
 

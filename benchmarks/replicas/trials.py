@@ -13,6 +13,7 @@ time begins: a forked process copies each page that it writes to, which took 2 m
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -21,7 +22,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,15 +33,15 @@ from benchmarks.harness.report import bytes_in_words, milliseconds
 from benchmarks.harness.rounds import interleave
 from benchmarks.harness.slow_store import BYTES_PER_SECOND, THROTTLES, WAIT
 from benchmarks.harness.statistics import LOSS_RATIO, Ratio, median, paired_ratio
-from benchmarks.replicas.readers import OURS, PEERS, READERS, WITHOUT, has_lists
+from benchmarks.replicas.readers import OURS, READERS, WITHOUT, has_lists, is_list, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from benchmarks.harness.options import Options
-    from benchmarks.replicas.fields import Field, Selection
-    from benchmarks.replicas.readers import Reader, Values
+    from benchmarks.replicas.fields import Selection
+    from benchmarks.replicas.readers import Names, Reader, Values
 
 #: A reader that takes so many times as long as the fastest peer, and so long, reads a line once.
 HOPELESS, HOPELESS_SECONDS = 3.0, 1.0
@@ -48,12 +49,26 @@ HOPELESS, HOPELESS_SECONDS = 3.0, 1.0
 ORDERED = "Z order"
 
 
+class Held(Protocol):
+    """The variables of a file, whose elements are known."""
+
+    @property
+    def name(self) -> Names:
+        """The variable, or several."""
+
+    def answers(self, selections: list[Selection]) -> Values:
+        """Return what reading the selections of each variable gives."""
+
+
+Of = TypeVar("Of", bound=Held, covariant=True)
+
+
 @dataclass(frozen=True)
-class Subject:
-    """A file, and the variable that it holds."""
+class Subject(Generic[Of]):
+    """A file, and what it holds."""
 
     path: Path
-    of: Field
+    of: Of
 
 
 @dataclass(frozen=True)
@@ -72,14 +87,16 @@ class Line:
         return {
             name: one
             for name, one in named.items()
-            if name not in self.without and not (is_slow and name in PEERS)
+            if name not in self.without and (not is_slow or name in (OURS, WITHOUT, ORDERED))
         }
 
 
-def in_process(module: str, job: dict[str, Any], place: str = "disk") -> dict[str, Any]:
+def in_process(
+    module: str, job: dict[str, Any], place: str = "disk", **environment: str
+) -> dict[str, Any]:
     """Run `measure` of a module for a place, in a process that finds it as slow as it is."""
     profiles = data.ROOT / "replica-profiles"
-    environment = {"BEDFORM_THROTTLE": THROTTLES[place], "BEDFORM_PROFILES": str(profiles)}
+    environment |= {"BEDFORM_THROTTLE": THROTTLES[place], "BEDFORM_PROFILES": str(profiles)}
     data.remove(profiles)
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "benchmarks.replicas.trials", module, json.dumps(job)],
@@ -147,7 +164,7 @@ def trace(path: Path, name: str, selections: list[Selection]) -> None:
     bf.watch(path, on=False)
 
 
-def touch_code(little: Subject, lines: list[Line], is_slow: bool) -> None:
+def touch_code(little: Subject[Held], lines: list[Line], is_slow: bool) -> None:
     """Read a little file in all ways."""
     for line in lines:
         for reader in line.readers(is_slow).values():
@@ -166,13 +183,14 @@ def timed(read: Callable[[], Values], expected: Values, first: Callable[[], obje
     return seconds
 
 
-def explained(file: Subject, wanted: list[Selection], replicas: bool) -> dict[str, Any]:
+def explained(file: Subject[Held], wanted: list[Selection], replicas: bool) -> dict[str, Any]:
     """Return requests and bytes of a read, and how much of its elements replicas hold."""
     names = ("requests", "bytes", "result_bytes", "replica_bytes")
-    if any(sum(isinstance(one, list) for one in selection) > 1 for selection in wanted):
+    if any(sum(map(is_list, selection)) > 1 for selection in wanted):
         return {}  # It takes what `[]` takes.
     with bf.open(file.path, replicas=replicas) as store:
-        plans = [store[file.of.name].explain(selection).to_dict() for selection in wanted]
+        arrays = [store[name] for name in names_of(file.of.name)]
+        plans = [array.explain(one).to_dict() for array in arrays for one in wanted]
     return {name: sum(plan.get(name, 0) for plan in plans) for name in names}
 
 
@@ -180,8 +198,8 @@ def explained(file: Subject, wanted: list[Selection], replicas: bool) -> dict[st
 class Trial:
     """A file whose replicas are made, and a little one of the same form with its lines."""
 
-    file: Subject
-    little: Subject
+    file: Subject[Held]
+    little: Subject[Held]
     little_lines: Mapping[str, Line]
     is_slow: bool = False
     #: What else is read.
@@ -194,8 +212,8 @@ class Trial:
         first = partial(reader, little.path, little.of.name, self.little_lines[line].reads[0])
         read = partial(reader, self.file.path, of.name, wanted)
         # Not again for each reader: the answer may be large.
-        if self.answer.get("of") != (wanted, line):
-            self.answer.update({"of": (wanted, line), "values": [of.of(one) for one in wanted]})
+        if self.answer.get("of") is not wanted:
+            self.answer.update({"of": wanted, "values": of.answers(wanted)})
         for one in (self.file.path, sidecar_of(self.file.path), *self.others):
             cold.make_cold(one)
         return float(in_child(timed, read, self.answer["values"], first))
@@ -220,6 +238,11 @@ class Trial:
         for name, replicas in ((OURS, True), (WITHOUT, False)):
             found[name] = in_child(explained, self.file, line.reads[0], replicas)
         return found
+
+
+def has_selections() -> bool:
+    """Tell whether this build makes replicas of listed elements."""
+    return "selections" in inspect.signature(bf.optimize).parameters
 
 
 def peers_of(samples: Mapping[str, Any]) -> list[str]:
