@@ -63,6 +63,7 @@ NAMES = ("energy", "x", "y", "z")
 SHARES = {1.7: 2e-4, 1.6: 4e-4, 1.5: 8.5e-4, 1.4: 1.9e-3, 1.3: 5e-3, 1.2: 1.5e-2, 1.1: 5e-2}
 #: What is read, and what a replica holds of it: 44, 47 and 24 %.
 OVERLAPS = {"B1": (1.4, 1.5), "B2": (1.5, 1.6), "B3": (1.5, 1.7)}
+QUICK_ENERGIES = (1.7, 1.4)
 BUDGET = "400%"
 SPARSE_MIN, ELEMENTS_MIN, OVERLAP_MIN = 10.0, 90.0, 1.3
 #: Particles of a swarm.
@@ -196,10 +197,12 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def lines_at(place: str) -> list[str]:
+def lines_at(place: str, is_quick: bool) -> list[str]:
     """Return the lines of a place."""
-    exact = [f"exact/{one}" for one in SHARES]
-    return exact if place != "disk" else [*exact, *(f"overlap/{one}" for one in OVERLAPS)]
+    energies = QUICK_ENERGIES if is_quick else tuple(SHARES)
+    overlaps = ("B1",) if is_quick else tuple(OVERLAPS)
+    exact = [f"exact/{one}" for one in energies]
+    return exact if place != "disk" else [*exact, *(f"overlap/{one}" for one in overlaps)]
 
 
 def run(options: Options) -> Report:
@@ -226,7 +229,9 @@ def run(options: Options) -> Report:
         Promise(f"overlap: at least {OVERLAP_MIN} times the selection of elements"),
     ]
     for place in THROTTLES:
-        wanted = [name for name in lines_at(place) if options.wants(f"{place}/{name}")]
+        wanted = [
+            name for name in lines_at(place, options.quick) if options.wants(f"{place}/{name}")
+        ]
         if not wanted:
             continue
         found = in_process("particles", {**job_of(options, place), "lines": wanted}, place)
