@@ -95,10 +95,12 @@ def files_under(path: Path) -> list[Path]:
 
 
 def inventory(path: Path) -> dict[str, list[int]]:
-    """Return length and CRC-32 of every file of a data set."""
-    base = path if path.is_dir() else path.parent
+    """Return length and CRC-32 of every file of a data set; one that is a file is ".".
+
+    Its own name is not in it: it is built under another one.
+    """
     return {
-        str(entry.relative_to(base)): [entry.stat().st_size, file_checksum(entry)]
+        str(entry.relative_to(path)): [entry.stat().st_size, file_checksum(entry)]
         for entry in files_under(path)
     }
 

@@ -35,7 +35,6 @@ from benchmarks.replicas.trials import (
     keep_profile,
     row,
     sidecar_bytes,
-    touch_code,
     trace,
 )
 
@@ -114,7 +113,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     decided = optimized(file)
     optimized(little)
     trial = Trial(file, little, lines_of(small, 1), is_slow)
-    touch_code(little, list(trial.little_lines.values()), is_slow)
     lines = {
         f"{job['place']}/{name}": trial.compare(line, job["rounds"])
         for name, line in lines_of(of, SAMPLED).items()

@@ -40,7 +40,6 @@ from benchmarks.replicas.trials import (
     keep_profile,
     row,
     sidecar_bytes,
-    touch_code,
 )
 
 if TYPE_CHECKING:
@@ -164,7 +163,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     decided = optimized(file)
     optimized(little)
     trial = Trial(file, little, lines_of(small), is_slow)
-    touch_code(little, list(trial.little_lines.values()), is_slow)
     lines = {}
     for name, line in lines_of(of).items():
         if name not in job["lines"]:

@@ -28,7 +28,6 @@ from benchmarks.replicas.trials import (
     forget_replicas,
     in_process,
     job_of,
-    touch_code,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +149,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
             for rows in (of.shape[1], small.shape[1])
         )
         trial = Trial(file, little, {OPENING: first})
-        touch_code(little, [first], is_slow=False)
         found["opening"] = trial.compare(line, job["rounds"])["samples"]
     for one in (file, little):
         forget_replicas(one.path)

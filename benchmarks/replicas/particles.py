@@ -45,7 +45,6 @@ from benchmarks.replicas.trials import (
     keep_profile,
     row,
     sidecar_bytes,
-    touch_code,
 )
 
 if TYPE_CHECKING:
@@ -185,7 +184,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"lines": {}, "shares": {}}
     little_lines = {one: line for _, lines in stages(small).values() for one, line in lines.items()}
     trial = Trial(file, little, little_lines, is_slow)
-    touch_code(little, list(little_lines.values()), is_slow)
     for stage, (energies, lines) in stages(of).items():
         wanted = {name: line for name, line in lines.items() if name in job["lines"]}
         if wanted:

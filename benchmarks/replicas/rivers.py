@@ -40,7 +40,6 @@ from benchmarks.replicas.trials import (
     keep_profile,
     row,
     sidecar_bytes,
-    touch_code,
     trace,
 )
 
@@ -154,7 +153,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     for one in (second, little):
         reorder(one, ordered)
     trial = Trial(second, little, lines_of(small, ordered, job["quick"]), is_slow, (ordered,))
-    touch_code(little, list(trial.little_lines.values()), is_slow)
     lines = {
         f"{job['place']}/{name}": trial.compare(line, job["rounds"])
         for name, line in lines_of(second.of, ordered, job["quick"]).items()

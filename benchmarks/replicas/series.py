@@ -5,7 +5,8 @@ region, 2 GiB. Maps and random series in a hot region, an eighth of the domain, 
 by `watch`; `learn` and `optimize` with a budget of 20 % follow. Then, cold, each read opened and
 closed: one series, one map, a hundred maps, 64 series in one call (8 rows by 8 columns). Against
 the last stand single reads of h5py in one pass over boxes or whole maps, and netCDF4's lists. 64
-series, each alone, are what the slowest of them is taken from. Dask through xarray is reported.
+series, each alone, are what the slowest of them is taken from. Dask through xarray is reported; a
+Zarr store of maps is in `stores.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Report, Table, bytes_in_words, milliseconds
 from benchmarks.harness.rounds import interleave
 from benchmarks.harness.statistics import median, paired_ratio
+from benchmarks.replicas import stores
 from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import OURS, PEERS, READERS
 from benchmarks.replicas.trials import (
@@ -42,7 +44,6 @@ from benchmarks.replicas.trials import (
     row,
     sidecar_bytes,
     sidecar_of,
-    touch_code,
     trace,
 )
 
@@ -171,7 +172,6 @@ def dask_series(engine: str, file: Subject[Field], series: list[Selection]) -> f
     import xarray as xr
 
     began = time.perf_counter()
-    # Threads of its own: those that Dask keeps are not in a forked child.
     with (
         ThreadPoolExecutor(os.cpu_count()) as pool,
         xr.open_dataset(file.path, engine=engine, chunks={"time": DASK_STEPS}) as opened,
@@ -196,7 +196,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"decided": optimized(file), "lines": {}}
     optimized(little)
     trial = Trial(file, little, lines_of(small))
-    touch_code(little, list(trial.little_lines.values()), is_slow=False)
     for name, line in lines_of(of).items():
         if name in job["lines"]:
             found["lines"][name] = trial.compare(line, job["rounds"])
@@ -209,6 +208,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         found["dask"] = dask_times(file, little)
     for one in (file, little):
         forget_replicas(one.path)
+    names = [name for name in stores.LINES if name in job["lines"]]
+    found["stores"] = stores.measure(place, names, job["quick"], job["rounds"])
     return found
 
 
@@ -225,15 +226,13 @@ def dask_times(file: Subject[Field], little: Subject[Field]) -> dict[str, list[f
             cold.make_cold(one)
         return float(in_child(timed_in_child, DASK[reader]))
 
-    for engine in DASK.values():
-        dask_series(engine, little, few)
     return interleave(list(DASK), DASK_ROUNDS, once)
 
 
 def run(options: Options) -> Report:
     """Run the lines that were asked for."""
     of = field_of(options.quick)
-    named = [*lines_of(of), "series/each", "series/dask"]
+    named = [*lines_of(of), "series/each", "series/dask", *stores.LINES]
     wanted = [name for name in named if options.wants(name)]
     job = {**job_of(options), "lines": wanted}
     found = in_process("series", job)
@@ -249,7 +248,7 @@ def run(options: Options) -> Report:
     peers = [*PEERS, "h5py, boxes", "h5py, maps"]
     table = Table("Cold: open, read, close; milliseconds", heads(peers))
     quick = Promise(f"each series at least {FASTER_MIN:.0f} times faster than the fastest peer")
-    slower = Promise("maps, and 64 series in one call against one pass: none slower")
+    slower = Promise("maps, 64 series in one call against one pass, a Zarr store: none slower")
     small = Promise(f"replicas with all their metadata at most {SHARE_MAX:.0%} of the file")
     small.add("bytes", share <= SHARE_MAX, f"{share:.1%}")
     for name, line in found["lines"].items():
@@ -259,11 +258,24 @@ def run(options: Options) -> Report:
             quick.add(name, ratio.median >= FASTER_MIN, ratio.describe())
         else:
             slower.add(name, not is_slower(ratio), ratio.describe())
+    add_stores(report, found["stores"], slower)
     each(report, found, quick)
     conclude(report, table, [quick, slower, small])
     if "dask" in found:
         report.tables.append(dask_table(found["dask"]))
     return report
+
+
+def add_stores(report: Report, lines: dict[str, Any], slower: Promise) -> None:
+    """Add the lines of a Zarr store."""
+    peers = [stores.ZARR_PYTHON, stores.TENSORSTORE]
+    table = Table("A Zarr store of maps, cold: open, read, close; milliseconds", heads(peers))
+    for name, line in lines.items():
+        table.rows.append(row(name, line, peers))
+        ratio = faster(line)
+        slower.add(name, not is_slower(ratio), ratio.describe())
+    if table.rows:
+        report.tables.append(table)
 
 
 def each(report: Report, found: dict[str, Any], promise: Promise) -> None:

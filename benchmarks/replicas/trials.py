@@ -5,9 +5,10 @@ slow store): `python -m benchmarks.replicas.trials MODULE JOB`. A timed read ope
 in a forked child, whose memory has nothing of the file. Each round takes the next of a line's
 reads, the same for all readers.
 
-The code of all readers is in memory: the parent has read a little file of the same form in all
-ways, or its pages would be dropped with those of the data. The child reads it once more before the
-time begins: a forked process copies each page that it writes to, which took 2 ms of a read of 3.
+The child first reads a little file of the same form in the same way, so that no timed read waits
+for code, whose pages are dropped with those of the data, or for the copies of pages that a forked
+process writes to, which took 2 ms of a read of 3. The parent reads nothing: not all libraries work
+in the child of a process that they have threads in.
 """
 
 from __future__ import annotations
@@ -162,13 +163,6 @@ def trace(path: Path, name: str, selections: list[Selection]) -> None:
             _ = array.oindex[selection] if has_lists(selection) else array[selection]
     bf.learn(path)
     bf.watch(path, on=False)
-
-
-def touch_code(little: Subject[Held], lines: list[Line], is_slow: bool) -> None:
-    """Read a little file in all ways."""
-    for line in lines:
-        for reader in line.readers(is_slow).values():
-            reader(little.path, little.of.name, line.reads[0])
 
 
 def timed(read: Callable[[], Values], expected: Values, first: Callable[[], object]) -> float:
