@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.harness import data  # noqa: E402
 from benchmarks.replicas import images, labels, particles, rivers, series, trials  # noqa: E402
 from benchmarks.replicas.fields import Field  # noqa: E402
 from benchmarks.replicas.readers import OURS, READERS, WITHOUT  # noqa: E402
@@ -167,3 +168,21 @@ def test_the_baseline_is_the_fastest_peer_that_read_in_all_rounds() -> None:
     assert trials.faster({"samples": samples}).median == 8
     alone = {name: samples[name] for name in (OURS, WITHOUT)}
     assert trials.faster({"samples": alone}).median == 2
+
+
+def test_data_of_one_file_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "VERIFIED", set())
+    built = []
+
+    def build(path: Path) -> None:
+        path.write_bytes(b"values")
+        built.append(path)
+
+    for _ in range(2):
+        data.VERIFIED.clear()
+        data.ensure(tmp_path / "t.nc", build)
+    assert len(built) == 1
+    (tmp_path / "t.nc").write_bytes(b"other values")
+    data.VERIFIED.clear()
+    data.ensure(tmp_path / "t.nc", build)
+    assert len(built) == 2, "what changed is built anew"
