@@ -62,14 +62,14 @@ NAMES = ("energy", "x", "y", "z")
 SHARES = {1.7: 2e-4, 1.6: 4e-4, 1.5: 8.5e-4, 1.4: 1.9e-3, 1.3: 5e-3, 1.2: 1.5e-2, 1.1: 5e-2}
 #: What is read, and what a replica holds of it: 44, 47 and 24 %.
 OVERLAPS = {"B1": (1.4, 1.5), "B2": (1.5, 1.6), "B3": (1.5, 1.7)}
-QUICK_ENERGIES = (1.7, 1.4)
+QUICK_ENERGIES, SLOW_ENERGIES = (1.7, 1.4), (1.7, 1.4, 1.1)
 BUDGET = "400%"
 SPARSE_MIN, ELEMENTS_MIN, OVERLAP_MIN = 10.0, 90.0, 1.3
 #: Particles of a swarm.
 SWARM = 1 << 12
 ELEMENTS, ONE_PASS = "h5py, elements", "h5py, one pass"
 #: More particles than lists of h5py, and of the library of NetCDF, read in a second or so.
-LISTED_MAX = 40_000
+LISTED_MAX = 10_000
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 def lines_at(place: str, is_quick: bool) -> list[str]:
     """Return the lines of a place."""
-    energies = QUICK_ENERGIES if is_quick else tuple(SHARES)
+    energies = tuple(SHARES) if place == "disk" else SLOW_ENERGIES
+    if is_quick:
+        energies = QUICK_ENERGIES
     overlaps = ("B1",) if is_quick else tuple(OVERLAPS)
     exact = [f"exact/{one}" for one in energies]
     return exact if place != "disk" else [*exact, *(f"overlap/{one}" for one in overlaps)]
