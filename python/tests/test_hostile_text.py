@@ -125,6 +125,7 @@ def make_store(path: Path, name: str, array: dict[str, Any], attributes: dict[st
 
 
 @pytest.mark.reliability
+@pytest.mark.timeout(300)
 def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
     count = 0
     for number, text in enumerate(TEXTS):
