@@ -39,12 +39,17 @@ pub(crate) trait ForeignVariable: Source + Send + Debug {
     /// What reads go by.
     fn facts(&self) -> &VariableFacts;
 
-    /// The state of the source that reads of it go by; nothing where it has none, or that has changed.
+    /// The state of the source that reads of it go by; nothing where it has none.
+    fn state(&self) -> Option<&SourceVersion> {
+        None
+    }
+
+    /// True unless a read would find that the source has changed.
     ///
     /// # Errors
     /// Those of storage.
-    fn state(&self) -> Result<Option<&SourceVersion>> {
-        Ok(None)
+    fn is_as_opened(&self) -> Result<bool> {
+        Ok(true)
     }
 
     /// The attributes, as xarray shows those of such files.

@@ -248,14 +248,12 @@ impl ForeignFile {
         Ok(self.storage.is_current(&self.path, version)?)
     }
 
-    /// The state that the file was opened in; nothing if a read finds that it has changed.
+    /// True unless a read would find that the file has changed.
     ///
     /// # Errors
     /// Those of storage.
-    fn state(&self) -> Result<Option<&SourceVersion>> {
-        let is_still =
-            !self.checks || source_version(&self.storage.stat(&self.path)?) == self.map.source;
-        Ok(is_still.then_some(&self.map.source))
+    fn is_as_opened(&self) -> Result<bool> {
+        Ok(!self.checks || source_version(&self.storage.stat(&self.path)?) == self.map.source)
     }
 
     /// What the parser reads `object` by, which is the file.

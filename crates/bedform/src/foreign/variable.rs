@@ -94,8 +94,12 @@ impl ForeignVariable for Variable {
         &self.facts
     }
 
-    fn state(&self) -> Result<Option<&SourceVersion>> {
-        self.file.state()
+    fn state(&self) -> Option<&SourceVersion> {
+        Some(&self.file.map.source)
+    }
+
+    fn is_as_opened(&self) -> Result<bool> {
+        self.file.is_as_opened()
     }
 
     fn attributes(&self) -> Map<String, Value> {

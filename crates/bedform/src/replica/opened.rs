@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::Selection;
+use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Mode, Profile, Version};
 
 use serde::Serialize;
@@ -70,6 +70,8 @@ pub(crate) struct Replicas {
 #[derive(Debug)]
 pub(crate) struct OpenReplica {
     pub(crate) record: Replica,
+    /// The smallest box around what it has; nothing for points.
+    bounds: Option<Region>,
     directory: PathBuf,
     options: OpenOptions,
     opened: OnceLock<Option<Opened>>,
@@ -171,6 +173,7 @@ impl Replicas {
     fn unopened(&self, record: Replica) -> OpenReplica {
         OpenReplica {
             directory: self.directory.join(&record.id),
+            bounds: record.held.bounds(),
             options: self.options.clone(),
             record,
             opened: OnceLock::new(),
@@ -312,6 +315,29 @@ impl OpenReplica {
     /// The replica as a user finds it.
     pub(crate) fn name(&self) -> String {
         self.directory.display().to_string()
+    }
+
+    /// False if it has nothing of a selection, as far as that is told by a look.
+    pub(crate) fn may_have(&self, selection: &Selection) -> bool {
+        let meets = |axis: usize, bounds: Option<(u64, u64)>, held: &Region| {
+            let (start, end) = (held.start()[axis], held.end(axis));
+            bounds.is_some_and(|(low, high)| low < end && start <= high)
+        };
+        if self.is_broken() {
+            return false;
+        }
+        match (&self.bounds, selection) {
+            (Some(held), Selection::Orthogonal(axes)) => {
+                axes.len() == held.rank()
+                    && axes.iter().enumerate().all(|(at, axis)| meets(at, axis.bounds(), held))
+            }
+            (Some(held), Selection::Points(points)) => held.rank() == 1 && points.rank() == 1,
+            (None, Selection::Orthogonal(axes)) => {
+                matches!(axes.as_slice(), [AxisSelection::Coords(_)])
+            }
+            (None, Selection::Points(_)) => true,
+            (_, Selection::Union(_)) => false,
+        }
     }
 
     /// True if it is not read any more.

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
-use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Region, Selection, split};
+use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection, split};
 
 use super::Array;
 use super::known::Known;
@@ -324,14 +324,9 @@ impl Redirected {
         }
         let axes = &axes_of(selection)?[..];
         let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
-        let bounds = bounds_of(&whole)?;
         let meets = |number: &usize| {
             let replica = &of_array[*number];
-            let held = replica.record.held.bounds();
-            let meets = held.and_then(|held| held.intersection(&bounds));
-            meets.is_some_and(|both| !both.is_empty())
-                && !replica.is_broken()
-                && base.may_have(replica)
+            replica.may_have(selection) && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
         if among.is_empty() {
@@ -400,16 +395,6 @@ fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>> {
         },
         Selection::Union(_) => None,
     }
-}
-
-/// The smallest box around a part; nothing for one without elements.
-fn bounds_of(part: &[PlacedAxis]) -> Option<Region> {
-    let bounds = part.iter().map(|axis| {
-        let (low, high) = axis.selection.bounds()?;
-        Some((low, high - low + 1))
-    });
-    let (start, shape): (Vec<_>, Vec<_>) = bounds.collect::<Option<Vec<_>>>()?.into_iter().unzip();
-    Region::new(start, shape).ok()
 }
 
 /// The replica that has all of a read of such lengths and was made for reads like it, if there is one: that which
@@ -489,6 +474,11 @@ fn may_help<'r>(replicas: Option<&'r Replicas>, path: &str) -> Option<&'r Replic
     replicas.filter(|replicas| replicas.may_have(path))
 }
 
+/// True if a replica may have something of a selection.
+fn has_some(replicas: &[Arc<OpenReplica>], selection: &Selection) -> bool {
+    replicas.iter().any(|replica| replica.may_have(selection))
+}
+
 impl Known<'_> {
     /// What replicas do for a read of `selection`.
     ///
@@ -523,7 +513,12 @@ impl Known<'_> {
                 let Some(replicas) = may_help(facts.replicas.as_deref(), &facts.path) else {
                     return Ok(None);
                 };
-                let Some(state) = variable.state()? else { return Ok(None) };
+                let Some(state) = variable.state() else { return Ok(None) };
+                let of_array = replicas.of_array(&facts.path, state);
+                // What cannot help costs a read no look at the file.
+                if !has_some(of_array, selection) || !variable.is_as_opened()? {
+                    return Ok(None);
+                }
                 let base = Base {
                     source: &***variable,
                     moment: &Settled,
@@ -533,7 +528,6 @@ impl Known<'_> {
                     tuning: &facts.tuning,
                     stored: None,
                 };
-                let of_array = replicas.of_array(&facts.path, state);
                 let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
                 found.map(|redirected| act(&base, &redirected)).transpose()
             }
@@ -544,7 +538,7 @@ impl Known<'_> {
                 };
                 let of_array = replicas.of_array(path, &SourceVersion::default());
                 // What is held at a moment may be older than what replicas were made of.
-                if of_array.is_empty() || store.held.is_some() {
+                if store.held.is_some() || !has_some(of_array, selection) {
                     return Ok(None);
                 }
                 let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
