@@ -145,16 +145,16 @@ def test_the_same_again_makes_nothing_twice(file: Path) -> None:
 
 
 def test_replicas_that_others_save_more_than_go_when_the_budget_is_used_up(file: Path) -> None:
-    one = bf.optimize(file, "45%", reads={"time": 1}, region={"lat": (0, 40), "lon": (0, 50)})
+    one = bf.optimize(file, "60%", reads={"time": 1}, region={"lat": (0, 40), "lon": (0, 50)})
     kept = {path.name for path in replicas_of(file)}
     assert kept == {replica["id"] for replica in one.made}
-    other = bf.optimize(file, "45%", reads={("time", "lon"): 1})
+    other = bf.optimize(file, "60%", reads={("time", "lon"): 1})
     assert other.made
     assert {path.name for path in replicas_of(file)} == {replica["id"] for replica in other.made}
     total = sum(
         path.stat().st_size for path in Path(f"{file}.bedform").rglob("*") if path.is_file()
     )
-    assert total <= 0.45 * file.stat().st_size + 20_000
+    assert total <= 0.6 * file.stat().st_size + 20_000
 
 
 def test_a_file_that_changed_has_no_replicas(file: Path) -> None:

@@ -111,14 +111,9 @@ pub(super) fn candidates_of(
     Ok(all)
 }
 
-/// How elements of an array are encoded.
-struct Sampled {
-    ratio: f64,
-    decode_bytes_per_second: Option<f64>,
-}
-
-/// Encodes a few blocks of where a kind of reads is.
-fn sample(array: &Array, kind: &Kind) -> Result<Sampled> {
+/// Bytes of elements over those of their chunks, by zstd on a few blocks of where a kind of reads is. Not by what the
+/// codecs of the replica will be: these are chosen by times, and a plan is the same when it is made again.
+fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
     let mut blocks = Vec::new();
     for number in 0..SAMPLES {
         let region = block_at(kind, f64::from(number) / f64::from(SAMPLES - 1))?;
@@ -131,13 +126,9 @@ fn sample(array: &Array, kind: &Kind) -> Result<Sampled> {
     let rates = ReadRates::of(&Profile::default_local(), 2);
     let chosen = choose(&blocks, array.data_type()?, false, rates);
     let chosen = chosen.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
-    Ok(match chosen.comparison.compared.first() {
-        Some(taken) if taken.size > 0.0 && taken.size < 1.0 => Sampled {
-            ratio: 1.0 / taken.size,
-            decode_bytes_per_second: Some(taken.decode_bytes_per_second),
-        },
-        _ => Sampled { ratio: 1.0, decode_bytes_per_second: None },
-    })
+    let compared = chosen.comparison.compared;
+    let size = compared.iter().find(|codec| codec.name == "zstd").map_or(1.0, |codec| codec.size);
+    Ok(if size > 0.0 { (1.0 / size).max(1.0) } else { 1.0 })
 }
 
 /// A small box of where a kind of reads mostly is, as even as it can be.
@@ -220,7 +211,6 @@ struct ArrayKinds<'a> {
     objects: Option<ObjectsOf>,
     /// Bytes of elements over those of a replica, by a sample.
     ratio: f64,
-    decode_bytes_per_second: Option<f64>,
     /// Seconds that it takes to read a byte of the array, as a whole.
     seconds_per_byte: f64,
     profile: Profile,
@@ -234,7 +224,7 @@ impl<'a> ArrayKinds<'a> {
         let first = first.ok_or_else(|| Error::invalid("an array without reads"))?;
         let opened = source.store.array(&ObjectPath::parse(array)?)?;
         let raw = bytes_of(&first.array_shape, first.item_size);
-        let sampled = sample(&opened, first)?;
+        let ratio = sampled_ratio(&opened, first)?;
         let whole = Selection::all(&first.array_shape);
         let seconds = opened.price(&whole)?.seconds;
         let directory = source.sidecar.own_directory();
@@ -248,8 +238,7 @@ impl<'a> ArrayKinds<'a> {
             item_size: first.item_size,
             dims: first.dims.clone(),
             objects: objects_now(&opened, &whole)?,
-            ratio: sampled.ratio,
-            decode_bytes_per_second: sampled.decode_bytes_per_second,
+            ratio,
             seconds_per_byte: seconds / raw.max(1.0),
             profile: kept.unwrap_or_else(Profile::default_local),
         })
@@ -359,7 +348,6 @@ impl<'a> ArrayKinds<'a> {
             request.dimension_names.clone_from(&self.dims);
         }
         request.compression_ratio = self.ratio;
-        request.decode_bytes_per_second = self.decode_bytes_per_second;
         request.readers = vec![Reader::Bedform];
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let shard_bytes = (raw / OBJECTS_MAX) as u64;
@@ -373,10 +361,6 @@ impl<'a> ArrayKinds<'a> {
         };
         let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
         model.compression_ratio = self.ratio;
-        if let Some(rate) = self.decode_bytes_per_second {
-            let byte_seconds = (0.0, 1.0 / rate);
-            (model.codec.encoded_byte_seconds, model.codec.decoded_byte_seconds) = byte_seconds;
-        }
         let serves: Vec<_> = (0..self.kinds.len())
             .map(|number| self.serves(number, held, &model, &layout))
             .collect();
