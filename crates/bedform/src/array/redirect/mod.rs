@@ -322,16 +322,17 @@ impl Redirected {
         if let Some(found) = Self::find_points(base, selection, (replicas, of_array), array) {
             return Some(found);
         }
-        let axes = &axes_of(selection)?[..];
-        let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
         let meets = |number: &usize| {
             let replica = &of_array[*number];
-            replica.may_have(selection) && base.may_have(replica)
+            let has_runs = replica.record.held.runs().is_some();
+            has_runs && replica.may_have(selection) && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
         if among.is_empty() {
             return None;
         }
+        let axes = &axes_of(selection)?[..];
+        let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
         let result_shape = selection.result_shape();
         let cutting = Cutting { base, replicas: of_array, result_shape };
         let whole = Cut { left: vec![whole], ..Cut::default() };

@@ -96,6 +96,9 @@ impl Redirected {
         if let Some(whole) = same_cut(&cuts[0], &among, of_array) {
             cuts.push(whole);
         }
+        if cuts.len() == 1 && !base.would_gain(&cuts[0].left.places, &among, of_array) {
+            return None;
+        }
         while cuts.len() <= TAKEN_MAX && !cuts.last()?.left.places.is_empty() {
             let next = best_cut(cuts.last()?, &among, of_array);
             let Some(next) = next else { break };
@@ -170,12 +173,34 @@ impl Base<'_> {
         self.may_have(replica) && of.len() as u64 <= CELLS_MAX && of.iter().all(is_still)
     }
 
+    /// False if what all replicas leave of the places takes as long as all places: what is read of the array itself
+    /// is mostly what lies between. By a sample, before all places are looked for.
+    fn would_gain(&self, places: &[u64], among: &[usize], replicas: &[Arc<OpenReplica>]) -> bool {
+        let held: Vec<&[u64]> =
+            among.iter().filter_map(|number| replicas[*number].places()).collect();
+        let windows = || {
+            let step = (places.len() / WINDOWS).max(WINDOW);
+            places.chunks(step).flat_map(|window| &window[..window.len().min(WINDOW)])
+        };
+        let is_left = |place: &&u64| held.iter().all(|held| held.binary_search(place).is_err());
+        let left: Vec<u64> = windows().filter(is_left).copied().collect();
+        let seen = windows().count().max(1);
+        let without = self.price_places(places);
+        let with = self.price_sample(&left, (places.len() * left.len() / seen) as u64);
+        with.zip(without).is_none_or(|(with, without)| with < without * (1.0 - GAIN_MIN))
+    }
+
     /// Seconds to read the elements at these places of the array itself, by a sample of the places.
     fn price_places(&self, places: &[u64]) -> Option<f64> {
-        if places.is_empty() {
+        self.price_sample(places, places.len() as u64)
+    }
+
+    /// As [`Base::price_places`], of `count` places that are like these.
+    fn price_sample(&self, places: &[u64], count: u64) -> Option<f64> {
+        if places.is_empty() || count == 0 {
             return Some(0.0);
         }
-        let (count, item) = (places.len() as u64, self.layout.item_size as u64);
+        let item = self.layout.item_size as u64;
         let plan = ReadPlan::new(&[], self.tuning);
         let gap_max = plan.merging().gap_bytes;
         let chunk = self.layout.grid.chunk_len().max(1);
