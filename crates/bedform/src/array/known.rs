@@ -180,6 +180,8 @@ impl Known<'_> {
                     Ok(Some(done))
                 }
                 Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
+                // Of the array itself, which is planned again.
+                Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
                 // Whatever of the array itself cannot be read is found again without them.
                 _ => {
                     redirected.distrust();
@@ -201,15 +203,16 @@ impl Known<'_> {
     ) -> Result<T> {
         let of_replicas = self.redirected(selection, |base, redirected| {
             redirected.with_plan(base, &mut act).transpose()
-        })?;
-        match of_replicas.flatten() {
-            Some(done) => Ok(done),
-            None => self.with_plan(selection, act),
+        });
+        match of_replicas {
+            Ok(Some(Some(done))) => Ok(done),
+            Err(error) if error.kind() != ErrorKind::SnapshotMoved => Err(error),
+            _ => self.with_plan(selection, act),
         }
     }
 
-    /// Calls `act` with the plan that reads `selection` of the array itself; again, with the newest moment, as long as the data
-    /// move on under it.
+    /// Calls `act` with the plan that reads `selection` of the array itself; again, with the newest moment, as
+    /// long as the data move on under it.
     ///
     /// # Errors
     /// As [`Self::geometry`]; those of `act`, and of looking up the moment.

@@ -70,7 +70,11 @@ pub fn build(
         return Err(Error::new(ErrorKind::Conflict, text));
     };
     let source = Source::open(path)?;
-    let catalogue = Named { sidecar: &source.sidecar, state: state_of(&source), path };
+    if source.state != planned.state {
+        let text = format!("{} has changed since it was planned: plan again", path.display());
+        return Err(Error::new(ErrorKind::Conflict, text));
+    }
+    let catalogue = Named { sidecar: &source.sidecar, state: source.state.clone(), path };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
         remove(&directory, id);
@@ -103,10 +107,6 @@ pub fn build(
     done.bytes = named.iter().map(|one| one.stored_bytes).sum();
     remove_unnamed(&directory, &named);
     Ok(done)
-}
-
-fn state_of(source: &Source) -> SourceVersion {
-    source.state.clone()
 }
 
 /// The directory of the replicas, made if it is missing: beside the source, or where the environment says, but in
@@ -154,10 +154,11 @@ fn make(
     sleep(CLOCK_STEP);
     let of = whole.objects_of(&selection_of(replica, &whole.shape()?)?, SystemTime::now())?;
     let place = directory.join(&replica.id);
-    // One that was whole before the catalogue was changed, or lost.
-    if let (false, Some(places)) = (place.exists(), &replica.places) {
+    // What no catalogue names was made of whatever the source was then.
+    remove(directory, &replica.id);
+    if let Some(places) = &replica.places {
         make_points(source, &place, replica, places, progress)?;
-    } else if !place.exists() {
+    } else {
         let part = ConvertSource::store(path.display().to_string(), &source.store)?;
         let part = part.part(&replica.array, replica.held.clone());
         let target = ConvertTarget::open(&place, OpenOptions::default())?;

@@ -19,7 +19,7 @@ use crate::replica::{Expected, Held, ObjectsOf, Replica, Runs};
 
 /// Kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
-/// Of the elements of a box those of its chunks that are beyond it, at most.
+/// Bytes of the documents of a replica, and of what its shards have beside chunks.
 const BESIDE_BYTES: u64 = 16 << 10;
 /// Bytes of a shard, of which a read needs the index: what is in larger ones is found later. More only where there
 /// would be too many.

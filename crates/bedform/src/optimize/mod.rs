@@ -133,6 +133,9 @@ impl Default for OptimizeOptions {
 pub struct OptimizePlan {
     /// The source as the user named it.
     pub source: String,
+    /// The state of a file that it is for.
+    #[serde(skip_serializing)]
+    state: SourceVersion,
     /// Bytes of the source as it is stored.
     pub source_bytes: u64,
     /// Bytes that replicas may take.
@@ -284,6 +287,7 @@ pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
     }
     Ok(OptimizePlan {
         source: path.display().to_string(),
+        state: source.state,
         source_bytes: source.bytes,
         budget_bytes,
         bytes: chosen.bytes,

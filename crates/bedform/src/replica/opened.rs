@@ -288,7 +288,7 @@ impl OpenReplica {
         Ok(is_still)
     }
 
-    /// True if it can be of an array of this shape and type, whose elements without objects are `fill`.
+    /// True if it can be of an array of this shape, stored like that, that has this key in its store.
     pub(crate) fn may_be_of(
         &self,
         shape: &[u64],
@@ -345,9 +345,9 @@ impl OpenReplica {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Does not read it any more; true for who is the first to say so.
-    pub(crate) fn distrust(&self) -> bool {
-        !self.is_broken.swap(true, Ordering::Relaxed)
+    /// Does not read it any more.
+    pub(crate) fn distrust(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
     }
 
     /// Counts a read that took so many bytes of it.

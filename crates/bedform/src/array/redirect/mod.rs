@@ -4,11 +4,11 @@
 //! take parts of the selection from replicas: those that hold all of it, more, or a part, the rest of which then
 //! comes from others or from the array (Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.2).
 //! Replicas whose bounds do not meet the selection are left out first. Of the others the one is added that makes the
-//! read cheapest, as long as one does. The price is that of the plans, resolved as they would be run.
+//! read cheapest, as long as one does. What is read of the array itself is priced as it would be run, what replicas
+//! give by its geometry alone: to ask for their indexes would cost what they save.
 //!
 //! What was chosen counts for all reads of the same lengths of which the replicas hold as much. A read of a kind
 //! that a replica was made for is not priced at all: that was done when it was made.
-
 //!
 //! | module | holds |
 //! |---|---|
