@@ -3,7 +3,7 @@
 use crate::error::{GeometryError, check_rank, check_ranks_equal};
 use crate::positions::AxisRange;
 use crate::region::Region;
-use crate::shape::element_count;
+use crate::shape::{delinearize, element_count, strides};
 
 /// What is selected along one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -81,6 +81,36 @@ impl Points {
     /// `count` times the only point of an array without axes.
     pub fn of_rank_zero(count: u64) -> Self {
         Self { coords: Vec::new(), count }
+    }
+
+    /// The points at `places` in the C order of an array of `shape`.
+    ///
+    /// ```
+    /// use bedform_geometry::Points;
+    /// let points = Points::at_places(&[1, 7], &[3, 4])?;
+    /// assert_eq!(points.coords(), [[0, 1], [1, 3]]); // (0, 1) and (1, 3)
+    /// assert_eq!(points.places(&[3, 4]), [1, 7]);
+    /// # Ok::<(), bedform_geometry::GeometryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Points::new`].
+    pub fn at_places(places: &[u64], shape: &[u64]) -> Result<Self, GeometryError> {
+        let mut coords = vec![Vec::with_capacity(places.len()); shape.len()];
+        for place in places {
+            let point = delinearize(*place, shape);
+            coords.iter_mut().zip(point).for_each(|(axis, at)| axis.push(at));
+        }
+        Self::new(coords)
+    }
+
+    /// The places of the points in the C order of an array of `shape`, in which all lie.
+    pub fn places(&self, shape: &[u64]) -> Vec<u64> {
+        let mut places = vec![0; usize::try_from(self.count).unwrap_or(0)];
+        for (list, step) in self.coords.iter().zip(strides(shape)) {
+            places.iter_mut().zip(list).for_each(|(place, at)| *place += at * step);
+        }
+        places
     }
 
     /// The number of axes.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
-use bedform_geometry::{Points, Region, Selection, delinearize};
+use bedform_geometry::{Points, Region, Selection};
 use bedform_storage::{LocalStorage, Mode, Storage as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -80,12 +80,12 @@ pub fn build(
         remove(&directory, id);
         done.dropped.push(id.clone());
     }
-    let all: u64 = planned.make.iter().map(raw_bytes_of).sum();
+    let all: u64 = planned.make.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
         let made = make(&source, path, &directory, replica, options, &telling)?;
-        before += raw_bytes_of(replica);
+        before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
             replicas.retain(|one| one.id != made.id);
             replicas.push(made.clone());
@@ -135,10 +135,6 @@ fn is_beside(path: &Path, directory: &Path) -> bool {
     above.as_deref() == path.parent()
 }
 
-fn raw_bytes_of(replica: &PlannedReplica) -> u64 {
-    replica.shape.iter().copied().fold(1, u64::saturating_mul)
-}
-
 /// Makes one replica.
 fn make(
     source: &Source,
@@ -176,13 +172,10 @@ fn make(
             ..ConvertOptions::default()
         };
         let decided = plan(&part, &target, &converting)?;
-        let item_size = decided.arrays.first().map_or(1, |array| array.item_size).max(1);
-        let telling = |bytes: u64, _: u64| progress(bytes / item_size, 0);
-        run(&decided, &part, &target, &converting, &telling)?;
+        run(&decided, &part, &target, &converting, progress)?;
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
-    let item_size = whole.data_type()?.item_size().unwrap_or(1) as u64;
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
         id: replica.id.clone(),
@@ -190,7 +183,7 @@ fn make(
         array_shape: whole.shape()?,
         held: replica.held.clone(),
         stored_bytes,
-        raw_bytes: raw_bytes_of(replica).saturating_mul(item_size),
+        raw_bytes: replica.raw_bytes,
         objects,
         document,
         made: made.as_secs(),
@@ -233,11 +226,11 @@ fn make_points(
     let placed = staged.store().create_array(&ObjectPath::parse(PLACES)?, &placed)?;
     let shard = replica.shards.first().copied().unwrap_or(1).max(1);
     let step = POINTS_AT_ONCE.div_ceil(shard).max(1).saturating_mul(shard);
-    let (mut done, mut buffer) = (0_u64, Vec::new());
+    let (mut done, mut done_bytes, mut buffer) = (0_u64, 0_u64, Vec::new());
     for places in places.chunks(usize::try_from(step).unwrap_or(usize::MAX)) {
         check_goes_on("making replicas was stopped")?;
         let count = places.len() as u64;
-        let selection = points_at(places, &shape)?;
+        let selection = Selection::Points(Points::at_places(places, &shape)?);
         let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);
         buffer.clear();
         buffer.resize(bytes, 0);
@@ -248,19 +241,11 @@ fn make_points(
         let numbers: Vec<u8> = places.iter().flat_map(|place| place.to_ne_bytes()).collect();
         placed.write(&at, Elements::Bytes(&numbers))?;
         done += count;
-        progress(done, 0);
+        done_bytes += buffer.len() as u64;
+        progress(done_bytes, replica.raw_bytes);
     }
     drop((values, placed));
     staged.publish()
-}
-
-fn points_at(places: &[u64], shape: &[u64]) -> Result<Selection> {
-    let mut coords = vec![Vec::with_capacity(places.len()); shape.len()];
-    for place in places {
-        let point = delinearize(*place, shape);
-        coords.iter_mut().zip(point).for_each(|(axis, at)| axis.push(at));
-    }
-    Ok(Selection::Points(Points::new(coords)?))
 }
 
 /// The document of a replica's array.
@@ -272,7 +257,7 @@ fn document_of(place: &Path, array: &str) -> Result<Value> {
 /// What a replica holds of its array.
 fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
     match &replica.places {
-        Some(places) => points_at(places, shape),
+        Some(places) => Ok(Selection::Points(Points::at_places(places, shape)?)),
         None => Ok(replica.held.outer(&Region::whole(replica.held.shape())?)),
     }
 }

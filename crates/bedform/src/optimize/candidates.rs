@@ -390,6 +390,7 @@ impl<'a> ArrayKinds<'a> {
             id: id.clone(),
             array: self.array.to_owned(),
             dims: self.dims.clone(),
+            raw_bytes: shape.iter().copied().fold(self.item_size, u64::saturating_mul),
             shape,
             held: held.clone(),
             places,

@@ -193,6 +193,8 @@ pub struct PlannedReplica {
     pub places: Option<Arc<Vec<u64>>>,
     /// Elements along each axis.
     pub shape: Vec<u64>,
+    /// Bytes of its elements.
+    pub raw_bytes: u64,
     /// Elements of a chunk along each axis.
     pub chunks: Vec<u64>,
     /// Elements of a shard along each axis.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_geometry::{AxisRange, AxisSelection, Region, Selection, linearize};
+use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 
 use super::{OptimizeOptions, Source};
 use crate::array::Array;
@@ -279,13 +279,7 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Regio
         positions.dedup();
     };
     let places = match selection {
-        Selection::Points(points) => {
-            let at = |number: usize| -> Vec<u64> {
-                points.coords().iter().map(|list| list[number]).collect()
-            };
-            let count = usize::try_from(points.count()).unwrap_or(0);
-            Some((0..count).map(|number| linearize(&at(number), shape)).collect::<Vec<u64>>())
-        }
+        Selection::Points(points) => Some(points.places(shape)),
         Selection::Orthogonal(axes) => match axes.as_slice() {
             [AxisSelection::Coords(list)] => Some(list.clone()),
             _ => None,

@@ -199,7 +199,7 @@ impl OpenReplica {
         }
         let Opened { hierarchy, path, state } = opened.as_ref()?;
         let source = ZarrSource { hierarchy, path, state };
-        let is_whole = self.record.objects == object_count(&state.layout);
+        let is_whole = self.record.objects == source.object_grid().iter().product::<u64>();
         Some(ReplicaSource { source, is_whole })
     }
 
@@ -365,12 +365,6 @@ impl OpenReplica {
             is_broken: self.is_broken(),
         }
     }
-}
-
-/// Objects that an array without gaps has.
-pub(crate) fn object_count(layout: &StoredLayout) -> u64 {
-    let along = layout.grid.grid_shape().iter().zip(&layout.per_object);
-    along.map(|(chunks, per_object)| chunks.div_ceil(*per_object)).product()
 }
 
 /// A replica as a source of chunks.

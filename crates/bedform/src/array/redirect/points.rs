@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::SourceVersion;
-use bedform_geometry::{
-    AxisRange, AxisSelection, PlacedAxis, Points, Selection, delinearize, linearize,
-};
+use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection};
 
 use super::{Base, CELLS_MAX, Part, Redirected};
 use crate::error::Result;
@@ -51,15 +49,8 @@ fn places_of<'s>(selection: &'s Selection, shape: &[u64]) -> Option<Cow<'s, [u64
         },
         Selection::Points(points) => match points.coords() {
             [list] => Some(Cow::Borrowed(list)),
-            coords => {
-                let count = usize::try_from(points.count()).ok()?;
-                let mut point = vec![0; coords.len()];
-                let place = |at: usize| {
-                    point.iter_mut().zip(coords).for_each(|(to, list)| *to = list[at]);
-                    linearize(&point, shape)
-                };
-                (!coords.is_empty()).then(|| Cow::Owned((0..count).map(place).collect()))
-            }
+            [] => None,
+            _ => Some(Cow::Owned(points.places(shape))),
         },
         Selection::Union(_) => None,
     }
@@ -338,13 +329,9 @@ fn rest_geometry(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Geome
         let placed = PlacedAxis::listed(left.places.to_vec(), results());
         return base.geometry(&[placed], &[count]);
     }
-    let mut coords = vec![Vec::with_capacity(left.places.len()); shape.len()];
-    for place in left.places.iter() {
-        let point = delinearize(*place, shape);
-        coords.iter_mut().zip(point).for_each(|(axis, at)| axis.push(at));
-    }
+    let points = Points::at_places(&left.places, shape)?;
     let StoredLayout { grid, per_object, item_size, .. } = base.layout;
-    Geometry::placed_points(grid, per_object, Points::new(coords)?, &results(), *item_size)
+    Geometry::placed_points(grid, per_object, points, &results(), *item_size)
 }
 
 #[cfg(test)]
