@@ -115,8 +115,9 @@ def gather_facts(
     about_plan = notes if facts["is_file"] else []
     facts["plan"] = _planned(where, budget, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
-        # A server's file has a state that the engine alone compares.
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
+    if facts["plan"] is not None and (is_url(where) or not facts["is_file"]):
+        # Of these the engine alone compares the state.
         known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
         is_current = all(one["id"] in known_ids for one in replicas)
     facts["replicas_are_current"] = is_current or not replicas

@@ -56,7 +56,7 @@ mod _internal {
     #[pymodule_export]
     use crate::store::Store;
     #[pymodule_export]
-    use crate::trace::{keep_traces, learn, watch};
+    use crate::trace::{keep_traces, learn, sidecar_directory, watch};
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

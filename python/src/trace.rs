@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bedform::Error;
+use bedform::sidecar::Sidecar;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -35,6 +36,13 @@ pub(crate) fn learn(
         serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
     });
     ended(outcome)
+}
+
+/// The directory of the sidecar of the store or file at `path`, there or not; nothing where no place is named.
+#[pyfunction]
+pub(crate) fn sidecar_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
+    let sidecar = Sidecar::of_path(&path).map_err(raise)?;
+    Ok(sidecar.and_then(|sidecar| sidecar.own_directory()))
 }
 
 /// Writes the reads that wait to be recorded: for the end of a process.

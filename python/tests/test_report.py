@@ -586,3 +586,19 @@ def test_nothing_is_cut_or_covered_in_a_browser(watched: Path, tmp_path: Path, w
 
 def test_a_report_says_that_it_is_one_near_its_beginning(file: Path) -> None:
     assert _report_page.GENERATOR in bf.report(file)[:400]
+
+
+def test_replicas_of_a_store_are_shown_as_used(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr"
+    values = np.random.default_rng(2).integers(0, 10_000, SHAPE).astype("f4")
+    with bf.create(path) as store:
+        dims = ("time", "lat", "lon")
+        store.create_array("t", data=values, dims=dims, chunks=(1, 100, 130), shards=(10, 100, 130))
+    bf.watch(path)
+    with bf.open(path, prefetch=False) as store:
+        for row in range(40):
+            store["t"][:, row, 3]
+    make_replicas(path, "200%")
+    facts = _report.gather_facts(path, "200%")
+    assert facts["replicas_are_current"]
+    assert "None of them is used" not in page_of(path).text
