@@ -25,6 +25,7 @@ from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
 from ._new_array import described_codecs
 from ._opening import given_profile, open_place
+from ._paths import paths_of, shown_paths
 from ._remote import is_url, without_query
 
 if TYPE_CHECKING:
@@ -88,9 +89,10 @@ class Conversion:
 
 
 def convert(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     target: str | os.PathLike[str],
     *,
+    concat_dim: str | None = None,
     layout: Any = "auto",
     reads: Mapping[tuple[str, ...], float] | None = None,
     profile: Any = None,
@@ -114,10 +116,12 @@ def convert(
     Parameters
     ----------
     source
-        Anything that :func:`bedform.open` reads.
+        Anything that :func:`bedform.open` reads, many files among it.
     target
         A local path that does not exist yet, or the URL of what will be a store. At a URL nothing
         is kept of a conversion that is stopped.
+    concat_dim
+        As in :func:`bedform.open`.
     layout
         ``"auto"`` asks :func:`bedform.advise`; a layout is used for every array of its rank.
     reads
@@ -175,7 +179,9 @@ def convert(
     """
     check_layout(layout)
     limit = byte_count(memory, "memory")
-    name, where = location(source, "source"), location(target, "target")
+    paths, where = paths_of(source, "source"), location(target, "target")
+    name = location(source, "source") if paths is None else shown_paths(source, paths)
+    place = name if paths is None else paths
     check_new_store(where, "convert", name)
     options = {
         "layout": None if layout == "auto" else _layout_facts(layout),
@@ -190,7 +196,8 @@ def convert(
     }
     opening = opening_of(where)
     cache = _internal.source_cache_bytes(limit)
-    with open_place(name, cache=cache) as opened, contextlib.ExitStack() as stack:
+    joined = {} if concat_dim is None else {"concat_dim": concat_dim}
+    with open_place(place, cache=cache, **joined) as opened, contextlib.ExitStack() as stack:
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),
             opened._inner,
@@ -205,7 +212,8 @@ def convert(
         exchange = None
         if dask is not None:
             client = stack.enter_context(_dask_cluster.connected(dask))
-            pool = _dask_regions.RegionPool(client, name, cache, exclude)
+            given = {"cache": cache, **joined}
+            pool = _dask_regions.RegionPool(client, (name, place), given, exclude)
             stack.callback(pool.cancel)
             exchange = pool.exchange
         resumed, warnings = _run(conversion, progress, exchange, where)

@@ -18,7 +18,7 @@ from bedform._errors import engine_call
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # A worker has the next task at hand when it has done one.
 TASKS_AT_A_WORKER = 2
@@ -27,13 +27,19 @@ TASKS_AT_A_WORKER = 2
 class RegionPool:
     """The tasks of one conversion on a cluster."""
 
-    def __init__(self, client: Any, source: str, cache: int, exclude: Sequence[str]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        source: tuple[str, str | list[str]],
+        given: Mapping[str, Any],
+        exclude: Sequence[str],
+    ) -> None:
         self._client = client
+        name, place = source
         self._job = {
-            # Another process has another working directory.
-            "source": source if is_url(source) else str(Path(source).absolute()),
-            "name": without_query(source),
-            "cache": cache,
+            "source": _absolute(place) if isinstance(place, str) else [*map(_absolute, place)],
+            "name": without_query(name),
+            "given": dict(given),
             "exclude": list(exclude),
         }
         self._tasks = _dask_cluster.Tasks(client, "convert")
@@ -55,6 +61,11 @@ class RegionPool:
     def cancel(self) -> None:
         """Take back what is not finished."""
         self._tasks.cancel()
+
+
+def _absolute(place: str) -> str:
+    """A place as another process finds it, which has another working directory."""
+    return place if is_url(place) else str(Path(place).absolute())
 
 
 def do_task(job: str, task: str) -> list[str]:
@@ -79,7 +90,7 @@ def _opened(job: str, threads: int) -> _internal.RegionWorker:
 
     facts = json.loads(job)
     place = json.loads(facts["place"])
-    opened = open_place(facts["source"], cache=facts["cache"], threads=threads)
+    opened = open_place(facts["source"], **facts["given"], threads=threads)
     opening = {**opening_of(place["place"]), "threads": threads}
     return engine_call(_internal.RegionWorker)(
         facts["name"],

@@ -97,16 +97,19 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         self._load(opened)
 
     def _load(self, opened: _internal.ForeignFile | None = None) -> None:
-        opening = _json.dump(self._options)
-        self._opened = opened or _open_file(
-            self._path, opening, allow_external=self._allow_external, map_time=self._map_time
-        )
+        self._opened = opened or self._open()
         self._process = _fork.current
         self._description: dict[str, Any] = json.loads(self._opened.description())
         self._arrays = {array["path"]: array for array in self._description["arrays"]}
         self._groups = {group["path"]: group for group in self._description["groups"]}
         self.style = _foreign_encoding.style_of(self._description)
         self._dimension_names: dict[str, dict[str, tuple[str, ...]]] = {}
+
+    def _open(self) -> _internal.ForeignFile:
+        opening = _json.dump(self._options)
+        return _open_file(
+            self._path, opening, allow_external=self._allow_external, map_time=self._map_time
+        )
 
     @property
     def _inner(self) -> _internal.ForeignFile:

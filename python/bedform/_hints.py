@@ -48,7 +48,7 @@ def foreign_is_read(where: str) -> str:
 
 # Places -------------------------------------------------------------------------------------------
 
-_JOINED = "xr.open_mfdataset({}, engine='bedform') joins them"
+_JOINED = "bf.open({}) joins them along a dimension"
 _FILES = (".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf")
 _LOOKED_AT_BYTES = 1 << 16
 
@@ -86,9 +86,6 @@ def no_place(given: Any, what: str) -> str:
 
 def missing_place(where: str) -> str:
     """The message of a path where nothing is."""
-    if any(mark in where for mark in "*?[") and "://" not in where:
-        joined = _JOINED.format(repr(where))
-        return f"{where}: a pattern names many files, and one is opened at a time; {joined}"
     near = near_paths(where)
     hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
     return f"{where}: no such file or store; {hint}"

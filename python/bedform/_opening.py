@@ -24,11 +24,12 @@ from bedform._hints import (
 )
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
+from bedform._paths import paths_of, shown_paths
 from bedform._remote import is_url, storage_options_of
 from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 Freshness = Literal["read", "open", "never"]
@@ -101,9 +102,10 @@ def _stage(
 
 
 def open(  # noqa: A001 - the name users expect
-    path: str | bytes | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     mode: Literal["r", "r+"] = "r",
     *,
+    concat_dim: str | None = None,
     cache: int | str = CACHE,
     prefetch: Any = "auto",
     replicas: bool = True,
@@ -115,8 +117,9 @@ def open(  # noqa: A001 - the name users expect
     map_time: float | str | None = None,
     direct_reads: bool = True,
     storage_options: Mapping[str, Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Any:
-    """Open a store, a foreign file as one, or a single array.
+    """Open a store, a foreign file or many files as one, or a single array.
 
     Parameters
     ----------
@@ -124,9 +127,15 @@ def open(  # noqa: A001 - the name users expect
         A Zarr v3 or v2 store, or an array of one, a NetCDF or an HDF5 file; or the URL of one:
         ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
         read. ``~`` and ``file://`` are understood. Open files, stores of zarr-python and mappers of
-        fsspec that have a path or URL are opened by it.
+        fsspec that have a path or URL are opened by it. A list of NetCDF and HDF5 files, or a
+        pattern such as ``"era5_*.nc"``, is opened as one store: see ``concat_dim``.
     mode
         ``"r"``, or ``"r+"`` to write as well.
+    concat_dim
+        The dimension along which many files are joined: variables that have it have the elements of
+        all files, in the order of the list, or of the numbers in the names. All others are those of
+        the first file; that they have the same shape and type in all is checked, their values are
+        not compared. Without it the one dimension in which the files differ, or else can grow.
     cache
         Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
     prefetch
@@ -167,6 +176,8 @@ def open(  # noqa: A001 - the name users expect
         tried), ``stall_seconds`` (how long a silent server is waited for) and
         ``bytes_per_second_min`` (what a body brings at least). Credentials are taken from the
         environment, where each vendor's tools look for them, and are part of no pickle.
+    progress
+        Called with the files done and the files in all, where many are opened for the first time.
 
     Returns
     -------
@@ -178,10 +189,33 @@ def open(  # noqa: A001 - the name users expect
     NotFoundError
         There is nothing that can be read.
     """
-    where = location(path)
     if mode not in ("r", "r+"):
         raise InvalidArgumentError(wrong_mode(mode))
     _check_durability(durability, ("disk", "process"))
+    local = {
+        "writable": mode == "r+",
+        "cache_bytes": byte_count(cache, "cache"),
+        "prefetch": prefetch_option(prefetch),
+        "replicas": bool(replicas),
+        "freshness": freshness or "read",
+        "durability": durability,
+        "threads": threads,
+        "profile": given_profile(profile),
+        "direct_reads": direct_reads,
+    }
+    paths = paths_of(path)
+    if paths is None and concat_dim is not None:
+        paths = [location(path)]
+    if paths is not None:
+        from bedform._archive import open_archive
+
+        shown = shown_paths(path, paths)
+        _refuse_storage_options(shown, storage_options)
+        if allow_external:
+            raise InvalidArgumentError(f"{shown}: allow_external is for one file, not for many")
+        joined = {"concat_dim": concat_dim, "map_time": map_time, "progress": progress}
+        return open_archive(paths, shown, local, **joined)
+    where = location(path)
     if is_url(where):
         reached = storage_options_of(storage_options)
         remote = {
@@ -203,20 +237,9 @@ def open(  # noqa: A001 - the name users expect
     is_known = kind not in {"directory", "file"} and not where.endswith((".parq", ".parquet"))
     if not is_known and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
-    options = {
-        "writable": mode == "r+",
-        "cache_bytes": byte_count(cache, "cache"),
-        "prefetch": prefetch_option(prefetch),
-        "replicas": bool(replicas),
-        "freshness": freshness or "read",
-        "durability": durability,
-        "threads": threads,
-        "profile": given_profile(profile),
-        "direct_reads": direct_reads,
-    }
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
-        return _open_foreign(where, options, allow_external=allow_external, map_time=map_time)
-    return _root_of(_reopen(where, options))
+        return _open_foreign(where, local, allow_external=allow_external, map_time=map_time)
+    return _root_of(_reopen(where, local))
 
 
 def _root_of(store: Store) -> Store | Array:
@@ -224,7 +247,7 @@ def _root_of(store: Store) -> Store | Array:
     return store.array("") if store._is_array() else store
 
 
-def open_place(path: str | os.PathLike[str], mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
+def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any:
     """As :func:`open`; of a single array the store that it is the root of."""
     opened = open(path, mode, **options)
     return opened._store if isinstance(opened, Array) else opened

@@ -12,16 +12,17 @@ from bedform import _internal
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
 from bedform._hints import missing_place, other_place
 from bedform._location import location
+from bedform._paths import paths_of, shown_paths
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 # Reads wait some seconds before they are written.
 atexit.register(_internal.keep_traces)
 
 
-def watch(path: str | os.PathLike[str], on: bool = True) -> str:
+def watch(path: str | os.PathLike[str] | Sequence[str], on: bool = True) -> str:
     """Record the reads of a store or file, from the next open on.
 
     Every process of this user that opens it writes which elements it has read, when, and how long
@@ -31,7 +32,8 @@ def watch(path: str | os.PathLike[str], on: bool = True) -> str:
     Parameters
     ----------
     path
-        The store, or the NetCDF or HDF5 file; or a URL.
+        The store, or the NetCDF or HDF5 file; or a URL; or a list or pattern of files that are
+        opened as one.
     on
         ``False`` turns it off again. What was recorded stays.
 
@@ -62,6 +64,9 @@ def watch(path: str | os.PathLike[str], on: bool = True) -> str:
     >>> learned["read"]["reads"], learned["predicted"]["strided"]["reads"]
     (20, 17)
     """
+    paths = paths_of(path)
+    if paths is not None:
+        return engine_call(_internal.watch_archive)(paths, on)
     where = location(path)
     if on:
         _check_can_be_watched(where)
@@ -102,7 +107,8 @@ def _store_around(where: str) -> str | None:
 
 
 def learn(
-    path: str | os.PathLike[str], progress: Callable[[int, int], object] | None = None
+    path: str | os.PathLike[str] | Sequence[str],
+    progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
     """Learn from the recorded reads of a store or file.
 
@@ -134,11 +140,15 @@ def learn(
     NotFoundError
         Nothing was recorded, or there is nothing at the path.
     """
-    where = location(path)
+    paths = paths_of(path)
+    where = location(path) if paths is None else shown_paths(path, paths)
     try:
-        text = engine_call(_internal.learn, where)(where, progress)
+        if paths is None:
+            text = engine_call(_internal.learn, where)(where, progress)
+        else:
+            text = engine_call(_internal.learn_archive)(paths, progress)
     except NotFoundError:
-        if not is_url(where) and _internal.place_kind(where)[0] == "missing":
+        if paths is None and not is_url(where) and _internal.place_kind(where)[0] == "missing":
             raise NotFoundError(missing_place(where)) from None
         raise NotFoundError(
             f"{where}: no reads are recorded yet: 'bedform watch {where}' turns it on, and "

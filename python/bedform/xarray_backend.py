@@ -267,6 +267,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "snapshot",
         "threads",
         "storage_options",
+        "concat_dim",
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -302,9 +303,11 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         snapshot: bool = False,
         threads: int | None = None,
         storage_options: Any = None,
+        concat_dim: str | None = None,
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
         how = {
+            "concat_dim": concat_dim,
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,
@@ -340,10 +343,12 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         snapshot: bool = False,
         threads: int | None = None,
         storage_options: Any = None,
+        concat_dim: str | None = None,
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
         how = {
+            "concat_dim": concat_dim,
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,

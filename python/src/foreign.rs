@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bedform::foreign::Callback;
+use bedform::foreign::{ArchiveOptions, Callback};
 use bedform::{Error, ErrorKind, OpenOptions, PlaceKind, detect};
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
@@ -12,8 +12,9 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arguments::options;
 use crate::array::{Array, counts_json};
-use crate::callback::elements_by;
-use crate::error::raise;
+use crate::callback::{elements_by, kept_from};
+use crate::error::{ended, raise};
+use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
 
@@ -39,6 +40,20 @@ fn table(columns: &Columns<'_>) -> PyResult<ChunkTable> {
         lengths: wide(&columns.2)?,
         filter_masks: PyBuffer::<u32>::get(&columns.3)?.to_vec(py)?,
     })
+}
+
+/// The chunk map of the file at `path`, by a function that gives its description and chunk tables. What that raises
+/// is kept, and ends the opening.
+fn map_by(make_map: &Py<PyAny>, path: &Path) -> bedform::Result<ChunkMap> {
+    let failed = "a function that describes a file has failed";
+    let (description, tables) = kept_from(failed, |py| {
+        let given = make_map.bind(py).call1((path,))?;
+        let (description, columns): (Vec<u8>, Vec<Columns<'_>>) = given.extract()?;
+        let tables = columns.iter().map(table).collect::<PyResult<Vec<_>>>()?;
+        Ok((description, tables))
+    })?;
+    let map = ChunkMap::of_library(&description, tables, &Limits::default());
+    map.map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())))
 }
 
 #[pymethods]
@@ -75,6 +90,34 @@ impl ForeignFile {
         detached(py, || bedform::ForeignFile::open_with_map(&path, map, allow_external, &options))
             .map(|inner| Self { inner })
             .map_err(raise)
+    }
+
+    /// Opens files as one, joined along `dimension`, or along the one that is clear without it. `make_map` gives the
+    /// description and chunk tables of a file that is for its library to describe; `progress` is told files done, of
+    /// how many.
+    #[staticmethod]
+    #[pyo3(signature = (paths, dimension, opening, make_map, progress=None))]
+    fn open_archive(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        dimension: Option<&str>,
+        opening: &str,
+        make_map: &Bound<'_, PyAny>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let (options, make_map) = (options(opening)?, make_map.clone().unbind());
+        let outcome = detached(py, || {
+            let make_map = |path: &Path| map_by(&make_map, path);
+            let progress = telling(progress.as_ref());
+            let how = ArchiveOptions { dimension, make_map: Some(&make_map), progress: &progress };
+            bedform::ForeignFile::open_archive(&paths, &how, &options)
+        });
+        ended(outcome).map(|inner| Self { inner })
+    }
+
+    /// The dimension along which files are joined; nothing for one file.
+    fn joined_dimension(&self) -> Option<&str> {
+        self.inner.joined_dimension()
     }
 
     /// What was read ahead, as JSON.

@@ -14,6 +14,7 @@ mod error;
 mod foreign;
 mod optimize;
 mod patterns;
+mod progress;
 mod publication;
 mod selection;
 mod session;
@@ -56,7 +57,9 @@ mod _internal {
     #[pymodule_export]
     use crate::store::Store;
     #[pymodule_export]
-    use crate::trace::{keep_traces, learn, sidecar_directory, watch};
+    use crate::trace::{
+        keep_traces, learn, learn_archive, sidecar_directory, watch, watch_archive,
+    };
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

@@ -1,15 +1,13 @@
 //! Stores.
 
-use std::cell::Cell;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions};
 use bedform::{Append, Elements, Growth, NewArray, NodeKind};
 use bedform_format::ObjectPath;
-use bedform_storage::ASK_EVERY;
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
@@ -18,6 +16,7 @@ use crate::array::{Array, Bytes, Data, counts_json};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise, warn};
 use crate::foreign::ForeignFile;
+use crate::progress::telling;
 use crate::session::Session;
 use crate::signals::{self, detached};
 
@@ -378,24 +377,6 @@ impl Store {
 fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| raise(bedform::Error::invalid(format!("not a number of seconds: {seconds}"))))
-}
-
-/// Calls a Python function, some times a second; what it raises ends the work.
-pub(crate) fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
-    let last = Cell::new(None::<Instant>);
-    move |done, total| {
-        let Some(progress) = progress else { return };
-        let is_soon = last.get().is_some_and(|last| last.elapsed() < ASK_EVERY);
-        if signals::is_kept() || (is_soon && done < total) {
-            return;
-        }
-        last.set(Some(Instant::now()));
-        Python::attach(|py| {
-            if let Err(error) = progress.call1(py, (done, total)) {
-                signals::keep(error);
-            }
-        });
-    }
 }
 
 /// One array's part of an append: the array, the axis, the shape of the new elements, the elements.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bedform::Error;
+use bedform::foreign::archive_sidecar;
 use bedform::sidecar::Sidecar;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -13,14 +14,42 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::error::{ended, raise};
+use crate::progress::telling;
 use crate::signals::{detached, keep};
-use crate::store::telling;
 
 /// Turns on, or off, that reads of the store or file at `path` are recorded; gives the directory of the traces.
 #[pyfunction]
 pub(crate) fn watch(py: Python<'_>, path: PathBuf, on: bool) -> PyResult<String> {
     let directory = detached(py, || bedform::trace::watch(&path, on)).map_err(raise)?;
     Ok(directory.display().to_string())
+}
+
+/// As `watch`, of the files at `paths` that are opened as one.
+#[pyfunction]
+pub(crate) fn watch_archive(py: Python<'_>, paths: Vec<PathBuf>, on: bool) -> PyResult<String> {
+    let watch = || {
+        let shown = paths.first().cloned().unwrap_or_default();
+        bedform::trace::watch_in(archive_sidecar(&paths)?, &shown, on)
+    };
+    let directory = detached(py, watch).map_err(raise)?;
+    Ok(directory.display().to_string())
+}
+
+/// As `learn`, of the files at `paths` that are opened as one.
+#[pyfunction]
+#[pyo3(signature = (paths, progress=None))]
+pub(crate) fn learn_archive(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let outcome = detached(py, || {
+        let shown = paths.first().cloned().unwrap_or_default();
+        let sidecar = archive_sidecar(&paths)?;
+        let learned = bedform::trace::learn_in(sidecar, &shown, &telling(progress.as_ref()))?;
+        serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
+    });
+    ended(outcome)
 }
 
 /// Merges the traces of the store or file at `path` into what is known of its reads; gives that as JSON.

@@ -15,12 +15,14 @@
 //! | [`json`] | JSON documents from outside, read strictly |
 //! | [`shard`] | the tail of a shard: index and stamp |
 //! | [`metadata`] | arrays and groups: Zarr v3 and v2 documents |
+//! | [`archive`] | many foreign files that are read as one |
 //! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
 //! | [`log`] | segments, sections, directories and roots of the log |
 //! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
 //! | [`netcdf_classic`] | the header of NetCDF classic files |
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 
+pub mod archive;
 pub mod checksum;
 pub mod chunk_map;
 pub mod codec;

@@ -127,7 +127,7 @@ pub enum Positions {
 
 impl Positions {
     /// The positions of `list`, as a range if they are evenly spaced.
-    pub(crate) fn from_list(list: Vec<u64>) -> Self {
+    pub fn from_list(list: Vec<u64>) -> Self {
         let Some(step) = even_step(&list) else {
             return Self::List(list);
         };

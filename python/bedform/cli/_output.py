@@ -46,6 +46,10 @@ EXIT_NO = 1
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+ConcatOption = Annotated[
+    str | None,
+    typer.Option("--concat-dim", help="The dimension along which many files are joined."),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of tables.")
 ]
@@ -188,12 +192,16 @@ def readers_of(names: list[str] | None) -> Any:
     return "any" if names in (None, [], ["any"]) else names
 
 
-def open_source(path: str) -> Any:
-    """Open a store or a foreign file, after the checks whose answers people need most often."""
+def open_source(path: str, concat_dim: str | None = None) -> Any:
+    """Open a store or foreign files, after the checks whose answers people need most often."""
     from .._opening import open_place
+    from .._paths import paths_of
 
-    _check_there(path)
-    return open_place(path)
+    if paths_of(path) is None and concat_dim is None:
+        _check_there(path)
+        return open_place(path)
+    with progress("opening", is_bytes=False) as report:
+        return open_place(path, concat_dim=concat_dim, progress=report)
 
 
 def open_store(path: str, mode: Literal["r", "r+"]) -> Store:

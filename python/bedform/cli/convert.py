@@ -13,6 +13,7 @@ from rich.text import Text
 
 from .._text import format_bytes, format_seconds, format_shape, parse_reads
 from ._output import (
+    ConcatOption,
     JsonOption,
     cell,
     emit,
@@ -35,10 +36,13 @@ def register(app: typer.Typer) -> None:
 
 
 def convert(
-    source: Annotated[str, typer.Argument(help="A store or file: Zarr, NetCDF, HDF5.")],
+    source: Annotated[
+        str, typer.Argument(help='A store or file: Zarr, NetCDF, HDF5; or files: "era5_*.nc".')
+    ],
     target: Annotated[
         str, typer.Argument(help="The store to make, a path or URL; it must not exist.")
     ],
+    concat_dim: ConcatOption = None,
     reads: Annotated[
         list[str] | None,
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
@@ -88,7 +92,7 @@ def convert(
 
     memory_bytes = memory_of(memory)
     kinds = parse_reads(reads or ()) or None
-    with open_source(source):
+    with open_source(source, concat_dim):
         pass
     started = time.monotonic()
     try:
@@ -96,6 +100,7 @@ def convert(
             done = _convert.convert(
                 source,
                 target,
+                concat_dim=concat_dim,
                 reads=kinds,
                 readers=readers_of(readers),
                 memory=memory_bytes,

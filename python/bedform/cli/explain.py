@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .._text import parse_selection
-from ._output import JsonOption, emit, help_of, open_array, open_source, paragraph
+from ._output import ConcatOption, JsonOption, emit, help_of, open_array, open_source, paragraph
 
 
 def register(app: typer.Typer) -> None:
@@ -16,11 +16,12 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    path: Annotated[str, typer.Argument(help="A store or file.")],
+    path: Annotated[str, typer.Argument(help='A store or file, or files: "era5_*.nc".')],
     array: Annotated[str, typer.Argument(help="The array to read.")],
     selection: Annotated[
         str, typer.Argument(help="As inside NumPy's brackets: 10,:,200:300 (quote it).")
     ],
+    concat_dim: ConcatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the plan of a read: what would be fetched, at what price; reads no values.
@@ -33,7 +34,7 @@ def explain(
 
     Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
     """
-    with open_source(path) as store:
+    with open_source(path, concat_dim) as store:
         found = open_array(store, array, path)
         explanation = found.explain(parse_selection(selection, found.shape))
     emit(explanation.to_dict(), paragraph(str(explanation)), as_json)

@@ -10,7 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from .._text import format_bytes, format_shape
-from ._output import JsonOption, cell, emit, help_of, open_array, open_source, paragraph
+from ._output import (
+    ConcatOption,
+    JsonOption,
+    cell,
+    emit,
+    help_of,
+    open_array,
+    open_source,
+    paragraph,
+)
 
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"
@@ -24,15 +33,18 @@ def register(app: typer.Typer) -> None:
 
 
 def info(
-    path: Annotated[str, typer.Argument(help="A store or file: Zarr, NetCDF, HDF5.")],
+    path: Annotated[
+        str, typer.Argument(help='A store or file: Zarr, NetCDF, HDF5; or files: "era5_*.nc".')
+    ],
     array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
+    concat_dim: ConcatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Tell what a store or file holds: arrays, shapes, layouts, attributes.
 
     Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
     """
-    with open_source(path) as store:
+    with open_source(path, concat_dim) as store:
         if array is None:
             facts = dict(store.info())
             arrays = dict(sorted(facts["arrays"].items()))

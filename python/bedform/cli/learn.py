@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._errors import NotFoundError
+from .._paths import paths_of
 from .._remote import is_url
 from .._text import format_bytes
 from .._traces import learn as learn_reads
@@ -81,7 +82,7 @@ def _learn_each(paths: list[str]) -> dict[str, dict[str, Any]]:
             with progress("learning", is_bytes=False) as tell:
                 known[path] = learn_reads(path, tell)
         except NotFoundError as error:
-            if not (is_url(path) or Path(path).exists()):
+            if not (is_url(path) or Path(path).exists() or paths_of(path)):
                 raise
             unread = unread or error
             known[path] = {"traces": 0, "left_out": 0, "ignored": 0, "knowledge": {"arrays": {}}}

@@ -106,7 +106,7 @@ fn check_path(text: &str, groups: &HashSet<&str>) -> Result {
     Err("it lies in a group that the map does not have before it".into())
 }
 
-fn check_array(
+pub(crate) fn check_array(
     array: &ForeignArray,
     file_bytes: u64,
     groups: &HashSet<&str>,
@@ -166,52 +166,66 @@ fn check_storage(array: &ForeignArray, total: u64, file_bytes: u64, limits: &Lim
             inside(*offset, span.ok_or("records that end beyond 2^64")?, file_bytes)
         }
         ForeignStorage::Chunked { chunk_shape, codecs, chunks } => {
-            if chunk_shape.len() != array.shape.len() || chunk_shape.is_empty() {
-                return Err("chunks of another rank than the array".into());
-            }
-            if chunk_shape.contains(&0) {
-                return Err("chunks of length 0".into());
-            }
-            if codecs.len() > limits.codecs_max.min(FILTERS_MAX) {
-                return Err(format!("{} filters, over the limit", codecs.len()));
-            }
-            let item_size = array.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
-            let chunk_bytes = array_bytes(chunk_shape, item_size)?;
-            if chunk_bytes > limits.chunk_bytes_max {
-                return Err(format!(
-                    "chunks of {chunk_bytes} bytes, over the limit of {}",
-                    limits.chunk_bytes_max
-                ));
-            }
-            let grid: Vec<u64> = array
-                .shape
-                .iter()
-                .zip(chunk_shape)
-                .map(|(size, chunk)| size.div_ceil(*chunk))
-                .collect();
-            let bounds = ChunkBounds {
-                chunk_count: array_bytes(&grid, 1)?,
-                chunk_bytes,
-                stored_bytes_max: limits.chunk_bytes_max,
-                all_skipped: u32::try_from((1_u64 << codecs.len()) - 1).unwrap_or(u32::MAX),
-                file_bytes,
-            };
-            check_table(chunks, &bounds)
+            let bounds = ChunkBounds::new(array, (chunk_shape, codecs.len()), limits)?;
+            check_table(chunks, &bounds, file_bytes)
         }
     }
 }
 
 /// What every chunk of one array must keep to.
-struct ChunkBounds {
+pub(crate) struct ChunkBounds {
     chunk_count: u64,
     chunk_bytes: u64,
     stored_bytes_max: u64,
     /// The mask of a chunk that went through no filter.
     all_skipped: u32,
-    file_bytes: u64,
 }
 
-fn check_table(table: &ChunkTable, bounds: &ChunkBounds) -> Result {
+impl ChunkBounds {
+    /// Those of an array; nothing for one without chunks.
+    pub(crate) fn of(array: &ForeignArray, limits: &Limits) -> Result<Option<Self>> {
+        match &array.storage {
+            ForeignStorage::Chunked { chunk_shape, codecs, .. } => {
+                Self::new(array, (chunk_shape, codecs.len()), limits).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn new(
+        array: &ForeignArray,
+        (chunk_shape, codecs): (&[u64], usize),
+        limits: &Limits,
+    ) -> Result<Self> {
+        if chunk_shape.len() != array.shape.len() || chunk_shape.is_empty() {
+            return Err("chunks of another rank than the array".into());
+        }
+        if chunk_shape.contains(&0) {
+            return Err("chunks of length 0".into());
+        }
+        if codecs > limits.codecs_max.min(FILTERS_MAX) {
+            return Err(format!("{codecs} filters, over the limit"));
+        }
+        let item_size = array.data_type.and_then(DataType::item_size).unwrap_or(1) as u64;
+        let chunk_bytes = array_bytes(chunk_shape, item_size)?;
+        if chunk_bytes > limits.chunk_bytes_max {
+            return Err(format!(
+                "chunks of {chunk_bytes} bytes, over the limit of {}",
+                limits.chunk_bytes_max
+            ));
+        }
+        let axes = array.shape.iter().zip(chunk_shape);
+        let grid: Vec<u64> = axes.map(|(size, chunk)| size.div_ceil(*chunk)).collect();
+        Ok(Self {
+            chunk_count: array_bytes(&grid, 1)?,
+            chunk_bytes,
+            stored_bytes_max: limits.chunk_bytes_max,
+            all_skipped: u32::try_from((1_u64 << codecs) - 1).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+pub(crate) fn check_table(table: &ChunkTable, bounds: &ChunkBounds, file_bytes: u64) -> Result {
     if let Some(pair) = table.indexes.windows(2).find(|pair| pair[0] >= pair[1]) {
         return Err(format!("chunk {} twice, or out of order", pair[1]));
     }
@@ -233,7 +247,7 @@ fn check_table(table: &ChunkTable, bounds: &ChunkBounds) -> Result {
             if length > bounds.stored_bytes_max {
                 return Err(format!("{length} stored bytes, over the limit"));
             }
-            inside(offset, length, bounds.file_bytes)
+            inside(offset, length, file_bytes)
         };
         check().map_err(|reason| format!("chunk {}: {reason}", table.indexes[at]))?;
     }
@@ -289,7 +303,7 @@ fn same(given: u64, needed: u64, what: &str) -> Result {
     if given == needed { Ok(()) } else { Err(format!("{given} {what} {needed}")) }
 }
 
-fn inside(offset: u64, length: u64, file_bytes: u64) -> Result {
+pub(crate) fn inside(offset: u64, length: u64, file_bytes: u64) -> Result {
     match offset.checked_add(length) {
         Some(end) if end <= file_bytes => Ok(()),
         _ => Err(format!(

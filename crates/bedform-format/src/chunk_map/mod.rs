@@ -30,11 +30,11 @@
 //!
 //! [`text_of_bytes`]: crate::json::text_of_bytes
 
-mod check;
+pub(crate) mod check;
 mod description;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 use serde::{Deserialize, Serialize};
 

@@ -49,12 +49,7 @@ impl ChunkMap {
         bytes.extend_from_slice(&(description.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&description);
         for table in tables {
-            table.check_columns()?;
-            bytes.extend_from_slice(&(table.len() as u64).to_le_bytes());
-            for column in [&table.indexes, &table.offsets, &table.lengths] {
-                column.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-            }
-            table.filter_masks.iter().for_each(|mask| bytes.extend_from_slice(&mask.to_le_bytes()));
+            table.write(&mut bytes)?;
         }
         let checksum = checksum::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -195,6 +190,17 @@ impl ChunkMap {
 }
 
 impl ChunkTable {
+    /// Appends the table as the module says.
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) -> Result<(), ChunkMapError> {
+        self.check_columns()?;
+        bytes.extend_from_slice(&(self.len() as u64).to_le_bytes());
+        for column in [&self.indexes, &self.offsets, &self.lengths] {
+            column.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        }
+        self.filter_masks.iter().for_each(|mask| bytes.extend_from_slice(&mask.to_le_bytes()));
+        Ok(())
+    }
+
     fn check_columns(&self) -> Result<(), ChunkMapError> {
         let count = self.indexes.len();
         if [self.offsets.len(), self.lengths.len(), self.filter_masks.len()] == [count; 3] {
@@ -222,30 +228,30 @@ impl ChunkTable {
 }
 
 /// What is left of the bytes; every read says whether there was enough.
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(crate) struct Reader<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
         Some(head)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         let (head, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u32::from_le_bytes(*head))
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         let (head, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(u64::from_le_bytes(*head))
     }
 
-    fn table(&mut self) -> Option<ChunkTable> {
+    pub(crate) fn table(&mut self) -> Option<ChunkTable> {
         let count = usize::try_from(self.u64()?).ok()?;
         let mut columns = Reader { rest: self.take(count.checked_mul(ENTRY_BYTES)?)? };
         let mut column = || Some(numbers(columns.take(count * 8)?));

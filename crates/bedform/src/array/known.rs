@@ -8,7 +8,7 @@ use bedform_geometry::Selection;
 
 use super::{Array, Backing};
 use crate::error::{ErrorKind, Result};
-use crate::foreign::facts::ForeignVariable;
+use crate::foreign::facts::{ForeignVariable, Sources};
 use crate::log::array::ArrayHandle;
 use crate::log::snapshot::Snapshot;
 use crate::plan::geometry::Geometry;
@@ -64,8 +64,13 @@ impl Known<'_> {
     /// `bytes` bytes, of which a read fetches what it needs.
     pub(super) fn has_large_raw_chunks(&self, bytes: u64) -> bool {
         let Self::Foreign(variable) = self else { return false };
-        let codec = &variable.facts().layout.codec;
-        codec.is_raw() && !variable.makes_chunks() && codec.decoded_bytes() as u64 > bytes
+        match variable.sources() {
+            Sources::Joined(joined) => joined.has_large_raw_chunks(bytes),
+            Sources::One(source) => {
+                let codec = &variable.facts().layout.codec;
+                codec.is_raw() && !source.makes_chunks() && codec.decoded_bytes() as u64 > bytes
+            }
+        }
     }
 
     /// The most bytes of decoded chunks that the array's handle may keep.
@@ -221,9 +226,9 @@ impl Known<'_> {
         selection: &Selection,
         mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
-        let geometry = &self.geometry(selection)?;
         match self {
             Self::Stored(handle, state, snapshot) => {
+                let geometry = &self.geometry(selection)?;
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
                     let snapshot = first.take().map_or_else(|| handle.store.snapshot(), Ok)?;
@@ -237,6 +242,8 @@ impl Known<'_> {
                         meaning: state.meaning,
                         geometry,
                         cache: ChunkCache::new(&handle.store.cache, &state.scope),
+                        begins: None,
+                        cells_before: 0,
                     };
                     act(ReadPlan::new(std::slice::from_ref(&piece), &handle.store.tuning))
                 });
@@ -244,13 +251,20 @@ impl Known<'_> {
             }
             Self::Foreign(variable) => {
                 let facts = variable.facts();
+                let source = match variable.sources() {
+                    Sources::One(source) => source,
+                    Sources::Joined(joined) => return joined.with_plan(selection, act),
+                };
+                let geometry = &self.geometry(selection)?;
                 let piece = Piece {
-                    source: &***variable,
+                    source,
                     moment: &Settled,
                     layout: &facts.layout,
                     meaning: 0,
                     geometry,
                     cache: ChunkCache::new(&facts.cache, &facts.scope),
+                    begins: None,
+                    cells_before: 0,
                 };
                 act(ReadPlan::new(std::slice::from_ref(&piece), &facts.tuning))
             }

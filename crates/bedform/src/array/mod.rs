@@ -55,7 +55,7 @@ pub struct Array {
 enum Backing {
     /// Shards of a store, and its log.
     Stored(ArrayHandle),
-    /// A foreign file: its bytes, or what a callback makes of them.
+    /// A foreign file: its bytes, or what a callback makes of them; or many files.
     Foreign(Arc<dyn ForeignVariable>),
 }
 
@@ -70,8 +70,7 @@ impl Array {
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its native library reads.
     pub fn of_file(file: &ForeignFile, path: &str) -> Result<Self> {
-        let variable = Arc::new(file.variable(path)?);
-        Ok(Self { backing: Backing::Foreign(variable) })
+        Ok(Self { backing: Backing::Foreign(file.any_variable(path)?) })
     }
 
     /// The variable at `path` of a foreign file, read by a callback: one that only the library of the

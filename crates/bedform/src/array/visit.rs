@@ -247,6 +247,13 @@ fn whole_region(region: &Region) -> Result<Selection> {
     Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
 }
 
+/// The region `by` positions further along an axis.
+fn moved(region: &Region, axis: usize, by: u64) -> Result<Region> {
+    let mut start = region.start().to_vec();
+    start[axis] = start[axis].saturating_add(by);
+    Ok(Region::new(start, region.shape().to_vec())?)
+}
+
 /// Gives the chunks of a read the form in which a visitor sees them.
 struct Shown<'v> {
     visitor: &'v Visitor<'v>,
@@ -261,9 +268,13 @@ impl TakeChunk for Shown<'_> {
         let geometry = cell.piece.geometry;
         let coordinates = geometry.chunk_coordinates(cell.number, task);
         let region = layout.grid.chunk_region_clipped(&coordinates);
+        let in_array = match cell.piece.begins {
+            Some((axis, start)) => moved(&region, axis, start)?,
+            None => region.clone(),
+        };
         let show = |elements: ChunkElements<'_>| {
             self.has_begun.store(true, Ordering::Relaxed);
-            let (region, item_size) = (region.clone(), layout.item_size);
+            let (region, item_size) = (in_array.clone(), layout.item_size);
             let cell = cell.number;
             (self.visitor)(&VisitedChunk { geometry, cell, task, region, item_size, elements })
         };

@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
 use super::attributes::{self, Style};
-use super::facts::{ForeignVariable, VariableFacts};
+use super::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::cache::CacheHandle;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
@@ -181,6 +181,7 @@ impl CalledVariable {
     /// # Errors
     /// `NotFound`; `Unsupported` for elements without a fixed size; as [`CalledVariable::alone`].
     pub(crate) fn of_file(file: &ForeignFile, path: &str, callback: Callback) -> Result<Self> {
+        let file = file.file_of(path)?;
         let position = file.position(path)?;
         let array = &file.map.arrays[position];
         let data_type = array.data_type.ok_or_else(|| {
@@ -310,6 +311,10 @@ fn decoding(data_type: DataType, chunk_shape: &[u64]) -> u64 {
 impl ForeignVariable for CalledVariable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources::One(self)
     }
 
     fn attributes(&self) -> Map<String, Value> {

@@ -1,4 +1,4 @@
-//! What is known of a variable of a foreign file, whoever reads it.
+//! What is known of a variable of a foreign file, or of many files, whoever reads it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use bedform_format::DataType;
 use bedform_format::chunk_map::SourceVersion;
 use serde_json::{Map, Value};
 
+use super::archive::JoinedVariable;
 use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
@@ -34,10 +35,22 @@ pub(crate) struct VariableFacts {
     pub(crate) follows: Option<Arc<Follows>>,
 }
 
-/// A variable of a foreign file: a source, and what is known of it.
-pub(crate) trait ForeignVariable: Source + Send + Debug {
+/// Where the chunks of a variable lie.
+#[derive(Clone, Copy)]
+pub(crate) enum Sources<'a> {
+    /// In one file.
+    One(&'a dyn Source),
+    /// In many, one behind the other along an axis.
+    Joined(&'a JoinedVariable),
+}
+
+/// A variable of a foreign file, or of many as one: what is known of it.
+pub(crate) trait ForeignVariable: Send + Sync + Debug {
     /// What reads go by.
     fn facts(&self) -> &VariableFacts;
+
+    /// Where its chunks lie.
+    fn sources(&self) -> Sources<'_>;
 
     /// The state of the source that reads of it go by; nothing where it has none.
     fn state(&self) -> Option<&SourceVersion> {

@@ -19,7 +19,9 @@
 //! | `lookup` | groups and variables by their paths |
 //! | `opening` | files by their paths, and the chunk maps that are kept of them |
 //! | `url` | files at URLs |
+//! | `archive` | many files, read as one |
 
+pub(crate) mod archive;
 pub(crate) mod attributes;
 pub(crate) mod callback;
 pub(crate) mod facts;
@@ -40,6 +42,7 @@ use bedform_format::header::format_of;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Profile, Storage, Version};
 
+use self::archive::Archive;
 use self::hdf5::Reader;
 use self::lookup::Lookup;
 use self::tables::Tables;
@@ -54,6 +57,7 @@ use crate::prefetch::{Follows, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
 
 pub use crate::sidecar::source_version;
+pub use archive::{ArchiveOptions, MakeMap, archive_sidecar};
 pub use bedform_format::chunk_map::SourceVersion;
 pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};
@@ -61,7 +65,8 @@ pub use callback::{Callback, CallbackArray, ReadElements};
 /// The first look at a header.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// A foreign file, opened: its chunk map, and where it is.
+/// A foreign file, opened: its chunk map, and where it is. Or many files as one, the map and place of which are
+/// those of the first, with the shapes of all.
 #[derive(Debug, Clone)]
 pub struct ForeignFile {
     pub(super) storage: Arc<dyn Storage>,
@@ -79,6 +84,8 @@ pub struct ForeignFile {
     pub(super) checks: bool,
     /// The file as it was opened, where it can be read again without opening it.
     kept: Option<Kept>,
+    /// The files, if it is many.
+    archive: Option<Arc<Archive>>,
 }
 
 impl ForeignFile {
@@ -144,6 +151,7 @@ impl ForeignFile {
             cache,
             checks,
             kept: None,
+            archive: None,
         })
     }
 
@@ -176,7 +184,10 @@ impl ForeignFile {
 
     /// The file as a user knows it.
     pub fn name(&self) -> String {
-        format!("{}/{}", self.storage.name(), self.path)
+        match &self.archive {
+            Some(archive) => archive.name().to_owned(),
+            None => format!("{}/{}", self.storage.name(), self.path),
+        }
     }
 
     /// The error of something in the file, with the file's name in front where storage does not say it.
@@ -185,11 +196,11 @@ impl ForeignFile {
         if error.to_string().contains(&name) { error } else { error.at(name) }
     }
 
-    /// The variable at `path` of the file.
+    /// The variable at `path` of the file, which is one.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its native library reads.
-    pub(crate) fn variable(&self, path: &str) -> Result<Variable> {
+    fn variable(&self, path: &str) -> Result<Variable> {
         Variable::new(self.clone(), self.position(path)?)
     }
 

@@ -41,6 +41,19 @@ fn name_of_map(allow_external: bool) -> &'static str {
     if allow_external { "chunk-map-external" } else { "chunk-map" }
 }
 
+/// The chunk map that is kept of the file at `path`, if it is of this state.
+///
+/// # Errors
+/// As [`Sidecar::of_path`].
+pub(super) fn kept_map(
+    path: &Path,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> Result<Option<ChunkMap>> {
+    let sidecar = Sidecar::of_path(path)?;
+    Ok(sidecar.and_then(|sidecar| sidecar.load(name_of_map(false), source, limits)))
+}
+
 impl ForeignFile {
     /// Opens the file at `path`: a NetCDF classic file by its header, an HDF5 file by the chunk map that is
     /// kept of it, or by what it says itself. Nothing for a file that only the library of HDF5 understands: then

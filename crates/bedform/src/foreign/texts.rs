@@ -27,6 +27,9 @@ impl ForeignFile {
     /// `NotFound`; `Unsupported` for a variable of something else, and for what only the library reads; `Conflict` if
     /// the file has changed; by the file.
     pub(crate) fn text_variable(&self, path: &str) -> Result<TextVariable<'_>> {
+        if self.archive.is_some() {
+            return self.file_of(path)?.text_variable(path);
+        }
         let position = self.position(path)?;
         let array = &self.map.arrays[position];
         let address = self.tables.address(position);

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bedform_format::DataType;
 use bedform_format::chunk_map::{
     ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage, SourceVersion,
 };
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
 use super::attributes::{self, Style};
-use super::facts::{ForeignVariable, VariableFacts};
+use super::facts::{ForeignVariable, Sources, VariableFacts};
 use super::inline::Inline;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
@@ -41,35 +42,12 @@ impl Variable {
                 format!("{:?} of {} is read by its own library: {reason}", array.path, file.name()),
             )
         };
-        if let ForeignStorage::Native { reason } = &array.storage {
-            return Err(native(reason));
-        }
-        let data_type = array.data_type.ok_or_else(|| native("it has no type of fixed size"))?;
-        let item_size =
-            data_type.item_size().ok_or_else(|| native("it has no type of fixed size"))?;
-        let at_least_one =
-            |shape: &[u64]| shape.iter().map(|length| (*length).max(1)).collect::<Vec<_>>();
-        let chunk_shape = match &array.storage {
-            ForeignStorage::Chunked { chunk_shape, .. } => chunk_shape.clone(),
-            ForeignStorage::Records { .. } => {
-                let mut shape = at_least_one(&array.shape);
-                if let Some(first) = shape.first_mut() {
-                    *first = 1;
-                }
-                shape
-            }
-            _ => at_least_one(&array.shape),
-        };
-        let grid = ChunkGrid::new(array.shape.clone(), chunk_shape.clone())?;
-        let layout = StoredLayout {
-            per_object: at_least_one(grid.grid_shape()),
-            codec: ChunkCodec::new(&array.codec_chain(), data_type, &chunk_shape),
-            fill: FillValue::Bytes(array.fill_element().unwrap_or_else(|| vec![0; item_size])),
-            item_size,
-            grid,
+        let (data_type, layout) = match layout_of(array)? {
+            Ok(found) => found,
+            Err(reason) => return Err(native(reason)),
         };
         let path = format!("{}:{}", file.path, array.path);
-        let scope = file.cache.scope(&path, decoding(array, &chunk_shape));
+        let scope = file.cache.scope(&path, decoding(array, layout.grid.chunk_shape()));
         let facts = VariableFacts {
             name: format!("{}/{}", file.name(), array.path),
             path: array.path.clone(),
@@ -89,9 +67,78 @@ impl Variable {
     }
 }
 
+/// The type of the elements of a variable, and how they are stored; or why only the library of the format reads
+/// them.
+///
+/// # Errors
+/// `InvalidArgument` for a shape that no array has.
+pub(super) fn layout_of(
+    array: &MapArray,
+) -> Result<std::result::Result<(DataType, StoredLayout), &str>> {
+    if let ForeignStorage::Native { reason } = &array.storage {
+        return Ok(Err(reason));
+    }
+    let sized = array.data_type.and_then(|data_type| Some((data_type, data_type.item_size()?)));
+    let Some((data_type, item_size)) = sized else {
+        return Ok(Err("it has no type of fixed size"));
+    };
+    let at_least_one =
+        |shape: &[u64]| shape.iter().map(|length| (*length).max(1)).collect::<Vec<_>>();
+    let chunk_shape = match &array.storage {
+        ForeignStorage::Chunked { chunk_shape, .. } => chunk_shape.clone(),
+        ForeignStorage::Records { .. } => {
+            let mut shape = at_least_one(&array.shape);
+            if let Some(first) = shape.first_mut() {
+                *first = 1;
+            }
+            shape
+        }
+        _ => at_least_one(&array.shape),
+    };
+    let grid = ChunkGrid::new(array.shape.clone(), chunk_shape.clone())?;
+    let layout = StoredLayout {
+        per_object: at_least_one(grid.grid_shape()),
+        codec: ChunkCodec::new(&array.codec_chain(), data_type, &chunk_shape),
+        fill: FillValue::Bytes(array.fill_element().unwrap_or_else(|| vec![0; item_size])),
+        item_size,
+        grid,
+    };
+    Ok(Ok((data_type, layout)))
+}
+
+/// What a variable is: see [`ForeignVariable::describe`].
+pub(super) fn describe(array: &MapArray, facts: &VariableFacts, style: Style) -> Value {
+    let (kind, chunks) = match &array.storage {
+        ForeignStorage::Contiguous { .. } => ("contiguous", None),
+        ForeignStorage::Compact { .. } => ("compact", None),
+        ForeignStorage::Chunked { chunk_shape, .. } => ("chunked", Some(chunk_shape)),
+        ForeignStorage::Records { .. } => ("records", None),
+        ForeignStorage::Empty => ("empty", None),
+        _ => ("native", None),
+    };
+    json!({
+        "path": array.path,
+        "shape": array.shape,
+        "dtype": facts.data_type.to_string(),
+        "numpy": facts.data_type.numpy(),
+        "storage": kind,
+        "encoding": array.encoding,
+        "chunks": chunks.unwrap_or(&facts.layout.grid.chunk_shape().to_vec()),
+        "shards": null,
+        "order": null,
+        "fill_value": facts.layout.fill.to_json(facts.data_type),
+        "dims": attributes::dimension_names(array),
+        "attributes": attributes::variable_attributes(array, style),
+    })
+}
+
 impl ForeignVariable for Variable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources::One(self)
     }
 
     fn state(&self) -> Option<&SourceVersion> {
@@ -112,34 +159,12 @@ impl ForeignVariable for Variable {
     }
 
     fn describe(&self) -> Value {
-        let array = self.array();
-        let (kind, chunks) = match &array.storage {
-            ForeignStorage::Contiguous { .. } => ("contiguous", None),
-            ForeignStorage::Compact { .. } => ("compact", None),
-            ForeignStorage::Chunked { chunk_shape, .. } => ("chunked", Some(chunk_shape)),
-            ForeignStorage::Records { .. } => ("records", None),
-            ForeignStorage::Empty => ("empty", None),
-            _ => ("native", None),
-        };
-        json!({
-            "path": array.path,
-            "shape": array.shape,
-            "dtype": self.facts.data_type.to_string(),
-            "numpy": self.facts.data_type.numpy(),
-            "storage": kind,
-            "encoding": array.encoding,
-            "chunks": chunks.unwrap_or(&self.facts.layout.grid.chunk_shape().to_vec()),
-            "shards": null,
-            "order": null,
-            "fill_value": self.facts.layout.fill.to_json(self.facts.data_type),
-            "dims": self.dimension_names(),
-            "attributes": self.attributes(),
-        })
+        describe(self.array(), &self.facts, Style::of(&self.file.map))
     }
 }
 
 /// A hash of all that decides, beside the bytes of the file, which chunks the variable has.
-fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
+pub(super) fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let text = format!("{:?} {chunk_shape:?} {:?}", array.data_type, array.codec_chain());
     text.hash(&mut hasher);

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bedform_geometry::{
-    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PlacedAxis, PointMove, Points, Positions,
-    Selection, delinearize, element_count, linearize, strides,
+    AxisPiece, AxisRange, AxisSelection, ChunkGrid, PlacedAxis, PlacedBox, PointMove, Points,
+    Positions, Selection, delinearize, element_count, linearize, strides,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -74,6 +74,15 @@ enum ListedPart {
     Points(Vec<PointMove>),
 }
 
+/// A part of a selection whose elements are in a box of the result: their places in that, its shape, and the
+/// elements of the result before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BoxPart {
+    pub(crate) axes: PlacedBox,
+    pub(crate) result_shape: Vec<u64>,
+    pub(crate) behind: u64,
+}
+
 /// A chunk to read or write: its place in its object, and how to find its copies again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkTask {
@@ -127,20 +136,11 @@ impl Geometry {
         item_size: usize,
     ) -> Result<Self> {
         let selections: Vec<_> = part.iter().map(|axis| axis.selection.clone()).collect();
-        let whole = element_count(result_shape).ok_or_else(too_large)?;
-        let whole = whole.checked_mul(item_size as u64).ok_or_else(too_large)?;
-        i64::try_from(whole).map_err(|_| too_large())?;
+        check_result(result_shape, 0, item_size)?;
         let mut geometry =
             Self::new(grid, per_object, &Selection::Orthogonal(selections), item_size)?;
         if let Cells::Product(table) = &mut geometry.cells {
-            let strides = strides(result_shape);
-            let strides = strides.iter().map(|stride| signed(stride * item_size as u64));
-            table.target_strides = strides.collect();
-            for (axis, placed) in table.axes.iter_mut().zip(part) {
-                axis.pieces.iter_mut().for_each(|piece| {
-                    piece.result = placed.result.picked(&piece.result);
-                });
-            }
+            table.place(part, result_shape, item_size);
         }
         Ok(geometry)
     }
@@ -156,23 +156,68 @@ impl Geometry {
         results: &[u64],
         item_size: usize,
     ) -> Result<Self> {
-        let mut geometry = Self::new(grid, per_object, &Selection::Points(points), item_size)?;
-        if let Cells::Listed { cells, .. } = &mut geometry.cells {
+        let geometry = Self::new(grid, per_object, &Selection::Points(points), item_size)?;
+        Ok(geometry.with_places(results))
+    }
+
+    /// The plan for parts of a selection, each of which has a box of the result to itself.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub(crate) fn of_parts(
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        parts: &[BoxPart],
+        item_size: usize,
+    ) -> Result<Self> {
+        if let [part] = parts {
+            let placed = Self::placed(grid, per_object, &part.axes, &part.result_shape, item_size)?;
+            return placed.behind(part.behind);
+        }
+        let (mut boxes, mut chunks) = (Vec::with_capacity(parts.len()), BTreeMap::new());
+        let mut result_bytes = 0_u64;
+        for BoxPart { axes, result_shape, behind } in parts {
+            let selections: Vec<_> = axes.iter().map(|axis| axis.selection.clone()).collect();
+            check_result(result_shape, *behind, item_size)?;
+            let mut table = BoxTable::new(grid, per_object, &selections, item_size, *behind)?;
+            table.place(axes, result_shape, item_size);
+            add_box(&mut chunks, &table, boxes.len())?;
+            boxes.push(table);
+            let selection = Selection::Orthogonal(selections);
+            selection.validate(grid.array_shape())?;
+            let elements = selection.len().ok_or_else(too_large)?;
+            result_bytes = elements
+                .checked_mul(item_size as u64)
+                .and_then(|bytes| bytes.checked_add(result_bytes))
+                .ok_or_else(too_large)?;
+        }
+        Ok(Self {
+            item_size,
+            result_bytes,
+            per_object: per_object.to_vec(),
+            chunk_shape: grid.chunk_shape().to_vec(),
+            array_shape: grid.array_shape().to_vec(),
+            cells: Cells::Listed { boxes, cells: cells_of(chunks, per_object) },
+        })
+    }
+
+    /// The same geometry of points, whose elements go to these places of a larger result.
+    fn with_places(mut self, places: &[u64]) -> Self {
+        if let Cells::Listed { cells, .. } = &mut self.cells {
             let chunks = cells.iter_mut().flat_map(|(_, chunks)| chunks);
             for part in chunks.flat_map(|chunk| &mut chunk.parts) {
                 if let ListedPart::Points(moves) = part {
-                    moves.iter_mut().for_each(|point| point.result = results[index(point.result)]);
+                    moves.iter_mut().for_each(|point| point.result = places[index(point.result)]);
                 }
             }
         }
-        Ok(geometry)
+        self
     }
 
     /// The same geometry in a larger result, in which its elements follow `elements` others.
     ///
     /// # Errors
     /// `LimitExceeded` if the place cannot be counted in bytes.
-    #[cfg_attr(not(test), expect(dead_code, reason = "joined files are its first user"))]
     pub(crate) fn behind(mut self, elements: u64) -> Result<Self> {
         let bytes = elements.checked_mul(self.item_size as u64).ok_or_else(too_large)?;
         let bytes = i64::try_from(bytes).map_err(|_| too_large())?;
@@ -418,6 +463,18 @@ impl BoxTable {
         })
     }
 
+    /// Sends the elements of `part`, which the table is of, to their places in a result of `result_shape`.
+    fn place(&mut self, part: &[PlacedAxis], result_shape: &[u64], item_size: usize) {
+        let strides = strides(result_shape);
+        let strides = strides.iter().map(|stride| signed(stride * item_size as u64));
+        self.target_strides = strides.collect();
+        for (axis, placed) in self.axes.iter_mut().zip(part) {
+            axis.pieces.iter_mut().for_each(|piece| {
+                piece.result = placed.result.picked(&piece.result);
+            });
+        }
+    }
+
     /// For each axis, its table and which of its objects the cell is.
     fn objects_of(&self, cell: u64) -> impl Iterator<Item = (&AxisTable, usize)> {
         let shape: Vec<u64> = self.axes.iter().map(|axis| axis.objects.len() as u64).collect();
@@ -506,6 +563,14 @@ fn listed(
         }
         Selection::Orthogonal(_) => {}
     }
+    Ok(Cells::Listed { boxes, cells: cells_of(chunks, per_object) })
+}
+
+/// Chunks, by their coordinates, in their objects.
+fn cells_of(
+    chunks: BTreeMap<Vec<u64>, Vec<ListedPart>>,
+    per_object: &[u64],
+) -> Vec<(Vec<u64>, Vec<ListedChunk>)> {
     let mut cells: Vec<(Vec<u64>, Vec<ListedChunk>)> = Vec::new();
     let mut places: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
     for (coordinates, parts) in chunks {
@@ -520,7 +585,14 @@ fn listed(
         });
         cells[place].1.push(ListedChunk { position, coordinates, parts });
     }
-    Ok(Cells::Listed { boxes, cells })
+    cells
+}
+
+/// Fails unless a box of a result, behind so many elements, can be counted in bytes.
+fn check_result(shape: &[u64], behind: u64, item_size: usize) -> Result<()> {
+    let elements = element_count(shape).and_then(|count| count.checked_add(behind));
+    let bytes = elements.and_then(|count| count.checked_mul(item_size as u64));
+    bytes.and_then(|bytes| i64::try_from(bytes).ok()).map(drop).ok_or_else(too_large)
 }
 
 fn add_box(

@@ -252,6 +252,8 @@ impl OpenReplica {
             meaning: 0,
             geometry: &geometry,
             cache: None,
+            begins: None,
+            cells_before: 0,
         };
         let plan = ReadPlan::new(std::slice::from_ref(&piece), &opened.hierarchy.tuning);
         execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;

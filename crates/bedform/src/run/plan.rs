@@ -46,9 +46,22 @@ pub(crate) struct Piece<'a> {
     pub(crate) geometry: &'a Geometry,
     /// Where its decoded chunks are kept, if at all.
     pub(crate) cache: Option<ChunkCache<'a>>,
+    /// The axis along which the source is a part of the array, and where in the array it begins.
+    pub(crate) begins: Option<(usize, u64)>,
+    /// Cells of the pieces before it; see [`Piece::number`].
+    pub(crate) cells_before: u64,
 }
 
 impl Piece<'_> {
+    /// Counts the cells before each of several pieces of one plan.
+    pub(crate) fn number(pieces: &mut [Self]) {
+        let mut cells = 0;
+        for piece in pieces {
+            piece.cells_before = cells;
+            cells += piece.geometry.cell_count();
+        }
+    }
+
     /// Stretches that lie together in a chunk and in the result, as if all chunks were like one.
     fn estimated_runs(&self) -> u64 {
         if self.geometry.cell_count() == 0 {
@@ -83,6 +96,9 @@ const OPENED_MAX: u64 = 1 << 8;
 pub(crate) struct ReadPlan<'a> {
     pieces: &'a [Piece<'a>],
     tuning: &'a Tuning,
+    /// Of all pieces, which may be thousands.
+    cells: u64,
+    chunks: u64,
 }
 
 /// A cell of a plan: an object that a piece touches.
@@ -94,9 +110,12 @@ pub(crate) struct PlannedCell<'a> {
 }
 
 impl<'a> ReadPlan<'a> {
-    /// The plan of these pieces, of one result each part of which is in one of them.
+    /// The plan of these pieces, of one result each part of which is in one of them. Several are
+    /// [numbered](Piece::number).
     pub(crate) fn new(pieces: &'a [Piece<'a>], tuning: &'a Tuning) -> Self {
-        Self { pieces, tuning }
+        let cells = pieces.iter().map(|piece| piece.geometry.cell_count()).sum();
+        let chunks = pieces.iter().map(|piece| piece.geometry.chunk_count()).sum();
+        Self { pieces, tuning, cells, chunks }
     }
 
     pub(crate) fn pieces(&self) -> &'a [Piece<'a>] {
@@ -119,12 +138,12 @@ impl<'a> ReadPlan<'a> {
 
     /// How many objects are touched.
     pub(crate) fn cell_count(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.geometry.cell_count()).sum()
+        self.cells
     }
 
     /// How many chunks are touched.
     pub(crate) fn chunk_count(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.geometry.chunk_count()).sum()
+        self.chunks
     }
 
     /// The most that `measure` gives of a piece's codec.
@@ -149,15 +168,13 @@ impl<'a> ReadPlan<'a> {
 
     /// The cell of a number below [`ReadPlan::cell_count`].
     pub(crate) fn cell(&self, number: u64) -> Option<PlannedCell<'a>> {
-        let mut number = number;
-        for piece in self.pieces {
-            let cells = piece.geometry.cell_count();
-            if number < cells {
-                return Some(PlannedCell { piece, number });
-            }
-            number -= cells;
+        if number >= self.cells {
+            return None;
         }
-        None
+        // Of pieces without cells, too, the last one that begins so early has it.
+        let behind = self.pieces.partition_point(|piece| piece.cells_before <= number);
+        let piece = self.pieces.get(behind.checked_sub(1)?)?;
+        Some(PlannedCell { piece, number: number - piece.cells_before })
     }
 
     /// How extents of the plan's objects become requests.

@@ -173,14 +173,17 @@ proptest! {
             sources[0].layout.geometry(&every_second(first.len())).unwrap(),
             sources[1].layout.geometry(&every_second(second.len())).unwrap().behind(ahead).unwrap(),
         ];
-        let pieces = [0, 1].map(|at: usize| Piece {
+        let mut pieces = [0, 1].map(|at: usize| Piece {
             source: &sources[at],
             moment: &Settled,
             layout: &sources[at].layout,
             meaning: 0,
             geometry: &geometries[at],
             cache: None,
+            begins: None,
+            cells_before: 0,
         });
+        Piece::number(&mut pieces);
         let mut tuning = Tuning::default();
         tuning.threads = threads;
         let plan = ReadPlan::new(&pieces, &tuning);

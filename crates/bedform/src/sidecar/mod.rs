@@ -17,7 +17,8 @@
 //! 2. `/data/era5.nc.bedform`, if it exists and belongs to this user;
 //! 3. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
-//! The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path. A
+//! The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path; of many files
+//! that are read as one, of the first path, their number, and a fingerprint of all paths. A
 //! read-only open of the source may write its sidecar: a directory of the first or third kind is made when
 //! something is kept in it, for this user alone.
 //!
@@ -134,6 +135,15 @@ impl Sidecar {
         place::of_path(path)
     }
 
+    /// The sidecar of many files that are read as one, by their resolved paths in their order: it lies beside none
+    /// of them. Makes nothing.
+    ///
+    /// # Errors
+    /// As [`Sidecar::of_path`].
+    pub fn of_archive(paths: &[impl AsRef<Path>]) -> Result<Option<Self>> {
+        place::of_archive(paths)
+    }
+
     /// The directory of the sidecar of the file or directory at `path`, made if it is missing: beside the source
     /// where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no place for it.
     ///
@@ -141,10 +151,15 @@ impl Sidecar {
     /// As [`Sidecar::of_path`]; those of making the directory.
     pub fn make_of_path(path: &Path) -> Result<Option<PathBuf>> {
         place::make_beside(path);
-        let Some(directory) = Self::of_path(path)?.and_then(|sidecar| sidecar.own_directory())
-        else {
-            return Ok(None);
-        };
+        Self::of_path(path)?.map_or(Ok(None), |sidecar| sidecar.make())
+    }
+
+    /// The directory of the sidecar, made if it is missing; nothing if it is none of this machine.
+    ///
+    /// # Errors
+    /// Those of making the directory.
+    pub fn make(&self) -> Result<Option<PathBuf>> {
+        let Some(directory) = self.own_directory() else { return Ok(None) };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
         made.map_err(|error| {
             Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))

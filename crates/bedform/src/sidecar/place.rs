@@ -1,7 +1,7 @@
 //! Which directory holds the sidecar of a source, and whose files lie in it.
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, symlink_metadata};
+use std::fs::{DirBuilder, Metadata, symlink_metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -96,21 +96,45 @@ pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
     let budget_bytes = Some(budget_of_environment()?);
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let user = rustix::process::geteuid().as_raw();
-    if let Some(base) = variable(PLACE_VARIABLE) {
-        return Ok(keyed(base, user, &path, budget_bytes));
-    }
+    let is_elsewhere = variable(PLACE_VARIABLE).is_some();
     let mut beside = path.clone().into_os_string();
     beside.push(SUFFIX);
-    if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == user) {
+    let is_own = |found: Metadata| found.is_dir() && found.uid() == user;
+    if !is_elsewhere && symlink_metadata(&beside).is_ok_and(is_own) {
         let holder = OwnDirectory { path: beside.into(), user, makes: false };
         let directory = ObjectPath::root();
         let (holder, source) = (Arc::new(holder), Some(path.into()));
         return Ok(Some(Sidecar { holder, directory, budget_bytes: None, source }));
     }
-    // The XDG rules: a relative path there is to be ignored.
-    let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
-    let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    Ok(cache.and_then(|cache| keyed(cache.join("bedform/sidecars"), user, &path, budget_bytes)))
+    Ok(base_of_keyed().and_then(|base| keyed(base, user, &path, budget_bytes)))
+}
+
+/// The directory that holds the sidecars of many sources; nothing where the environment names none.
+fn base_of_keyed() -> Option<PathBuf> {
+    variable(PLACE_VARIABLE).or_else(|| {
+        // The XDG rules: a relative path there is to be ignored.
+        let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
+        let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")));
+        cache.map(|cache| cache.join("bedform/sidecars"))
+    })
+}
+
+/// The sidecar of many files together, by their resolved paths in their order.
+pub(super) fn of_archive(paths: &[impl AsRef<Path>]) -> Result<Option<Sidecar>> {
+    let budget_bytes = Some(budget_of_environment()?);
+    let Some(first) = paths.first() else { return Ok(None) };
+    let mut all = Fingerprint::new();
+    for path in paths {
+        all.update(path.as_ref().as_os_str().as_bytes());
+        all.update(&[0]);
+    }
+    // No path has such bytes.
+    let mut key = first.as_ref().as_os_str().to_owned();
+    key.push(format!("\0{}\0{:032x}", paths.len(), all.finish()));
+    let user = rustix::process::geteuid().as_raw();
+    Ok(base_of_keyed()
+        .and_then(|base| keyed(base, user, Path::new(&key), budget_bytes))
+        .map(|sidecar| Sidecar { source: Some(first.as_ref().into()), ..sidecar }))
 }
 
 /// Makes the sidecar beside the source at `path`, where that can be done and no variable names another place.

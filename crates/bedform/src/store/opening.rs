@@ -1,13 +1,13 @@
 //! Stores in directories, at URLs, and in foreign files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bedform_storage::Mode;
 use serde_json::{Map, Value};
 
 use super::Store;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::ForeignFile;
+use crate::foreign::{ArchiveOptions, ForeignFile};
 use crate::log::opened::OpenedStore;
 use crate::opening::{
     add_kept_profile, check_local, has_query, is_file, names_file, remote_of, storage_of, url_of,
@@ -67,6 +67,23 @@ impl Store {
         }
         add_kept_profile(&mut options, path);
         Ok(Self::of_file(ForeignFile::open(path, &options)?, options))
+    }
+
+    /// Opens NetCDF and HDF5 files as one, read-only: variables that have the dimension `how` says are joined along
+    /// it, in the order of `paths`; any other is that of the first file.
+    ///
+    /// # Errors
+    /// As [`ForeignFile::open_archive`]; `ReadOnly` if it is to be written to.
+    pub fn open_archive(
+        paths: &[PathBuf],
+        how: &ArchiveOptions<'_>,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        if options.writable {
+            let text = "foreign files are never written; open them with mode \"r\"";
+            return Err(Error::new(ErrorKind::ReadOnly, text));
+        }
+        Ok(Self::of_file(ForeignFile::open_archive(paths, how, &options)?, options))
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are

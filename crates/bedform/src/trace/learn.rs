@@ -45,12 +45,20 @@ pub struct Learned {
 /// `NotFound` if there is no sidecar, and nothing was recorded; `Conflict` if others learn at the same time;
 /// `Interrupted`: what is known then is as before.
 pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
+    learn_in(Sidecar::of_path(path)?, path, progress)
+}
+
+/// As [`learn`], of what has this sidecar and is shown as `path`.
+///
+/// # Errors
+/// As [`learn`].
+pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -> Result<Learned> {
     let none = || {
         let shown = path.display();
         let text = format!("{shown}: no reads were recorded: 'bedform watch {shown}' turns it on");
         Error::new(ErrorKind::NotFound, text)
     };
-    let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
+    let sidecar = sidecar.ok_or_else(none)?;
     // A program may learn from its own reads.
     keep_traces();
     let directory = sidecar.own_directory().ok_or_else(none)?.join(TRACES);

@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 pub use kinds::{ReadKind, ReadKinds};
 pub use knowledge::{Explained, Knowledge, LearnedArray};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
-pub use learn::{Learned, learn};
+pub use learn::{Learned, learn, learn_in};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
 pub(crate) use record::{Place, forget, record};
 
@@ -88,6 +88,23 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
         true => Sidecar::make_of_path(path)?,
         false => Sidecar::of_path(path)?.and_then(|sidecar| sidecar.own_directory()),
     };
+    mark(directory, path, on)
+}
+
+/// As [`watch`], of what has this sidecar and is shown as `path`.
+///
+/// # Errors
+/// As [`watch`].
+pub fn watch_in(sidecar: Option<Sidecar>, path: &Path, on: bool) -> Result<PathBuf> {
+    let directory = match (sidecar, on) {
+        (Some(sidecar), true) => sidecar.make()?,
+        (sidecar, _) => sidecar.and_then(|sidecar| sidecar.own_directory()),
+    };
+    mark(directory, path, on)
+}
+
+/// Says in a sidecar, that of what is at `path`, whether reads are recorded; gives the directory of the traces.
+fn mark(directory: Option<PathBuf>, path: &Path, on: bool) -> Result<PathBuf> {
     let unknown = || {
         let text = format!(
             "{}: no place for a sidecar: set BEDFORM_SIDECAR to a directory",

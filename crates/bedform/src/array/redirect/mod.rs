@@ -28,6 +28,7 @@ use super::Array;
 use super::known::Known;
 use crate::cache::was_too_young;
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::facts::Sources;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::plan::tuning::Tuning;
@@ -190,7 +191,8 @@ impl Base<'_> {
             });
         }
         let piece = |(part, source)| self.piece(part, source);
-        let pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
+        let mut pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
+        Piece::number(&mut pieces);
         let all_of_replicas = sources.iter().all(Option::is_some);
         let first = sources.first().and_then(Option::as_ref);
         let tuning = first.filter(|_| all_of_replicas).map_or(self.tuning, ReplicaSource::tuning);
@@ -207,6 +209,8 @@ impl Base<'_> {
                 meaning: source.meaning(),
                 geometry,
                 cache: source.cache(),
+                begins: None,
+                cells_before: 0,
             },
             None => Piece {
                 source: self.source,
@@ -215,6 +219,8 @@ impl Base<'_> {
                 meaning: self.meaning,
                 geometry,
                 cache: self.cache,
+                begins: None,
+                cells_before: 0,
             },
         }
     }
@@ -510,6 +516,7 @@ impl Known<'_> {
     ) -> Result<Option<T>> {
         match self {
             Self::Foreign(variable) => {
+                let Sources::One(source) = variable.sources() else { return Ok(None) };
                 let facts = variable.facts();
                 let Some(replicas) = may_help(facts.replicas.as_deref(), &facts.path) else {
                     return Ok(None);
@@ -521,7 +528,7 @@ impl Known<'_> {
                     return Ok(None);
                 }
                 let base = Base {
-                    source: &***variable,
+                    source,
                     moment: &Settled,
                     layout: &facts.layout,
                     meaning: 0,

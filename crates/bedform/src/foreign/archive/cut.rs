@@ -1,0 +1,170 @@
+//! Selections of a joined variable, file by file.
+
+use std::collections::BTreeMap;
+
+use bedform_geometry::{
+    AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Positions, Region, Selection,
+};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::geometry::{BoxPart, Geometry};
+
+/// Positions of lists that the parts of one selection may have together.
+const LISTED_MAX: u64 = 1 << 26;
+
+/// What a selection takes of one file, in the file's own positions.
+#[derive(Debug)]
+pub(super) enum FilePart {
+    Boxes(Vec<BoxPart>),
+    /// Points, and their places in the result.
+    Points(Points, Vec<u64>),
+}
+
+/// The files that a selection touches, in their order, and what it takes of each.
+pub(super) type Parts = BTreeMap<usize, FilePart>;
+
+impl FilePart {
+    /// Which chunks of the file it touches, and where their elements go.
+    ///
+    /// # Errors
+    /// As [`Geometry::new`].
+    pub(super) fn geometry(
+        self,
+        grid: &ChunkGrid,
+        per_object: &[u64],
+        item_size: usize,
+    ) -> Result<Geometry> {
+        match self {
+            Self::Boxes(parts) => Geometry::of_parts(grid, per_object, &parts, item_size),
+            Self::Points(points, places) => {
+                Geometry::placed_points(grid, per_object, points, &places, item_size)
+            }
+        }
+    }
+}
+
+/// Cuts a selection, which fits the joined variable, at the files' `starts` along `axis`.
+///
+/// # Errors
+/// `LimitExceeded` for one that is too large to plan.
+pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<Parts> {
+    let mut parts = Parts::new();
+    if selection.len() == Some(0) {
+        return Ok(parts);
+    }
+    match selection {
+        Selection::Orthogonal(axes) => {
+            let result_shape = selection.result_shape();
+            add_box(&mut parts, axes, (&result_shape, 0), (axis, starts))?;
+        }
+        Selection::Union(regions) => {
+            let mut behind = 0_u64;
+            for region in regions {
+                let axes = axes_of(region)?;
+                add_box(&mut parts, &axes, (region.shape(), behind), (axis, starts))?;
+                behind = behind.saturating_add(region.len().unwrap_or(u64::MAX));
+            }
+        }
+        Selection::Points(points) => add_points(&mut parts, points, axis, starts)?,
+    }
+    Ok(parts)
+}
+
+/// The file that has position `at`.
+fn file_of(starts: &[u64], at: u64) -> usize {
+    // Of files without elements the last one that begins there is followed by one that has it.
+    starts.partition_point(|start| *start <= at).saturating_sub(1)
+}
+
+fn axes_of(region: &Region) -> Result<Vec<AxisSelection>> {
+    let axes = region.start().iter().zip(region.shape());
+    let axes = axes
+        .map(|(start, length)| Ok(AxisSelection::Range(AxisRange::contiguous(*start, *length)?)));
+    axes.collect()
+}
+
+/// Adds the parts of one box of a selection, whose elements are a box of `shape` of the result, behind `behind`.
+fn add_box(
+    parts: &mut Parts,
+    axes: &[AxisSelection],
+    (shape, behind): (&[u64], u64),
+    (axis, starts): (usize, &[u64]),
+) -> Result<()> {
+    if axes.iter().any(AxisSelection::is_empty) {
+        return Ok(());
+    }
+    let whole: Vec<PlacedAxis> = axes.iter().map(PlacedAxis::whole).collect();
+    let along = along_files(&whole[axis], starts);
+    let listed = |selection: &AxisSelection| match selection {
+        AxisSelection::Coords(list) => list.len() as u64,
+        AxisSelection::Range(_) => 0,
+    };
+    // Each file has a copy of the other axes.
+    let others = axes.iter().enumerate().filter(|(number, _)| *number != axis);
+    let others: u64 = others.map(|(_, selection)| listed(selection)).sum();
+    if others.saturating_mul(along.len() as u64) > LISTED_MAX {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            "the selection has too long lists for so many files; read it in parts",
+        ));
+    }
+    for (file, placed) in along {
+        let mut axes = whole.clone();
+        axes[axis] = placed;
+        let part = BoxPart { axes, result_shape: shape.to_vec(), behind };
+        match parts.entry(file).or_insert_with(|| FilePart::Boxes(Vec::new())) {
+            FilePart::Boxes(boxes) => boxes.push(part),
+            FilePart::Points(..) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Positions along the joined axis, file by file, each from the file's first.
+fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
+    let Some((low, high)) = whole.selection.bounds() else { return Vec::new() };
+    match &whole.selection {
+        AxisSelection::Range(_) => {
+            let files = file_of(starts, low)..=file_of(starts, high);
+            let of_file = |file: usize| {
+                let (inside, _) = whole.at(starts[file], starts[file + 1]);
+                Some((file, inside?.relative_to(starts[file])))
+            };
+            files.filter_map(of_file).collect()
+        }
+        AxisSelection::Coords(list) => {
+            let mut by_file: BTreeMap<usize, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+            for (place, at) in (0..).zip(list) {
+                let file = file_of(starts, *at);
+                let (positions, places) = by_file.entry(file).or_default();
+                positions.push(at - starts[file]);
+                places.push(place);
+            }
+            let placed = |(file, (positions, places))| {
+                let selection = match Positions::from_list(positions) {
+                    Positions::Range(range) => AxisSelection::Range(range),
+                    Positions::List(list) => AxisSelection::Coords(list),
+                };
+                (file, PlacedAxis { selection, result: Positions::from_list(places) })
+            };
+            by_file.into_iter().map(placed).collect()
+        }
+    }
+}
+
+fn add_points(parts: &mut Parts, points: &Points, axis: usize, starts: &[u64]) -> Result<()> {
+    let mut by_file: BTreeMap<usize, (Vec<Vec<u64>>, Vec<u64>)> = BTreeMap::new();
+    for (place, at) in points.coords()[axis].iter().enumerate() {
+        let file = file_of(starts, *at);
+        let (coords, places) =
+            by_file.entry(file).or_insert_with(|| (vec![Vec::new(); points.rank()], Vec::new()));
+        for (number, (to, from)) in coords.iter_mut().zip(points.coords()).enumerate() {
+            to.push(from[place] - if number == axis { starts[file] } else { 0 });
+        }
+        places.push(place as u64);
+    }
+    for (file, (coords, places)) in by_file {
+        parts.insert(file, FilePart::Points(Points::new(coords)?, places));
+    }
+    Ok(())
+}

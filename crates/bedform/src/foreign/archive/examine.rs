@@ -1,0 +1,184 @@
+//! Chunk maps of many files, found in several threads.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
+use bedform_storage::{Object, Storage, StorageErrorKind, goes_on};
+
+use super::place::FilePlace;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::hdf5::{self, Parsed, Reader};
+use crate::foreign::opening::kept_map;
+use crate::foreign::{read_header, source_version};
+use crate::opening::{NO_FILE, PlaceKind, kind_of_file};
+use crate::options::{OpenOptions, Progress};
+use crate::threads::workers::{check_goes_on, with_workers};
+
+/// Threads that look at files: they wait for storage most of the time.
+const THREADS: usize = 8;
+const STOPPED: &str = "opening the files was stopped";
+
+/// What a file says of its variables.
+pub(super) struct Examined {
+    pub(super) map: ChunkMap,
+    /// For each variable the address of its dataset, where the map lacks its chunks.
+    pub(super) datasets: Vec<Option<u64>>,
+}
+
+/// What `act` gives for each number below `count`, in several threads.
+///
+/// # Errors
+/// That of the lowest number; `Interrupted`.
+pub(super) fn in_threads<T: Send + Sync>(
+    count: usize,
+    progress: Progress<'_>,
+    act: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let done: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
+    let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+    let first_failed = AtomicUsize::new(usize::MAX);
+    let one = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        // Those before one that failed are still looked at: the first that fails is named.
+        if number >= count || number > first_failed.load(Ordering::Relaxed) {
+            return false;
+        }
+        match act(number) {
+            Ok(value) => drop(done[number].set(value)),
+            Err(error) => {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                if failed.as_ref().is_none_or(|(other, _)| number < *other) {
+                    first_failed.store(number, Ordering::Relaxed);
+                    *failed = Some((number, error));
+                }
+            }
+        }
+        ended.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    let others = THREADS.min(count / 8);
+    let own = || -> Result<()> {
+        loop {
+            check_goes_on(STOPPED)?;
+            progress(ended.load(Ordering::Relaxed) as u64, count as u64);
+            if !one() {
+                return Ok(());
+            }
+        }
+    };
+    with_workers("bedform-archive", others, || while goes_on() && one() {}, own)?;
+    check_goes_on(STOPPED)?;
+    if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let stopped = || Error::new(ErrorKind::Interrupted, STOPPED);
+    done.into_iter().map(|value| value.into_inner().ok_or_else(stopped)).collect()
+}
+
+/// What the file at `place` of `storage` says; nothing if it is for the library of its format to say.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it has changed since it was looked for; `Unsupported` for a file of another kind;
+/// `Corrupt`, `LimitExceeded` by its metadata; those of storage.
+pub(super) fn examine(
+    place: &FilePlace,
+    storage: &dyn Storage,
+    options: &OpenOptions,
+    tables: &TableBudget,
+) -> Result<Option<Examined>> {
+    let path = &*place.path;
+    let object = storage.open(&place.name).map_err(|error| match error.kind {
+        StorageErrorKind::NotAnObject => other(path, NO_FILE),
+        _ => error.into(),
+    })?;
+    let source = source_version(object.version());
+    if source != place.source {
+        return Err(changed(path));
+    }
+    match kind_of_file(&*object)? {
+        PlaceKind::WithHeader(_) => {
+            let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
+            let map = read_header(&read, &source, &options.limits)
+                .map_err(|error| error.at(path.display()))?;
+            let datasets = vec![None; map.arrays.len()];
+            Ok(Some(Examined { map, datasets }))
+        }
+        PlaceKind::Hdf5 => of_hdf5(place, &*object, options, tables),
+        PlaceKind::OtherFile(looks) => Err(other(path, &looks)),
+        _ => Err(other(path, NO_FILE)),
+    }
+}
+
+fn of_hdf5(
+    place: &FilePlace,
+    object: &dyn Object,
+    options: &OpenOptions,
+    tables: &TableBudget,
+) -> Result<Option<Examined>> {
+    if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, object, options)? {
+        for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
+            let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
+            let reader = Reader::new(object, None, false);
+            // What cannot be found is looked for again by the read that needs it.
+            let found = hdf5::read_table(&reader, at, array, &options.limits).ok();
+            if let (Some(table), ForeignStorage::Chunked { chunks, .. }) =
+                (found, &mut array.storage)
+            {
+                *chunks = table;
+                *address = None;
+            }
+        }
+        return Ok(Some(Examined { map, datasets }));
+    }
+    Ok(kept_map(&place.path, &place.source, &options.limits)?.map(Examined::whole))
+}
+
+/// Bytes of chunk tables that are still looked for: of small ones, which a later read of many files would look for
+/// in each of them.
+pub(super) struct TableBudget(AtomicU64);
+
+/// Chunks of a variable whose table is small.
+const SMALL_TABLE_CHUNKS: u64 = 64;
+/// Bytes of a chunk in a table.
+const ENTRY_BYTES: u64 = 28;
+
+impl TableBudget {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes))
+    }
+
+    /// True if the table of a variable is to be looked for.
+    fn takes(&self, array: &ForeignArray) -> bool {
+        let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return false };
+        let axes = array.shape.iter().zip(chunk_shape);
+        let chunks = axes.fold(1_u64, |count, (size, chunk)| {
+            count.saturating_mul(size.div_ceil((*chunk).max(1)))
+        });
+        let bytes = chunks.saturating_mul(ENTRY_BYTES);
+        let take = |left: u64| left.checked_sub(bytes);
+        chunks <= SMALL_TABLE_CHUNKS
+            && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+impl Examined {
+    /// What a map says that has all chunks.
+    pub(super) fn whole(map: ChunkMap) -> Self {
+        let datasets = vec![None; map.arrays.len()];
+        Self { map, datasets }
+    }
+}
+
+/// The error for a file that is not the one that was looked for.
+pub(super) fn changed(path: &Path) -> Error {
+    let text = format!("{} has changed since it was opened; open the files again", path.display());
+    Error::new(ErrorKind::Conflict, text)
+}
+
+fn other(path: &Path, looks: &str) -> Error {
+    let text = format!("{}: not a NetCDF or HDF5 file; it is {looks}", path.display());
+    Error::new(ErrorKind::Unsupported, text)
+}

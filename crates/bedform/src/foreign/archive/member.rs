@@ -1,0 +1,291 @@
+//! A variable of one file of an archive as a source, and the files that are open.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bedform_format::chunk_map::{ChunkTable, ForeignStorage};
+use bedform_format::shard::Extent;
+use bedform_storage::{Object, StorageError, Version};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use super::examine::changed;
+use super::{Archive, Form};
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::hdf5::{self, Reader};
+use crate::foreign::inline::Inline;
+use crate::foreign::source_version;
+use crate::plan::opening::Need;
+use crate::source::{ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source};
+
+/// Files that are open at once, and the share of what the process may open.
+const OPEN_MAX: u64 = 256;
+const OPEN_SHARE: u64 = 4;
+/// Bytes of chunk tables that are held in memory beside those of the archive.
+const TABLE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a chunk in a table.
+const ENTRY_BYTES: u64 = 28;
+
+/// The files that are open, and tables that were read.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    limit: usize,
+    /// Whether every read looks if a file has changed.
+    checks: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts uses.
+    clock: u64,
+    /// Each with its last use.
+    objects: HashMap<usize, (u64, Arc<dyn Object>)>,
+    /// By file and variable.
+    tables: HashMap<(usize, usize), Arc<ChunkTable>>,
+    table_bytes: u64,
+}
+
+impl OpenFiles {
+    pub(super) fn new(checks: bool) -> Self {
+        let may_open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = usize::try_from((may_open / OPEN_SHARE).clamp(1, OPEN_MAX)).unwrap_or(1);
+        Self { limit, checks, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A thread that panicked left whole values.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self, file: usize) -> Option<Arc<dyn Object>> {
+        let mut state = self.lock();
+        state.clock += 1;
+        let clock = state.clock;
+        let (used, object) = state.objects.get_mut(&file)?;
+        *used = clock;
+        Some(object.clone())
+    }
+
+    fn keep(&self, file: usize, object: &Arc<dyn Object>) {
+        let mut state = self.lock();
+        state.clock += 1;
+        let clock = state.clock;
+        state.objects.insert(file, (clock, object.clone()));
+        if state.objects.len() > self.limit {
+            // Some more than one, so that few opens have to look for the oldest.
+            let mut uses: Vec<u64> = state.objects.values().map(|(used, _)| *used).collect();
+            let (_, oldest, _) = uses.select_nth_unstable(self.limit / OPEN_SHARE as usize);
+            let oldest = *oldest;
+            state.objects.retain(|_, (used, _)| *used > oldest);
+        }
+    }
+
+    fn close_all(&self) {
+        self.lock().objects.clear();
+    }
+
+    fn table(&self, key: (usize, usize)) -> Option<Arc<ChunkTable>> {
+        self.lock().tables.get(&key).cloned()
+    }
+
+    fn keep_table(&self, key: (usize, usize), table: &Arc<ChunkTable>) {
+        let bytes = table.len() as u64 * ENTRY_BYTES;
+        let mut state = self.lock();
+        if state.table_bytes + bytes > TABLE_BYTES_MAX {
+            state.tables.clear();
+            state.table_bytes = 0;
+        }
+        if bytes <= TABLE_BYTES_MAX && state.tables.insert(key, table.clone()).is_none() {
+            state.table_bytes += bytes;
+        }
+    }
+}
+
+impl Archive {
+    /// The file, opened: the one that the archive knows.
+    ///
+    /// # Errors
+    /// `Conflict` if another file has taken its place, or it was changed; those of storage.
+    fn object(&self, file: usize) -> Result<Arc<dyn Object>> {
+        if let Some(object) = self.open.kept(file) {
+            if self.open.checks {
+                self.check(file, object.version())?;
+            }
+            return Ok(object);
+        }
+        let (storage, place) = (self.places.storage(file), &self.places.files[file]);
+        let opened = match storage.open_end(&place.name, 1) {
+            Err(error) if is_out_of_files(&error) => {
+                self.open.close_all();
+                storage.open_end(&place.name, 1)
+            }
+            opened => opened,
+        };
+        let object: Arc<dyn Object> = Arc::from(opened?);
+        if source_version(object.version()) != self.files[file].source {
+            return Err(changed(&place.path));
+        }
+        self.open.keep(file, &object);
+        Ok(object)
+    }
+
+    /// Fails unless the name of a file still stands for this version of it.
+    fn check(&self, file: usize, version: &Version) -> Result<()> {
+        let place = &self.places.files[file];
+        // A file that is gone is said to be that.
+        match self.places.storage(file).is_current(&place.name, version)? {
+            true => Ok(()),
+            false => {
+                self.places.storage(file).stat(&place.name)?;
+                Err(changed(&place.path))
+            }
+        }
+    }
+
+    /// Fails unless a file, of which nothing is to be read, is still the one that the archive knows.
+    fn check_state(&self, file: usize) -> Result<()> {
+        let place = &self.places.files[file];
+        let found = self.places.storage(file).stat(&place.name)?;
+        match source_version(&found) == self.files[file].source {
+            true => Ok(()),
+            false => Err(changed(&place.path)),
+        }
+    }
+
+    /// The chunks of a variable in a file; nothing for one without chunks.
+    fn table(
+        &self,
+        (file, variable): (usize, usize),
+        form: &Form,
+        object: &dyn Object,
+    ) -> Result<Option<Arc<ChunkTable>>> {
+        let place = &self.files[file].variables[variable];
+        let ForeignStorage::Chunked { .. } = &form.array.storage else { return Ok(None) };
+        if let Some(table) = &place.chunks {
+            return Ok(Some(table.clone()));
+        }
+        if let Some(table) = self.open.table((file, variable)) {
+            return Ok(Some(table));
+        }
+        let reader = Reader::new(object, None, false);
+        let table = hdf5::read_table(&reader, place.at, &form.array, &self.limits)
+            .map_err(|error| error.at(self.file_name(file)))?;
+        let table = Arc::new(table);
+        self.open.keep_table((file, variable), &table);
+        Ok(Some(table))
+    }
+}
+
+/// True if the process may open no more files.
+fn is_out_of_files(error: &StorageError) -> bool {
+    let code = error.source.as_ref().and_then(std::io::Error::raw_os_error);
+    code == Some(Errno::MFILE.raw_os_error())
+}
+
+/// A variable of one file of an archive.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) archive: &'a Archive,
+    pub(super) file: usize,
+    pub(super) variable: usize,
+}
+
+impl Member<'_> {
+    fn form(&self) -> &Form {
+        self.archive.form(self.file, self.variable)
+    }
+
+    fn has_own_bytes(&self) -> bool {
+        !matches!(self.form().array.storage, ForeignStorage::Empty | ForeignStorage::Compact { .. })
+    }
+}
+
+impl Source for Member<'_> {
+    fn open(
+        &self,
+        _: &[u64],
+        _: Need,
+        _: Option<PendingCell>,
+        _: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let (archive, form) = (self.archive, self.form());
+        let place = &archive.files[self.file].variables[self.variable];
+        if !self.has_own_bytes() && archive.open.checks {
+            archive.check_state(self.file)?;
+        }
+        let mut table = None;
+        let object: Arc<dyn Object> = match (&form.array.storage, &place.data) {
+            (ForeignStorage::Empty, _) => return Ok(None),
+            (ForeignStorage::Compact { .. }, Some(data)) => Arc::new(Inline::new(data.to_vec())),
+            (ForeignStorage::Compact { .. }, None) => {
+                let text = format!("{}: an archive without its bytes", self.object_name(&[]));
+                return Err(Error::new(ErrorKind::Corrupt, text));
+            }
+            _ => {
+                let object = archive.object(self.file)?;
+                table = archive.table((self.file, self.variable), form, &*object)?;
+                object
+            }
+        };
+        let chunks = match &form.array.storage {
+            ForeignStorage::Contiguous { length, .. } => MemberChunks::Whole(place.at, *length),
+            ForeignStorage::Compact { .. } => MemberChunks::Whole(0, object.version().size),
+            ForeignStorage::Records { stride, length, .. } => {
+                MemberChunks::Records(place.at, *stride, *length)
+            }
+            _ => MemberChunks::Table(table.unwrap_or_default()),
+        };
+        Ok(Some(OpenCell {
+            object,
+            locations: ChunkLocations::Table(Arc::new(chunks)),
+            contained: 0,
+            index_requests: 0,
+            index_bytes: 0,
+        }))
+    }
+
+    fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
+        let archive = self.archive;
+        match version {
+            _ if !self.has_own_bytes() => {
+                Ok(!archive.open.checks || archive.check_state(self.file).is_ok())
+            }
+            Some(version) => {
+                let name = &archive.places.files[self.file].name;
+                Ok(archive.places.storage(self.file).is_current(name, version)?)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn object_name(&self, _: &[u64]) -> String {
+        format!("{}/{}", self.archive.file_name(self.file), self.form().array.path)
+    }
+}
+
+/// Where the chunks of a variable lie in its file.
+#[derive(Debug)]
+enum MemberChunks {
+    /// One, at an offset and of a length.
+    Whole(u64, u64),
+    /// One for each record: the first, the distance, the length.
+    Records(u64, u64, u64),
+    Table(Arc<ChunkTable>),
+}
+
+impl LocateChunk for MemberChunks {
+    fn locate(&self, position: u64) -> Option<Location> {
+        let at = |offset, length| Location::of(Extent { offset, length });
+        match self {
+            Self::Whole(offset, length) => Some(at(*offset, *length)),
+            Self::Records(offset, stride, length) => {
+                Some(at(offset.checked_add(stride.checked_mul(position)?)?, *length))
+            }
+            Self::Table(table) => {
+                let entry = table.find(position)?;
+                Some(Location { skip: entry.filter_mask, ..at(entry.offset, entry.length) })
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Where the files of an archive are, and the state in which they were found.
+
+use std::collections::HashMap;
+use std::fs::{Metadata, symlink_metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::chunk_map::SourceVersion;
+use bedform_storage::{Mode, Storage};
+
+use super::examine::in_threads;
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::{file_of, storage_of, url_of};
+use crate::options::{OpenOptions, Progress};
+use crate::sidecar::Sidecar;
+
+/// Files of an archive.
+const FILES_MAX: usize = 1 << 17;
+
+/// The files of an archive.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The directories that they lie in.
+    directories: Vec<Arc<dyn Storage>>,
+    pub(super) files: Vec<FilePlace>,
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct FilePlace {
+    /// Its path, links resolved.
+    pub(super) path: PathBuf,
+    directory: usize,
+    pub(super) name: ObjectPath,
+    /// Its state when it was looked for.
+    pub(super) source: SourceVersion,
+}
+
+impl Places {
+    /// The files at `paths`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without paths; `NotFound`, `PermissionDenied`; `Unsupported` for what is no file of this
+    /// machine; those of storage; `LimitExceeded` for too many.
+    pub(super) fn find(
+        paths: &[PathBuf],
+        options: &OpenOptions,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
+        let found = resolved(paths, progress)?;
+        let (mut directories, mut numbers) = (Vec::new(), HashMap::new());
+        let mut files = Vec::with_capacity(found.len());
+        for (path, source) in found {
+            let plain = path.file_name().and_then(|name| name.to_str()).map(ObjectPath::parse);
+            let (directory, name) = match (path.parent(), plain) {
+                (Some(parent), Some(Ok(name))) => {
+                    let directory = match numbers.get(parent) {
+                        Some(number) => *number,
+                        None => {
+                            directories.push(storage_of(parent, Mode::ReadOnly, options)?);
+                            numbers.insert(parent.to_owned(), directories.len() - 1);
+                            directories.len() - 1
+                        }
+                    };
+                    (directory, name)
+                }
+                // A name that no object has.
+                _ => {
+                    let (storage, name) = file_of(&path, options)?;
+                    directories.push(storage);
+                    (directories.len() - 1, name)
+                }
+            };
+            files.push(FilePlace { path, directory, name, source });
+        }
+        Ok(Self { directories, files })
+    }
+
+    /// The directory of a file.
+    pub(super) fn storage(&self, file: usize) -> &Arc<dyn Storage> {
+        &self.directories[self.files[file].directory]
+    }
+
+    /// The paths of all files.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| &*file.path)
+    }
+}
+
+/// The sidecar of the files at `paths` together; see [`Sidecar::of_archive`].
+///
+/// # Errors
+/// As those of opening the archive by the paths.
+pub fn archive_sidecar(paths: &[PathBuf]) -> Result<Option<Sidecar>> {
+    let real: Vec<_> = resolved(paths, &|_, _| ())?.into_iter().map(|(path, _)| path).collect();
+    Sidecar::of_archive(&real)
+}
+
+/// The files with links resolved, and their states.
+fn resolved(paths: &[PathBuf], progress: Progress<'_>) -> Result<Vec<(PathBuf, SourceVersion)>> {
+    if paths.is_empty() {
+        return Err(Error::invalid("no file is given: an archive has one or more"));
+    }
+    if paths.len() > FILES_MAX {
+        let text = format!("{} files, over the limit of {FILES_MAX} of an archive", paths.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let mut parents: HashMap<&Path, PathBuf> = HashMap::new();
+    for path in paths {
+        if let Some(url) = url_of(path) {
+            let text = format!("{url}: only files of this machine are joined: copy it there");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let parent = parent_of(path);
+        if !parents.contains_key(parent) {
+            let real = parent.canonicalize().map_err(|error| failed(path, &error))?;
+            parents.insert(parent, real);
+        }
+    }
+    in_threads(paths.len(), progress, |number| {
+        let path = &paths[number];
+        let parent = &parents[parent_of(path)];
+        resolved_in(path, parent)
+    })
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn resolved_in(path: &Path, parent: &Path) -> Result<(PathBuf, SourceVersion)> {
+    let failed = |error: std::io::Error| failed(path, &error);
+    let named = path.file_name().map(|name| parent.join(name));
+    let mut real = match named {
+        Some(named) => named,
+        None => path.canonicalize().map_err(failed)?,
+    };
+    let mut found = symlink_metadata(&real).map_err(failed)?;
+    if found.is_symlink() {
+        real = path.canonicalize().map_err(failed)?;
+        found = symlink_metadata(&real).map_err(failed)?;
+    }
+    if !found.is_file() {
+        let what = if found.is_dir() { "a directory" } else { "no plain file" };
+        let text = format!(
+            "{} is {what}: NetCDF and HDF5 files are joined; a Zarr store is opened by itself",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    Ok((real, state_of(&found)))
+}
+
+fn state_of(found: &Metadata) -> SourceVersion {
+    let nanoseconds =
+        |seconds: i64, more: i64| seconds.saturating_mul(1_000_000_000).saturating_add(more);
+    SourceVersion {
+        size: found.len(),
+        modified_ns: nanoseconds(found.mtime(), found.mtime_nsec()),
+        changed_ns: nanoseconds(found.ctime(), found.ctime_nsec()),
+        identity: (found.dev(), found.ino()),
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => ErrorKind::NotFound,
+        std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,57 @@
+"""Many files by one name: lists of paths, and patterns."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any, Final
+
+from bedform._errors import NotFoundError
+from bedform._location import location
+from bedform._remote import is_url
+
+_NUMBER: Final = re.compile(r"(\d+)")
+#: What lies beside files and is none.
+_SIDECAR: Final = ".bedform"
+
+
+def paths_of(given: Any, what: str = "path") -> list[str] | None:
+    """The files that a list of paths or a pattern names; ``None`` for one place.
+
+    Files of a pattern come in the order in which people count: ``t2.nc`` before ``t10.nc``.
+
+    Raises
+    ------
+    NotFoundError
+        No file has a name of the pattern.
+    """
+    if isinstance(given, (list, tuple)):
+        return [location(one, what) for one in given]
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        return None
+    where = location(given, what)
+    # A file may have such a name.
+    if is_url(where) or not glob.has_magic(where) or os.path.lexists(where):
+        return None
+    # Path.glob takes no absolute pattern.
+    found = glob.glob(where, recursive=True)  # noqa: PTH207
+    found = [path for path in found if not path.endswith(_SIDECAR)]
+    if not found:
+        raise NotFoundError(f"{where}: no file has such a name; check the pattern")
+    return sorted(found, key=_natural)
+
+
+def shown_paths(given: Any, paths: list[str]) -> str:
+    """Many files as a user knows them: the pattern, or the first and how many more."""
+    if not isinstance(given, (list, tuple)):
+        return location(given)
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{next(iter(paths), 'no file')}{more}"
+
+
+def _natural(path: str) -> tuple[list[str | int], str]:
+    """A key by which numbers within names are compared as numbers."""
+    parts = _NUMBER.split(path)
+    # Text and numbers take turns.
+    return [int(part) if at % 2 else part for at, part in enumerate(parts)], path
