@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform::sidecar::Helper as _;
 use bedform::trace::Knowledge;
+use bedform_format::archive::ArchiveMap;
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_format::codec::{
@@ -306,6 +307,10 @@ fn chunk_map(data: &[u8]) {
     for bytes in [data, &sealed] {
         if let Ok(map) = ChunkMap::decode(bytes, &limits) {
             map.check(&limits).expect("a decoded map holds");
+        }
+        if let Ok(map) = ArchiveMap::decode(bytes, &limits) {
+            let again = map.encode().expect("what was read can be written");
+            assert_eq!(ArchiveMap::decode(&again, &limits).as_ref(), Ok(&map));
         }
     }
 }

@@ -7,10 +7,13 @@ format understands are described by it.
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from bedform import _internal, _json
+from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import (
     BY_KIND,
     BedformError,
@@ -26,6 +29,8 @@ from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bedform._foreign_array import ForeignArray
 
 #: What the engine gives of a chunk map: the description, and the columns of each table.
 _Described = tuple[bytes, list[tuple[Any, Any, Any, Any]]]
@@ -92,8 +97,18 @@ class ArchiveStore(ForeignStore):
         return parts.description, tables
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self._options, self._concat_dim, self._map_time)
-        return (ArchiveStore, (self._paths, self._shown, *options))
+        options = (_json.dump(self._options), self._concat_dim, self._map_time)
+        return (_reopened, (tuple(self._paths), self._shown, *options))
+
+    def _blocks_of(self, array: ForeignArray) -> dict[str, Any]:
+        """Blocks for Dask of a joined variable without chunks, which no block should have whole."""
+        if array.chunks is not None or array._inner is None or self.concat_dim not in array.dims:
+            return {}
+        # A record, or what the first file has.
+        unit: list[int] = json.loads(array._inner.describe())["chunks"]
+        blocks = block_shape(array.shape, array.dtype.itemsize, tuple(unit))
+        # Any part of such variables can be read alone.
+        return {"preferred_chunks": PreferredChunks(array.dims, blocks, [1] * array.ndim)}
 
     @property
     def paths(self) -> list[str]:
@@ -113,3 +128,24 @@ class ArchiveStore(ForeignStore):
 
     def __repr__(self) -> str:
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"
+
+
+#: Archives that came by pickle and are still used: one holds thousands of paths, and comes with
+#: each of its variables.
+_PICKLED: WeakValueDictionary[tuple[Any, ...], ArchiveStore] = WeakValueDictionary()
+
+
+def _reopened(
+    paths: tuple[str, ...],
+    shown: str,
+    options: str,
+    concat_dim: str | None,
+    map_time: float | str | None,
+) -> ArchiveStore:
+    key = (paths, options, concat_dim, map_time)
+    known = _PICKLED.get(key)
+    if known is None or not known:
+        # Two threads may both open it: a lock could be held when the process forks.
+        known = ArchiveStore([*paths], shown, json.loads(options), concat_dim, map_time)
+        _PICKLED[key] = known
+    return known

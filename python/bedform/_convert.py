@@ -196,8 +196,11 @@ def convert(
     }
     opening = opening_of(where)
     cache = _internal.source_cache_bytes(limit)
-    joined = {} if concat_dim is None else {"concat_dim": concat_dim}
-    with open_place(place, cache=cache, **joined) as opened, contextlib.ExitStack() as stack:
+    given = {"cache": cache, "concat_dim": concat_dim}
+    with (
+        open_place(place, cache=cache, concat_dim=concat_dim) as opened,
+        contextlib.ExitStack() as stack,
+    ):
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),
             opened._inner,
@@ -212,7 +215,6 @@ def convert(
         exchange = None
         if dask is not None:
             client = stack.enter_context(_dask_cluster.connected(dask))
-            given = {"cache": cache, **joined}
             pool = _dask_regions.RegionPool(client, (name, place), given, exclude)
             stack.callback(pool.cancel)
             exchange = pool.exchange

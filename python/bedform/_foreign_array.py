@@ -144,9 +144,10 @@ class ForeignArray(BasicReads, HasAttributes):
     @property
     def encoding(self) -> dict[str, Any]:
         """How the variable is stored, in the words of xarray's engine for such files."""
-        return _foreign_encoding.variable_encoding(
+        encoding = _foreign_encoding.variable_encoding(
             self._described, self._store.style, source=self._store._shown, names=self.dims
         )
+        return encoding | self._store._blocks_of(self)
 
     @property
     def chunks(self) -> tuple[int, ...] | None:

@@ -256,6 +256,10 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         members = [name for name in below if "/" not in name]
         raise NotFoundError(unknown_member(path, self._shown, members, below))
 
+    def _blocks_of(self, array: ForeignArray) -> dict[str, Any]:  # noqa: ARG002
+        """What the encoding of a variable says of blocks for Dask beyond what the file says."""
+        return {}
+
     def _array_at(self, path: str) -> ForeignArray:
         found = self[path]
         if not isinstance(found, ForeignArray):

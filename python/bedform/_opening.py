@@ -213,8 +213,9 @@ def open(  # noqa: A001 - the name users expect
         _refuse_storage_options(shown, storage_options)
         if allow_external:
             raise InvalidArgumentError(f"{shown}: allow_external is for one file, not for many")
-        joined = {"concat_dim": concat_dim, "map_time": map_time, "progress": progress}
-        return open_archive(paths, shown, local, **joined)
+        return open_archive(
+            paths, shown, local, concat_dim=concat_dim, map_time=map_time, progress=progress
+        )
     where = location(path)
     if is_url(where):
         reached = storage_options_of(storage_options)

@@ -75,14 +75,17 @@ def test_a_date_in_brackets_is_told_how_xarray_looks_it_up(place: Path) -> None:
 
 
 def test_a_pattern_a_list_and_a_directory_of_files_are_told_who_joins_them(place: Path) -> None:
-    joins = "xr.open_mfdataset({}, engine='bedform') joins them"
+    is_not_clear = "say along which one they are joined, with concat_dim"
     for call, error, expected in (
-        (lambda: bf.open("years/*.nc"), FileNotFoundError, joins.format("'years/*.nc'")),
-        (lambda: bf.open("years"), NotImplementedError, joins.format("'years/*.nc'")),
-        (lambda: bf.open(["years/2001.nc", "years/2002.nc"]), TypeError, joins.format("paths")),
-        (lambda: xr.open_dataset(["a.nc"], engine="bedform"), TypeError, joins.format("paths")),
+        (lambda: bf.open("years/*.nc"), ValueError, is_not_clear),
+        (lambda: bf.open("years/[0-9]*.h5"), FileNotFoundError, "check the pattern"),
+        (lambda: bf.open("years"), NotImplementedError, "bf.open('years/*.nc') joins them"),
+        (lambda: bf.open(["years/2001.nc", "years/2002.nc"]), ValueError, is_not_clear),
+        (lambda: xr.open_dataset(["a.nc"], engine="bedform"), FileNotFoundError, "a.nc"),
     ):
-        assert said(error, call).endswith(expected)
+        assert expected in said(error, call)
+    new = said(ValueError, lambda: bf.open("years/*.nc", concat_dim="year"))
+    assert new.endswith("along a new one xr.open_mfdataset joins files")
     assert "a directory with 2 NetCDF or HDF5 files" in said(
         NotImplementedError, lambda: bf.open("years")
     )

@@ -69,6 +69,9 @@ impl std::ops::AddAssign for ReadStatistics {
 /// What a read that was cancelled says.
 const STOPPED: &str = "the read was stopped";
 
+/// Of so many pieces, each in a file of its own, each may be a wait, however little is read of it.
+const MANY_PIECES: usize = 8;
+
 /// Delivers what the plan selects.
 ///
 /// # Errors
@@ -110,6 +113,8 @@ pub(crate) fn execute_noting(
         run.work(None, true);
     } else {
         std::thread::scope(|scope| {
+            let is_of_many = plan.pieces().len() > MANY_PIECES;
+            run.with_threads.store(is_of_many, Ordering::Relaxed);
             if is_shared(needed, run.is_remote) {
                 run.with_threads.store(true, Ordering::Relaxed);
                 for _ in 1..(run.tuning.threads as u64).min(parts(&plan, needed)) {

@@ -1,7 +1,9 @@
 //! A variable of one file of an archive as a source, and the files that are open.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::{ChunkTable, ForeignStorage};
 use bedform_format::shard::Extent;
@@ -21,6 +23,11 @@ use crate::source::{ChunkLocations, LocateChunk, Location, OpenCell, PendingCell
 /// Files that are open at once, and the share of what the process may open.
 const OPEN_MAX: u64 = 256;
 const OPEN_SHARE: u64 = 4;
+/// The share of these that is closed at a time.
+const CLOSED_SHARE: usize = 4;
+/// To open a file that is at hand takes less, but for one now and then whose thread had to wait for a core.
+const WAITED_MIN: Duration = Duration::from_micros(300);
+const WAITED_IN_A_ROW: u32 = 3;
 /// Bytes of chunk tables that are held in memory beside those of the archive.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a chunk in a table.
@@ -32,6 +39,8 @@ pub(super) struct OpenFiles {
     limit: usize,
     /// Whether every read looks if a file has changed.
     checks: bool,
+    /// Files in a row that took as long to open as if the device had been waited for.
+    slow: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -50,7 +59,16 @@ impl OpenFiles {
     pub(super) fn new(checks: bool) -> Self {
         let may_open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from((may_open / OPEN_SHARE).clamp(1, OPEN_MAX)).unwrap_or(1);
-        Self { limit, checks, state: Mutex::default() }
+        Self { limit, checks, slow: AtomicU32::new(0), state: Mutex::default() }
+    }
+
+    /// True if files wait for the device, the last of which took so long to open.
+    fn has_waited(&self, took: Duration) -> bool {
+        if took <= WAITED_MIN {
+            self.slow.store(0, Ordering::Relaxed);
+            return false;
+        }
+        self.slow.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_IN_A_ROW
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -75,7 +93,7 @@ impl OpenFiles {
         if state.objects.len() > self.limit {
             // Some more than one, so that few opens have to look for the oldest.
             let mut uses: Vec<u64> = state.objects.values().map(|(used, _)| *used).collect();
-            let (_, oldest, _) = uses.select_nth_unstable(self.limit / OPEN_SHARE as usize);
+            let (_, oldest, _) = uses.select_nth_unstable(self.limit / CLOSED_SHARE);
             let oldest = *oldest;
             state.objects.retain(|_, (used, _)| *used > oldest);
         }
@@ -207,8 +225,9 @@ impl Source for Member<'_> {
         _: &[u64],
         _: Need,
         _: Option<PendingCell>,
-        _: &dyn Fn(),
+        waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>> {
+        let began = Instant::now();
         let (archive, form) = (self.archive, self.form());
         let place = &archive.files[self.file].variables[self.variable];
         if !self.has_own_bytes() && archive.open.checks {
@@ -228,6 +247,10 @@ impl Source for Member<'_> {
                 object
             }
         };
+        // Nobody can tell before whether the system has the file at hand.
+        if archive.open.has_waited(began.elapsed()) {
+            waits();
+        }
         let chunks = match &form.array.storage {
             ForeignStorage::Contiguous { length, .. } => MemberChunks::Whole(place.at, *length),
             ForeignStorage::Compact { .. } => MemberChunks::Whole(0, object.version().size),
