@@ -54,6 +54,16 @@ pub(super) fn kept_map(
     Ok(sidecar.and_then(|sidecar| sidecar.load(name_of_map(false), source, limits)))
 }
 
+/// The error for a file that only its library understands, and of which no chunk map is kept.
+pub(super) fn unknown_map(path: &Path) -> Error {
+    let shown = path.display();
+    let text = format!(
+        "{shown}: its chunk map is not known: run 'bedform info {shown}' once as this user, which makes it, and \
+         again whenever the file has changed"
+    );
+    Error::new(ErrorKind::Unsupported, text)
+}
+
 impl ForeignFile {
     /// Opens the file at `path`: a NetCDF classic file by its header, an HDF5 file by the chunk map that is
     /// kept of it, or by what it says itself. Nothing for a file that only the library of HDF5 understands: then
@@ -107,17 +117,7 @@ impl ForeignFile {
     /// # Errors
     /// As [`ForeignFile::find`]; `Unsupported` if no chunk map is kept, with what to do.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let unknown = || {
-            let shown = path.display();
-            Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{shown}: its chunk map is not known: run 'bedform info {shown}' once as this user, which \
-                     makes it, and again whenever the file has changed"
-                ),
-            )
-        };
-        Self::find(path, false, options)?.ok_or_else(unknown)
+        Self::find(path, false, options)?.ok_or_else(|| unknown_map(path))
     }
 
     /// Opens the file at `path` by `map`, which its library has just said, and keeps the map for later opens.

@@ -143,22 +143,21 @@ impl Agreement<'_> {
         for (axis, name) in names.iter().enumerate() {
             let (length, own) = (first.shape[axis], array.shape[axis]);
             if length != own && name != dimension {
-                let of = if is_joined {
-                    format!("{path:?} has")
-                } else {
-                    format!("{path:?}, which is not joined, has")
-                };
-                return Some(format!("{of} {own} along {name}, in {of_first} {length}"));
+                let that = if is_joined { "" } else { ", which is not joined," };
+                return Some(format!(
+                    "{path:?}{that} has {own} along {name}, in {of_first} {length}"
+                ));
             }
         }
         if is_native(first) != is_native(array) {
+            let (of, not) = if is_native(array) { ("is", "not") } else { ("is not", "it is") };
             return Some(format!(
-                "{path:?} is read by the library of its format in one of this file and {of_first} alone"
+                "{path:?} {of} for the library of its format alone to read, in {of_first} {not}"
             ));
         }
-        if first.data_type != array.data_type
-            || first.encoding.enumeration != array.encoding.enumeration
-        {
+        let is_same = first.data_type == array.data_type
+            && first.encoding.enumeration == array.encoding.enumeration;
+        if !is_same {
             let (is, was) = (type_of(array), type_of(first));
             return Some(format!("{path:?} holds {is}, in {of_first} {was}"));
         }
@@ -168,10 +167,10 @@ impl Agreement<'_> {
         MEANINGS.iter().find_map(|name| {
             let (of, own) = (meaning(first, name), meaning(array, name));
             (of != own).then(|| {
+                let (of, own) = (shown(of.as_ref()), shown(own.as_ref()));
                 format!(
-                    "{path:?} has the attribute {name} {}, in {of_first} {}: its values do not mean the same",
-                    shown(own.as_ref()),
-                    shown(of.as_ref())
+                    "{path:?} has the attribute {name} {own}, in {of_first} {of}: its values do \
+                     not mean the same"
                 )
             })
         })

@@ -17,7 +17,7 @@ use crate::options::{OpenOptions, Progress};
 use crate::threads::workers::{check_goes_on, with_workers};
 
 /// Threads that look at files: they wait for storage most of the time.
-const THREADS: usize = 8;
+const THREADS: usize = 16;
 const STOPPED: &str = "opening the files was stopped";
 
 /// What a file says of its variables.

@@ -1,5 +1,6 @@
 //! Archives, opened: by what is kept of them, or by their files.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use bedform_format::checksum::Fingerprint;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, RefusedMember, SourceVersion};
 
 use super::agree::{Agreement, is_native};
-use super::examine::{Examined, changed, examine, in_threads};
+use super::examine::{Examined, TableBudget, changed, examine, in_threads};
 use super::forms::{Forms, Found};
 use super::member::OpenFiles;
 use super::place::Places;
@@ -18,6 +19,7 @@ use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::foreign::attributes::dimension_names;
+use crate::foreign::opening::unknown_map;
 use crate::foreign::variable::{decoding, layout_of};
 use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
@@ -127,12 +129,7 @@ impl Opening<'_> {
     fn map_of_library(&self, file: usize) -> Result<ChunkMap> {
         let path = &self.places.files[file].path;
         let Some(make_map) = self.how.make_map else {
-            let shown = path.display();
-            let text = format!(
-                "{shown}: its chunk map is not known: run 'bedform info {shown}' once as this user, which makes it, \
-                 and again whenever the file has changed"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
+            return Err(unknown_map(path));
         };
         let map = make_map(path)?;
         match map.source == self.places.files[file].source {
@@ -184,7 +181,10 @@ impl Opening<'_> {
                     form.is_some_and(|form| form.path == first.map.arrays[*number].path)
                 })
         });
-        (is_first && is_of_variables).then_some(map)
+        let texts = map.forms.iter().map(serde_json::to_string);
+        let texts: HashSet<String> = texts.collect::<std::result::Result<_, _>>().ok()?;
+        let has_each_once = texts.len() == map.forms.len();
+        (is_first && is_of_variables && has_each_once).then_some(map)
     }
 
     /// What is known when the files `new` have been looked at; `kept` has the others.
@@ -235,7 +235,7 @@ impl Opening<'_> {
         let take = |examined, file| {
             forms.lock().unwrap_or_else(PoisonError::into_inner).take(examined, file)
         };
-        let tables = super::examine::TableBudget::new(TABLE_BYTES_MAX);
+        let tables = TableBudget::new(TABLE_BYTES_MAX);
         let found = in_threads(new.len(), self.how.progress, |number| {
             let file = new[number];
             if file == 0 {
@@ -260,20 +260,14 @@ fn of_opened(file: &ForeignFile) -> Examined {
     Examined { map: (*file.map).clone(), datasets }
 }
 
-/// Adds the forms that were kept of these files, under their numbers.
+/// Adds the forms that were kept of these files, each of which is there once, under their numbers.
 fn add_kept(forms: &mut Forms, kept: Vec<ForeignArray>, files: &[ArchivedFile]) -> Result<()> {
     let mut users = vec![usize::MAX; kept.len()];
     for (file, found) in files.iter().enumerate().rev() {
         found.variables.iter().for_each(|variable| users[variable.form as usize] = file);
     }
-    for (number, (form, file)) in kept.into_iter().zip(users).enumerate() {
-        let added = forms.number(form, file)?;
-        if added.is_none_or(|added| added as usize != number) {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                "what is kept of the files has a form twice",
-            ));
-        }
+    for (form, file) in kept.into_iter().zip(users) {
+        forms.number(form, file)?;
     }
     Ok(())
 }
@@ -416,7 +410,8 @@ fn map_of(
     map.arrays = kept;
     for array in refused {
         let (parent, name) = array.path.rsplit_once('/').unwrap_or(("", &array.path));
-        let reason = "only the library of its format reads it, and joins no files: open the files one by one";
+        let reason = "only the library of its format reads it, which joins no files: open the \
+                      files one by one";
         let member = RefusedMember { name: name.to_owned(), reason: reason.to_owned() };
         let group = map.groups.iter_mut().find(|group| group.path == parent);
         group.into_iter().for_each(|group| group.refused.push(member.clone()));
