@@ -29,11 +29,12 @@ def learn(
     path: str | PathLike[str], progress: Callable[[int, int], object] | None = None
 ) -> str: ...
 def optimize(
-    path: str | PathLike[str],
+    source: str | list[str],
+    concat_dim: str | None,
     budget: str,
     reads: list[tuple[list[str], float, list[tuple[str, int, int]]]],
     selections: list[tuple[str, float, tuple[Any, ...]]],
-    like: str | None,
+    like: str | list[str] | None,
     memory_bytes: int,
     dry_run: bool,
     progress: Callable[[int, int], object] | None = None,

@@ -10,11 +10,12 @@ from bedform._errors import InvalidArgumentError, engine_call
 from bedform._integers import byte_count
 from bedform._location import location
 from bedform._opening import open_place
+from bedform._paths import paths_of, shown_paths
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MEMORY = "512 MiB"
 
@@ -60,13 +61,14 @@ class Optimization:
 
 
 def optimize(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     budget: str | int = "20%",
     *,
+    concat_dim: str | None = None,
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
-    like: str | os.PathLike[str] | None = None,
+    like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     memory: str | int = _MEMORY,
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -80,7 +82,11 @@ def optimize(
     Parameters
     ----------
     path
-        A NetCDF or HDF5 file, or a Zarr store.
+        A NetCDF or HDF5 file, or a Zarr store; or a list or pattern of files that are opened as
+        one. Replicas of these count for every list of files that begins with the same one, as
+        far as the same files stand at the same positions.
+    concat_dim
+        As in :func:`bedform.open`.
     budget
         How much all replicas of the file may take together: a share of the file, or a size.
     reads
@@ -125,17 +131,25 @@ def optimize(
     >>> done.plan["reads"][0]["shape"]
     [200, 1, 1]
     """
-    where = location(path)
+    paths = paths_of(path)
+    where = location(path) if paths is None else shown_paths(path, paths)
     expected = _expected(reads or {}, region or {})
     if isinstance(budget, int):
         budget = str(budget)
-    exact = _exact(where, selections or {})
+    place = where if paths is None else paths
+    exact = _exact(place, concat_dim, selections or {})
+    if like is None:
+        other = None
+    else:
+        files = paths_of(like, "like")
+        other = location(like, "like") if files is None else files
     text = engine_call(_internal.optimize, where)(
-        where,
+        place,
+        concat_dim,
         budget,
         expected,
         exact,
-        None if like is None else location(like),
+        other,
         byte_count(memory, "memory"),
         dry_run,
         progress,
@@ -145,13 +159,14 @@ def optimize(
 
 
 def _exact(
-    where: str, selections: Mapping[str, Iterable[Any]]
+    place: str | list[str], concat_dim: str | None, selections: Mapping[str, Iterable[Any]]
 ) -> list[tuple[str, float, tuple[Any, ...]]]:
     """As the engine takes them."""
-    if not selections:
+    if not selections and isinstance(place, str):
         return []
     exact = []
-    with open_place(where, replicas=False, prefetch=False) as store:
+    # Files of an archive that only their library describes are then known.
+    with open_place(place, concat_dim=concat_dim, replicas=False, prefetch=False) as store:
         for name, wanted in selections.items():
             shape = store[name].shape
             for selection in wanted:

@@ -3,30 +3,49 @@
 use std::path::PathBuf;
 
 use bedform::Error;
-use bedform::optimize::{Budget, ExpectedRead, ListedRead, OptimizeOptions, build, plan};
+use bedform::optimize::{
+    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build, plan,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::error::ended;
+use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
-use crate::store::telling;
 
 /// Axes that reads span, by name, and their weight; where they are, by name, first position and end.
 type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
 
+/// A place, or files that are opened as one.
+#[derive(FromPyObject)]
+pub(crate) enum Given {
+    One(PathBuf),
+    Many(Vec<PathBuf>),
+}
+
+impl Given {
+    fn place(self, dimension: Option<String>) -> SourcePlace {
+        match self {
+            Self::One(path) => SourcePlace::One(path),
+            Self::Many(paths) => SourcePlace::Archive { paths, dimension },
+        }
+    }
+}
+
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
 /// for a dry run, as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, budget, reads, selections, like, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (source, concat_dim, budget, reads, selections, like, memory_bytes, dry_run, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
-    path: PathBuf,
+    source: Given,
+    concat_dim: Option<String>,
     budget: &str,
     reads: Vec<Expected>,
     selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
-    like: Option<PathBuf>,
+    like: Option<Given>,
     memory_bytes: u64,
     dry_run: bool,
     progress: Option<Py<PyAny>>,
@@ -46,11 +65,12 @@ pub(crate) fn optimize(
             region,
         };
         options.reads = reads.into_iter().map(expected).collect();
-        (options.selections, options.like) = (listed, like);
-        let planned = plan(&path, &options)?;
+        (options.selections, options.like) = (listed, like.map(|like| like.place(None)));
+        let place = source.place(concat_dim);
+        let planned = plan(&place, &options)?;
         let done = match dry_run {
             true => None,
-            false => Some(build(&path, &planned, &options, &telling(progress.as_ref()))?),
+            false => Some(build(&place, &planned, &options, &telling(progress.as_ref()))?),
         };
         serde_json::to_string(&(&planned, &done)).map_err(|error| Error::invalid(error.to_string()))
     });

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bedform::Error;
-use bedform::foreign::archive_sidecar;
+use bedform::foreign::{archive_sidecar, make_archive_sidecar};
 use bedform::sidecar::Sidecar;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -29,7 +29,11 @@ pub(crate) fn watch(py: Python<'_>, path: PathBuf, on: bool) -> PyResult<String>
 pub(crate) fn watch_archive(py: Python<'_>, paths: Vec<PathBuf>, on: bool) -> PyResult<String> {
     let watch = || {
         let shown = paths.first().cloned().unwrap_or_default();
-        bedform::trace::watch_in(archive_sidecar(&paths)?, &shown, on)
+        let directory = match on {
+            true => make_archive_sidecar(&paths)?,
+            false => archive_sidecar(&paths)?.and_then(|sidecar| sidecar.own_directory()),
+        };
+        bedform::trace::mark(directory, &shown, on)
     };
     let directory = detached(py, watch).map_err(raise)?;
     Ok(directory.display().to_string())

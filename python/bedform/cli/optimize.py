@@ -16,6 +16,7 @@ from rich.text import Text
 from .._errors import InvalidArgumentError
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
 from ._output import (
+    ConcatOption,
     JsonOption,
     cell,
     emit,
@@ -38,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def optimize(
-    path: Annotated[str, typer.Argument(help="A file or store.")],
+    path: Annotated[str, typer.Argument(help="A file or store, or a pattern of files, quoted.")],
     budget: Annotated[
         str, typer.Option(help="What all replicas may take: a share of the file, or a size.")
     ] = "20%",
@@ -58,6 +59,7 @@ def optimize(
         str | None, typer.Option(help="Another source, whose learnt reads count.", metavar="PATH")
     ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
+    concat_dim: ConcatOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,10 +90,11 @@ def optimize(
             done = optimize_path(
                 path,
                 budget,
+                concat_dim=concat_dim,
                 reads=kinds,
                 region=where,
                 like=like,
-                selections=_selections_of(path, selections),
+                selections=_selections_of(path, concat_dim, selections),
                 memory=memory_bytes,
                 dry_run=dry_run,
                 progress=report,
@@ -102,7 +105,7 @@ def optimize(
     emit(done.to_dict(), _render(done), as_json)
 
 
-def _selections_of(path: str, file: str | None) -> dict[str, list[Any]] | None:
+def _selections_of(path: str, concat_dim: str | None, file: str | None) -> dict[str, list[Any]] | None:
     """Read the file of --selections."""
     if file is None:
         return None
@@ -114,7 +117,7 @@ def _selections_of(path: str, file: str | None) -> dict[str, list[Any]] | None:
         items = {str(name): list(texts) for name, texts in document.items()}
     except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InvalidArgumentError(f"--selections {file}: {error}") from None
-    with open_source(path) as store:
+    with open_source(path, concat_dim) as store:
         shapes = {name: open_array(store, name, path).shape for name in items}
     return {
         name: [parse_selection(str(text), shapes[name]) for text in texts]

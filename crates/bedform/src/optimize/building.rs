@@ -6,13 +6,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::metadata::FillValue;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
 use bedform_storage::{LocalStorage, Mode, Storage as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source};
+use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace};
 use crate::array::Elements;
 use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run};
 use crate::error::{Error, ErrorKind, Result};
@@ -52,29 +53,34 @@ pub struct Optimized {
 /// `Conflict` if another process makes replicas of the source, or the source has changed since it was planned;
 /// `NoSpace`, `PermissionDenied`, `Interrupted`; those of reading and writing. Replicas that were made before stay.
 pub fn build(
-    path: &Path,
+    place: &SourcePlace,
     planned: &OptimizePlan,
     options: &OptimizeOptions,
     progress: Progress<'_>,
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
-        let source = Source::open(path)?;
+        let source = Source::open(place)?;
         done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
         return Ok(done);
     }
-    let directory = directory_of(path)?;
+    let directory = directory_of(place)?;
     let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
     let Some(_lock) = storage.try_lock(&ObjectPath::root())? else {
-        let text = format!("{}: another process makes replicas of it: wait for it", path.display());
+        let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     };
-    let source = Source::open(path)?;
+    let source = Source::open(place)?;
     if source.state != planned.state {
-        let text = format!("{} has changed since it was planned: plan again", path.display());
+        let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     }
-    let catalogue = Named { sidecar: &source.sidecar, state: source.state.clone(), path };
+    let none = || {
+        let text = format!("{}: its sidecar is gone", place.shown());
+        Error::new(ErrorKind::NotFound, text)
+    };
+    let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
+    let catalogue = Named { sidecar, state: source.state.clone(), place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
         remove(&directory, id);
@@ -84,7 +90,7 @@ pub fn build(
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
-        let made = make(&source, path, &directory, replica, options, &telling)?;
+        let made = make(&source, place, &directory, replica, options, &telling)?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
             replicas.retain(|one| one.id != made.id);
@@ -109,36 +115,18 @@ pub fn build(
     Ok(done)
 }
 
-/// The directory of the replicas, made if it is missing: beside the source, or where the environment says, but in
-/// no home directory that nobody has named.
-fn directory_of(path: &Path) -> Result<PathBuf> {
-    let made = Sidecar::make_of_path(path)?;
-    let is_named = std::env::var_os("BEDFORM_SIDECAR").is_some_and(|place| !place.is_empty());
-    let beside = made.filter(|directory| is_named || is_beside(path, directory));
-    let Some(directory) = beside else {
-        let text = format!(
-            "{}: replicas cannot lie beside it, where this user may not write: set BEDFORM_SIDECAR to a \
-             directory for them",
-            path.display()
-        );
-        return Err(Error::new(ErrorKind::PermissionDenied, text));
-    };
-    let directory = directory.join(REPLICAS);
+/// The directory of the replicas, made if it is missing.
+fn directory_of(place: &SourcePlace) -> Result<PathBuf> {
+    let directory = place.make_sidecar()?.join(REPLICAS);
     fs::create_dir_all(&directory)
         .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
     Ok(directory)
 }
 
-fn is_beside(path: &Path, directory: &Path) -> bool {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let above = directory.parent().and_then(|above| above.canonicalize().ok());
-    above.as_deref() == path.parent()
-}
-
 /// Makes one replica.
 fn make(
     source: &Source,
-    path: &Path,
+    from: &SourcePlace,
     directory: &Path,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
@@ -148,14 +136,15 @@ fn make(
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     // Before anything is read: what changes later is not that.
     sleep(CLOCK_STEP);
-    let of = whole.objects_of(&selection_of(replica, &whole.shape()?)?, SystemTime::now())?;
+    let selection = selection_of(replica, &whole.shape()?)?;
+    let of = whole.objects_of(&selection, SystemTime::now(), replica.places.is_some())?;
     let place = directory.join(&replica.id);
     // What no catalogue names was made of whatever the source was then.
     remove(directory, &replica.id);
     if let Some(places) = &replica.places {
         make_points(source, &place, replica, places, progress)?;
     } else {
-        let part = ConvertSource::store(path.display().to_string(), &source.store)?;
+        let part = ConvertSource::store(from.shown(), &source.store)?;
         let part = part.part(&replica.array, replica.held.clone());
         let target = ConvertTarget::open(&place, OpenOptions::default())?;
         let order = replica.order.parse();
@@ -220,7 +209,8 @@ fn make_points(
         staged.store().create_group(&outer, &Map::new())?;
         outer = outer.parent();
     }
-    let values = described(array.data_type()?.to_string(), json!("auto"))?;
+    let mut values = described(array.data_type()?.to_string(), json!("auto"))?;
+    values.fill_value = FillValue::Bytes(array.fill_bytes()?);
     let values = staged.store().create_array(&own, &values)?;
     let placed = described("uint64".to_owned(), json!(["pcodec"]))?;
     let placed = staged.store().create_array(&ObjectPath::parse(PLACES)?, &placed)?;
@@ -308,7 +298,7 @@ fn remove_unnamed(directory: &Path, named: &[Replica]) {
 struct Named<'a> {
     sidecar: &'a Sidecar,
     state: SourceVersion,
-    path: &'a Path,
+    place: &'a SourcePlace,
 }
 
 impl Named<'_> {
@@ -332,12 +322,12 @@ impl Named<'_> {
                 Some(saved) if saved == number + 1 => return Ok(catalogue.replicas),
                 Some(_) => {}
                 None => {
-                    let text = format!("{}: the catalogue cannot be kept", self.path.display());
+                    let text = format!("{}: the catalogue cannot be kept", self.place.shown());
                     return Err(Error::new(ErrorKind::Io, text));
                 }
             }
         }
-        let text = format!("{}: others change the catalogue all the time", self.path.display());
+        let text = format!("{}: others change the catalogue all the time", self.place.shown());
         Err(Error::new(ErrorKind::Conflict, text))
     }
 }

@@ -16,6 +16,7 @@ use crate::codec::choice::{ReadRates, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
 use crate::replica::{Expected, Held, ObjectsOf, Replica, Runs};
+use crate::sidecar::Sidecar;
 
 /// Kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
@@ -155,7 +156,7 @@ fn block_at(kind: &Kind, share: f64) -> Result<Region> {
 fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
     // All of them, however young.
     let time = SystemTime::now() + Duration::from_secs(1 << 30);
-    match array.objects_of(whole, time) {
+    match array.objects_of(whole, time, false) {
         Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(None),
         outcome => outcome,
     }
@@ -227,7 +228,7 @@ impl<'a> ArrayKinds<'a> {
         let ratio = sampled_ratio(&opened, first)?;
         let whole = Selection::all(&first.array_shape);
         let seconds = opened.price(&whole)?.seconds;
-        let directory = source.sidecar.own_directory();
+        let directory = source.sidecar.as_ref().and_then(Sidecar::own_directory);
         let kept = directory.and_then(|directory| Profile::for_path(&directory).ok().flatten());
         Ok(Self {
             source,

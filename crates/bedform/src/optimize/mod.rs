@@ -23,21 +23,23 @@
 //! | `reads` | kinds of reads, with their prices |
 //! | `candidates` | replicas that could be made |
 //! | `choose` | those that are worth their place |
+//! | `place` | where a source lies |
 //! | `building` | how they are made, and the catalogue |
 
 mod building;
 mod candidates;
 mod choose;
+mod place;
 mod reads;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::foreign::ForeignFile;
 use crate::options::{OpenOptions, Prefetch, Progress};
 use crate::replica::{CATALOGUE, Catalogue, Expected, Held};
 use crate::sidecar::Sidecar;
@@ -47,6 +49,7 @@ use crate::threads::workers::check_goes_on;
 use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build};
+pub use place::SourcePlace;
 pub use reads::{ExpectedRead, ListedRead};
 
 use candidates::candidates_of;
@@ -111,7 +114,7 @@ pub struct OptimizeOptions {
     /// Selections that will be read, exactly.
     pub selections: Vec<ListedRead>,
     /// Another source of the same form whose reads count, and not those of this one.
-    pub like: Option<PathBuf>,
+    pub like: Option<SourcePlace>,
     /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
     pub memory_bytes: u64,
 }
@@ -212,7 +215,8 @@ pub struct PlannedReplica {
 /// What a plan is made by, and made of.
 struct Source {
     store: Store,
-    sidecar: Sidecar,
+    /// Nothing where there is no place for one yet.
+    sidecar: Option<Sidecar>,
     catalogue: Catalogue,
     state: SourceVersion,
     bytes: u64,
@@ -221,27 +225,28 @@ struct Source {
 impl Source {
     /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
     /// replicas.
-    fn open(path: &Path) -> Result<Self> {
+    fn open(place: &SourcePlace) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
-        let store = Store::open_path(path, options)?;
-        let none = || {
-            let text = format!(
-                "{}: no place for replicas: set BEDFORM_SIDECAR to a directory",
-                path.display()
-            );
-            Error::new(ErrorKind::NotFound, text)
-        };
-        let sidecar = Sidecar::of_path(path)?.ok_or_else(none)?;
-        // That of a store is in its objects, each by itself.
-        let state = store.file().map(|file| file.map().source.clone()).unwrap_or_default();
-        let newest = sidecar.load_newest(CATALOGUE, &state, &Limits::default());
+        let store = place.open(options)?;
+        let sidecar = place.sidecar()?;
+        // That of a store, or of many files, is in its objects, each by itself.
+        let file = store.file().map(|file| file.map().source.clone());
+        let is_archive = matches!(place, SourcePlace::Archive { .. });
+        let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
+        let load = |sidecar: &Sidecar| sidecar.load_newest(CATALOGUE, &state, &Limits::default());
+        let newest = sidecar.as_ref().and_then(load);
         let catalogue = newest.map_or_else(|| Catalogue::new(&state, Vec::new()), |found| found.1);
-        let bytes = match store.file() {
-            Some(_) => state.size,
+        let bytes = match file {
+            Some(file) => file.size,
             None => stored_bytes(&store)?,
         };
         Ok(Self { store, sidecar, catalogue, state, bytes })
+    }
+
+    /// The dimension along which its files are joined, if it is many.
+    fn joined(&self) -> Option<&str> {
+        self.store.file().and_then(ForeignFile::joined_dimension)
     }
 }
 
@@ -257,16 +262,16 @@ fn stored_bytes(store: &Store) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Decides which replicas the store or file at `path` should have. Reads a few blocks of each array to see how small
+/// Decides which replicas the source at `place` should have. Reads a few blocks of each array to see how small
 /// they become; writes nothing.
 ///
 /// # Errors
 /// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those
 /// of opening the source.
-pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = Source::open(path)?;
+pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
+    let source = Source::open(place)?;
     let mut notes = Vec::new();
-    let kinds = kinds_of(&source, path, options, &mut notes)?;
+    let kinds = kinds_of(&source, place, options, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);
@@ -288,7 +293,7 @@ pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
         });
     }
     Ok(OptimizePlan {
-        source: path.display().to_string(),
+        source: place.shown(),
         state: source.state,
         source_bytes: source.bytes,
         budget_bytes,
@@ -306,11 +311,11 @@ pub fn plan(path: &Path, options: &OptimizeOptions) -> Result<OptimizePlan> {
 /// # Errors
 /// As both.
 pub fn optimize(
-    path: &Path,
+    place: &SourcePlace,
     options: &OptimizeOptions,
     progress: Progress<'_>,
 ) -> Result<(OptimizePlan, Optimized)> {
-    let planned = plan(path, options)?;
-    let done = build(path, &planned, options, progress)?;
+    let planned = plan(place, options)?;
+    let done = build(place, &planned, options, progress)?;
     Ok((planned, done))
 }

@@ -1,17 +1,15 @@
 //! Kinds of reads that count, and what they cost without replicas.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 
-use super::{OptimizeOptions, Source};
+use super::{OptimizeOptions, Source, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
-use crate::sidecar::Sidecar;
 use crate::trace::{Knowledge, ReadKind};
 use crate::zarr::nodes::NodeKind;
 
@@ -144,17 +142,17 @@ impl Kind {
 /// `NotFound` without any; `InvalidArgument` for expected ones that no array has; of pricing them.
 pub(super) fn kinds_of(
     source: &Source,
-    path: &Path,
+    place: &SourcePlace,
     options: &OptimizeOptions,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
     let OptimizeOptions { reads, selections, .. } = options;
     let mut kinds = match (reads.is_empty(), selections.is_empty()) {
-        (true, true) => learnt(source, path, options.like.as_deref(), notes)?,
+        (true, true) => learnt(source, place, options.like.as_ref(), notes)?,
         (true, false) => Vec::new(),
-        (false, _) => expected_kinds(source, path, reads)?,
+        (false, _) => expected_kinds(source, place, reads)?,
     };
-    kinds.extend(listed_kinds(source, path, selections)?);
+    kinds.extend(listed_kinds(source, place, selections)?);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     kinds.truncate(KINDS_MAX);
     Ok(kinds)
@@ -167,22 +165,24 @@ fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<Stri
     let (shape, names) = (array.shape().ok()?, array.dimension_names().ok()?);
     let name =
         |(axis, name): (usize, Option<String>)| name.unwrap_or_else(|| format!("dim_{axis}"));
-    let dims = names.into_iter().enumerate().map(name).collect();
-    Some((array, shape, item_size, dims))
+    let dims: Vec<String> = names.into_iter().enumerate().map(name).collect();
+    // What else an archive has lies in its first file.
+    let is_joined = source.joined().is_none_or(|joined| dims.iter().any(|name| name == joined));
+    is_joined.then_some((array, shape, item_size, dims))
 }
 
 fn learnt(
     source: &Source,
-    path: &Path,
-    like: Option<&Path>,
+    place: &SourcePlace,
+    like: Option<&SourcePlace>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
     let known = match like {
-        Some(like) => Sidecar::of_path(like)?.as_ref().and_then(Knowledge::newest),
-        None => Knowledge::newest(&source.sidecar),
+        Some(like) => like.sidecar()?.as_ref().and_then(Knowledge::newest),
+        None => source.sidecar.as_ref().and_then(Knowledge::newest),
     };
     let knowledge = known.ok_or_else(|| {
-        let shown = like.unwrap_or(path).display();
+        let shown = like.unwrap_or(place).shown();
         let text = format!(
             "{shown}: no reads were learnt: turn recording on with 'bedform watch {shown}', read, then \
              'bedform learn {shown}'; or say what will be read, as --reads time=1"
@@ -192,7 +192,9 @@ fn learnt(
     let mut kinds = Vec::new();
     for (name, learned) in &knowledge.arrays {
         let Some((array, shape, item_size, dims)) = opened(source, name) else { continue };
-        if learned.shape.len() != shape.len() || (like.is_none() && learned.shape != shape) {
+        // Files may have come since.
+        let may_differ = like.is_some() || source.joined().is_some();
+        if learned.shape.len() != shape.len() || (!may_differ && learned.shape != shape) {
             notes.push(format!("{name}: its shape has changed since its reads were learnt"));
             continue;
         }
@@ -241,12 +243,12 @@ fn of_learnt(kind: &ReadKind, shape: &[u64]) -> Option<Kind> {
     Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
 }
 
-fn listed_kinds(source: &Source, path: &Path, listed: &[ListedRead]) -> Result<Vec<Kind>> {
+fn listed_kinds(source: &Source, place: &SourcePlace, listed: &[ListedRead]) -> Result<Vec<Kind>> {
     let total: f64 = listed.iter().map(|read| read.weight).sum();
     let mut kinds = Vec::with_capacity(listed.len());
     for read in listed {
         let unknown = || {
-            let text = format!("{}: no array {:?} of numbers", path.display(), read.array);
+            let text = format!("{}: no array {:?} of numbers", place.shown(), read.array);
             Error::new(ErrorKind::NotFound, text)
         };
         let (array, shape, item_size, dims) = opened(source, &read.array).ok_or_else(unknown)?;
@@ -327,7 +329,11 @@ fn runs_of(positions: &[u64]) -> Vec<(u64, u64)> {
     runs
 }
 
-fn expected_kinds(source: &Source, path: &Path, expected: &[ExpectedRead]) -> Result<Vec<Kind>> {
+fn expected_kinds(
+    source: &Source,
+    place: &SourcePlace,
+    expected: &[ExpectedRead],
+) -> Result<Vec<Kind>> {
     let total: f64 = expected.iter().map(|read| read.weight).sum();
     let nodes = source.store.nodes()?;
     let arrays = nodes.into_iter().filter(|(_, kind)| *kind == NodeKind::Array);
@@ -357,7 +363,7 @@ fn expected_kinds(source: &Source, path: &Path, expected: &[ExpectedRead]) -> Re
     match matched.iter().position(|matched| !matched) {
         Some(number) => Err(Error::invalid(format!(
             "no array of {} has reads that span ({}): the dimensions are {}",
-            path.display(),
+            place.shown(),
             expected[number].spanned.join(", "),
             known.into_iter().collect::<Vec<_>>().join(", ")
         ))),

@@ -10,8 +10,6 @@ use crate::sidecar::Helper;
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
-/// The directory of the replicas in a sidecar.
-pub(crate) const REPLICAS: &str = "replicas";
 /// The array of a replica of points that says where its elements are.
 pub(crate) const PLACES: &str = "places";
 const VERSION: u64 = 1;

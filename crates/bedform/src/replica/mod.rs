@@ -29,7 +29,8 @@ mod catalogue;
 mod held;
 mod opened;
 
-pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, REPLICAS};
+pub(crate) use crate::sidecar::REPLICAS;
+pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES};
 pub use catalogue::{Catalogue, Expected, ObjectsOf, Replica};
 pub use held::{Held, Runs};
 pub use opened::ReplicaStatistics;

@@ -13,7 +13,7 @@ use bedform_storage::{Bell, Mode, Profile, Version};
 
 use serde::Serialize;
 
-use super::catalogue::{CATALOGUE, Catalogue, PLACES, REPLICAS, Replica};
+use super::catalogue::{CATALOGUE, Catalogue, PLACES, Replica};
 use super::held::Held;
 use crate::error::{Error, Result};
 use crate::opening::storage_of;
@@ -25,7 +25,7 @@ use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
 use crate::run::plan::{Piece, ReadPlan};
-use crate::sidecar::Sidecar;
+use crate::sidecar::{REPLICAS, Sidecar};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;

@@ -17,9 +17,9 @@
 //! 2. `/data/era5.nc.bedform`, if it exists and belongs to this user;
 //! 3. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
-//! The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path; of many files
-//! that are read as one, of the first path, their number, and a fingerprint of all paths. A
-//! read-only open of the source may write its sidecar: a directory of the first or third kind is made when
+//! The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path. Many files
+//! that are read as one have the sidecar of `/data/era5-2001.nc.archive`, if that is the first of them: files that
+//! come later find it. A read-only open of the source may write its sidecar: a directory of the first or third kind is made when
 //! something is kept in it, for this user alone.
 //!
 //! # How
@@ -31,7 +31,7 @@
 //!   counts. The next number is created only if it is absent, so that of two writers one has to look again;
 //!   generations before the last are then removed ([`Sidecar::load_newest`], [`Sidecar::save_next`]).
 //! - **Budget.** All sidecars below one directory with keys share a budget of bytes: `BEDFORM_SIDECAR_BYTES`,
-//!   1 GiB without it. Whoever keeps something removes the sidecars that were used least recently until the
+//!   1 GiB without it, without those that have replicas. Whoever keeps something removes the sidecars that were used least recently until the
 //!   rest fits. A reader notes its use in the object `used`, at most once an hour.
 //! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
 //!   about. Sizes are compared before memory is taken.
@@ -59,6 +59,9 @@ use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::{Error, ErrorKind, Result};
 use place::{Holder, TrustedStorage};
+
+/// The directory of the replicas in a sidecar.
+pub(crate) const REPLICAS: &str = "replicas";
 
 /// A kind of helper file.
 ///
@@ -135,13 +138,22 @@ impl Sidecar {
         place::of_path(path)
     }
 
-    /// The sidecar of many files that are read as one, by their resolved paths in their order: it lies beside none
-    /// of them. Makes nothing.
+    /// The sidecar of many files that are read as one, by the path of the first one with links resolved: that of
+    /// all lists of files that begin with it. Makes nothing.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`].
-    pub fn of_archive(paths: &[impl AsRef<Path>]) -> Result<Option<Self>> {
-        place::of_archive(paths)
+    pub fn of_archive(first: &Path) -> Result<Option<Self>> {
+        place::of_archive(first)
+    }
+
+    /// As [`Sidecar::make_of_path`], of many files; see [`Sidecar::of_archive`].
+    ///
+    /// # Errors
+    /// As [`Sidecar::make_of_path`].
+    pub fn make_of_archive(first: &Path) -> Result<Option<PathBuf>> {
+        place::make_beside_archive(first);
+        Self::of_archive(first)?.map_or(Ok(None), |sidecar| sidecar.make())
     }
 
     /// The directory of the sidecar of the file or directory at `path`, made if it is missing: beside the source

@@ -20,6 +20,8 @@ const BYTES_VARIABLE: &str = "BEDFORM_SIDECAR_BYTES";
 const BYTES: u64 = 1 << 30;
 /// Behind the name of a source.
 const SUFFIX: &str = ".bedform";
+/// Between the name of the first file of many and that.
+const ARCHIVE: &str = ".archive";
 
 /// What holds sidecars: a place, and the word on whose files lie there.
 pub(super) trait Holder: Send + Sync + Debug {
@@ -93,20 +95,38 @@ impl Holder for OwnDirectory {
 }
 
 pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
-    let budget_bytes = Some(budget_of_environment()?);
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    of_name(&path, &path)
+}
+
+/// The sidecar of many files together, the first of which is at this resolved path.
+pub(super) fn of_archive(first: &Path) -> Result<Option<Sidecar>> {
+    of_name(&archive_name(first), first)
+}
+
+/// What names the sidecar of an archive: more files may come, and others go.
+fn archive_name(first: &Path) -> PathBuf {
+    let mut name = first.to_owned().into_os_string();
+    name.push(ARCHIVE);
+    name.into()
+}
+
+/// The sidecar beside `name`, or among those of many by that name, of the source at the resolved path `source`.
+fn of_name(name: &Path, source: &Path) -> Result<Option<Sidecar>> {
+    let budget_bytes = Some(budget_of_environment()?);
     let user = rustix::process::geteuid().as_raw();
     let is_elsewhere = variable(PLACE_VARIABLE).is_some();
-    let mut beside = path.clone().into_os_string();
+    let mut beside = name.to_owned().into_os_string();
     beside.push(SUFFIX);
     let is_own = |found: Metadata| found.is_dir() && found.uid() == user;
     if !is_elsewhere && symlink_metadata(&beside).is_ok_and(is_own) {
         let holder = OwnDirectory { path: beside.into(), user, makes: false };
         let directory = ObjectPath::root();
-        let (holder, source) = (Arc::new(holder), Some(path.into()));
+        let (holder, source) = (Arc::new(holder), Some(source.into()));
         return Ok(Some(Sidecar { holder, directory, budget_bytes: None, source }));
     }
-    Ok(base_of_keyed().and_then(|base| keyed(base, user, &path, budget_bytes)))
+    let found = base_of_keyed().and_then(|base| keyed(base, user, name, budget_bytes));
+    Ok(found.map(|sidecar| Sidecar { source: Some(source.into()), ..sidecar }))
 }
 
 /// The directory that holds the sidecars of many sources; nothing where the environment names none.
@@ -119,29 +139,20 @@ fn base_of_keyed() -> Option<PathBuf> {
     })
 }
 
-/// The sidecar of many files together, by their resolved paths in their order.
-pub(super) fn of_archive(paths: &[impl AsRef<Path>]) -> Result<Option<Sidecar>> {
-    let budget_bytes = Some(budget_of_environment()?);
-    let Some(first) = paths.first() else { return Ok(None) };
-    let mut all = Fingerprint::new();
-    for path in paths {
-        all.update(path.as_ref().as_os_str().as_bytes());
-        all.update(&[0]);
-    }
-    // No path has such bytes.
-    let mut key = first.as_ref().as_os_str().to_owned();
-    key.push(format!("\0{}\0{:032x}", paths.len(), all.finish()));
-    let user = rustix::process::geteuid().as_raw();
-    Ok(base_of_keyed()
-        .and_then(|base| keyed(base, user, Path::new(&key), budget_bytes))
-        .map(|sidecar| Sidecar { source: Some(first.as_ref().into()), ..sidecar }))
-}
-
 /// Makes the sidecar beside the source at `path`, where that can be done and no variable names another place.
 pub(super) fn make_beside(path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if variable(PLACE_VARIABLE).is_none() && symlink_metadata(&path).is_ok() {
-        let mut beside = path.into_os_string();
+    make_beside_name(&path, &path);
+}
+
+/// As [`make_beside`], of many files, the first of which is at this resolved path.
+pub(super) fn make_beside_archive(first: &Path) {
+    make_beside_name(&archive_name(first), first);
+}
+
+fn make_beside_name(name: &Path, source: &Path) {
+    if variable(PLACE_VARIABLE).is_none() && symlink_metadata(source).is_ok() {
+        let mut beside = name.to_owned().into_os_string();
         beside.push(SUFFIX);
         // One that is there, and one that cannot be made, are no errors: then it is in the cache.
         let _ = DirBuilder::new().mode(0o700).create(&beside);

@@ -252,6 +252,23 @@ fn sidecars_that_were_used_least_recently_go_first() {
 }
 
 #[test]
+fn sidecars_with_replicas_stay_and_do_not_count() {
+    let storage = Arc::new(MemoryStorage::new());
+    let key = |name: &str| key_of(Path::new(name));
+    let sidecar = |name: &str| {
+        let directory = ObjectPath::parse(&key(name)).unwrap();
+        Sidecar::in_storage(storage.clone(), directory, Some(130 << 10))
+    };
+    put(&*storage, &format!("{}/replicas/r/t/c.0", key("a")), &[0; 1 << 20]);
+    for name in ["a", "b", "c", "d"] {
+        assert!(sidecar(name).save("note", &note(name)));
+    }
+    let is_kept = |name: &&str| loaded(&sidecar(name)).is_some();
+    let left: Vec<_> = ["a", "b", "c", "d"].into_iter().filter(is_kept).collect();
+    assert_eq!(left, ["a", "c", "d"]);
+}
+
+#[test]
 fn a_budget_of_nothing_keeps_nothing() {
     let storage = Arc::new(MemoryStorage::new());
     let directory = ObjectPath::parse(&key_of(Path::new("a"))).unwrap();

@@ -91,20 +91,12 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
     mark(directory, path, on)
 }
 
-/// As [`watch`], of what has this sidecar and is shown as `path`.
+/// Says in the directory of a sidecar, that of what is at `path`, whether reads are recorded; gives the directory of
+/// the traces. It is what [`watch`] does when it has found, or made, the sidecar.
 ///
 /// # Errors
 /// As [`watch`].
-pub fn watch_in(sidecar: Option<Sidecar>, path: &Path, on: bool) -> Result<PathBuf> {
-    let directory = match (sidecar, on) {
-        (Some(sidecar), true) => sidecar.make()?,
-        (sidecar, _) => sidecar.and_then(|sidecar| sidecar.own_directory()),
-    };
-    mark(directory, path, on)
-}
-
-/// Says in a sidecar, that of what is at `path`, whether reads are recorded; gives the directory of the traces.
-fn mark(directory: Option<PathBuf>, path: &Path, on: bool) -> Result<PathBuf> {
+pub fn mark(directory: Option<PathBuf>, path: &Path, on: bool) -> Result<PathBuf> {
     let unknown = || {
         let text = format!(
             "{}: no place for a sidecar: set BEDFORM_SIDECAR to a directory",

@@ -12,34 +12,33 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `objects` | what replicas were made of, and whether that is as it was |
 //! | `points` | points that replicas of points have |
 
+mod objects;
 mod points;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection, split};
 
-use super::Array;
 use super::known::Known;
-use crate::cache::was_too_young;
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::archive::{FileRead, JoinedVariable, Member};
 use crate::foreign::facts::Sources;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::plan::tuning::Tuning;
-use crate::replica::{OBJECTS_MAX, ObjectsOf, OpenReplica, ReplicaSource, Replicas};
+use crate::replica::{OpenReplica, ReplicaSource, Replicas};
 use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::{Piece, ReadPlan};
-use crate::sidecar::source_version;
 use crate::source::{Moment, Settled, Source, StoredLayout};
-use crate::zarr::source::ZarrSource;
+use objects::{Objects, StoredObjects};
 
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 8;
@@ -56,41 +55,38 @@ const ALIKE: u64 = 2;
 
 /// An array as its reads begin: where it lies itself.
 pub(super) struct Base<'a> {
-    pub(super) source: &'a dyn Source,
+    /// Nothing for an array that lies in many files.
+    pub(super) source: Option<&'a dyn Source>,
     pub(super) moment: &'a dyn Moment,
     pub(super) layout: &'a StoredLayout,
     pub(super) meaning: u64,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
-    /// The objects of an array of a store, which may change one by one.
-    pub(super) stored: Option<StoredObjects<'a>>,
+    pub(super) objects: Objects<'a>,
 }
 
-/// The objects of an array of a store.
-pub(super) struct StoredObjects<'a> {
-    source: ZarrSource<'a>,
-    /// The key of the array, in hexadecimal digits.
-    key: String,
-    /// Whether every read asks for them again.
-    asks_again: bool,
-}
-
-impl StoredObjects<'_> {
-    fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
-        let path = self.source.object_path(coordinates)?;
-        match self.source.hierarchy.storage.stat(&path) {
-            Ok(version) => Ok(Some(source_version(&version))),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// What a read takes of a replica, or, without one, of the array itself.
+/// What a read takes of something.
 #[derive(Debug)]
 pub(super) struct Part {
-    replica: Option<Arc<OpenReplica>>,
+    of: PartOf,
     geometry: Geometry,
+}
+
+/// What has the elements of a part.
+#[derive(Debug)]
+enum PartOf {
+    Replica(Arc<OpenReplica>),
+    /// The array itself.
+    Array,
+    /// A file of an array that lies in many.
+    File(FileRead),
+}
+
+/// What has the elements of a part, opened.
+enum PartSource<'a> {
+    Replica(ReplicaSource<'a>),
+    Array(&'a dyn Source),
+    File { joined: &'a JoinedVariable, read: &'a FileRead, member: Member<'a> },
 }
 
 /// A read in parts, some of which come from replicas.
@@ -105,16 +101,14 @@ pub(crate) type Choice = Vec<usize>;
 impl Base<'_> {
     /// True if a replica can be of the array as it is.
     fn may_have(&self, replica: &OpenReplica) -> bool {
-        let key = self.stored.as_ref().map(|stored| stored.key.as_str());
-        replica.may_be_of(self.layout.grid.array_shape(), self.layout, key)
+        replica.may_be_of(self.layout.grid.array_shape(), self.layout, self.objects.key())
     }
 
     /// True if nothing was written to an object of the array since the replica was made of it.
     fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
-        let Some(stored) = &self.stored else { return Ok(true) };
-        let version = || stored.version(coordinates);
-        let is_still = replica.is_still_of(coordinates, stored.asks_again, version)?;
-        let name = || self.source.object_name(coordinates);
+        let version = || self.objects.version(coordinates);
+        let is_still = replica.is_still_of(coordinates, self.objects.asks_again(), version)?;
+        let name = || self.source.map_or_else(String::new, |own| own.object_name(coordinates));
         // What is committed and not settled lies over what the replica was made of.
         Ok(is_still
             && (self.moment.is_settled() || self.moment.cover(coordinates, 0, &name)?.is_none()))
@@ -129,19 +123,13 @@ impl Base<'_> {
         if replica.record.of.is_none() {
             return Some((vec![part], Vec::new()));
         }
-        let own: PlacedBox = part.iter().map(|axis| PlacedAxis::whole(&axis.selection)).collect();
-        let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
-        let geometry = self.geometry(&own, &shape).ok()?;
-        if geometry.cell_count() > CELLS_MAX {
-            return None;
-        }
+        let objects = self.objects_in(&part, CELLS_MAX)?;
         let (mut valid, mut changed) = (vec![part], Vec::new());
-        for cell in 0..geometry.cell_count() {
-            let coordinates = geometry.cell_coordinates(cell);
+        for coordinates in objects {
             if self.is_still(replica, &coordinates).ok()? {
                 continue;
             }
-            let region = self.layout.object_region(&coordinates).ok()?;
+            let region = self.object_region(&coordinates)?;
             let mut still = Vec::with_capacity(valid.len());
             for part in valid {
                 let (inside, rest) = split(&part, &region);
@@ -162,10 +150,10 @@ impl Base<'_> {
     }
 
     fn price(&self, parts: &[Part]) -> Option<f64> {
-        let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.replica.is_none());
+        let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_own());
         let mut seconds = 0.0;
         for group in [own, others].iter().filter(|group| !group.is_empty()) {
-            let is_own = group.iter().all(|part| part.replica.is_none());
+            let is_own = group.iter().all(|part| part.is_own());
             // To resolve what is perhaps not taken would ask its storage for every index.
             seconds += self
                 .with_pieces(group, |plan| match !is_own || plan.cell_count() > RESOLVED_MAX {
@@ -183,26 +171,32 @@ impl Base<'_> {
         parts: &[&Part],
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
-        let mut sources: Vec<Option<ReplicaSource<'_>>> = Vec::with_capacity(parts.len());
+        let mut sources: Vec<PartSource<'_>> = Vec::with_capacity(parts.len());
         for part in parts {
-            sources.push(match &part.replica {
-                None => None,
-                Some(replica) => Some(replica.source()?),
+            sources.push(match (&part.of, &self.objects) {
+                (PartOf::Replica(replica), _) => PartSource::Replica(replica.source()?),
+                (PartOf::File(read), Objects::OfArchive(joined)) => {
+                    PartSource::File { joined, read, member: joined.member(read) }
+                }
+                (PartOf::Array | PartOf::File(_), _) => PartSource::Array(self.source?),
             });
         }
         let piece = |(part, source)| self.piece(part, source);
         let mut pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
         Piece::number(&mut pieces);
-        let all_of_replicas = sources.iter().all(Option::is_some);
-        let first = sources.first().and_then(Option::as_ref);
-        let tuning = first.filter(|_| all_of_replicas).map_or(self.tuning, ReplicaSource::tuning);
+        let all_of_replicas = sources.iter().all(|of| matches!(of, PartSource::Replica(_)));
+        let tuning = match sources.first() {
+            Some(PartSource::Replica(first)) if all_of_replicas => first.tuning(),
+            _ => self.tuning,
+        };
         Some(act(ReadPlan::new(&pieces, tuning)))
     }
 
-    fn piece<'p>(&'p self, part: &'p Part, source: &'p Option<ReplicaSource<'p>>) -> Piece<'p> {
+    fn piece<'p>(&'p self, part: &'p Part, source: &'p PartSource<'p>) -> Piece<'p> {
         let geometry = &part.geometry;
         match source {
-            Some(source) => Piece {
+            PartSource::File { joined, read, member } => joined.piece(read, member, geometry),
+            PartSource::Replica(source) => Piece {
                 source,
                 moment: &Settled,
                 layout: source.layout(),
@@ -212,8 +206,8 @@ impl Base<'_> {
                 begins: None,
                 cells_before: 0,
             },
-            None => Piece {
-                source: self.source,
+            PartSource::Array(source) => Piece {
+                source: *source,
                 moment: self.moment,
                 layout: self.layout,
                 meaning: self.meaning,
@@ -222,6 +216,14 @@ impl Base<'_> {
                 begins: None,
                 cells_before: 0,
             },
+        }
+    }
+
+    /// What a part of a read takes of the array itself.
+    fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<Part>> {
+        match &self.objects {
+            Objects::OfArchive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
+            _ => Ok(vec![Part { of: PartOf::Array, geometry: self.geometry(part, shape)? }]),
         }
     }
 
@@ -242,8 +244,18 @@ impl Part {
         let StoredLayout { grid, per_object, item_size, .. } =
             replica.source().ok_or_else(gone)?.layout();
         let geometry = Geometry::placed(grid, per_object, part, result_shape, *item_size)?;
-        Ok(Self { replica: Some(replica.clone()), geometry })
+        Ok(Self { of: PartOf::Replica(replica.clone()), geometry })
     }
+
+    /// True if it is read of the array itself.
+    fn is_own(&self) -> bool {
+        !matches!(self.of, PartOf::Replica(_))
+    }
+}
+
+fn of_files(parts: Vec<(FileRead, Geometry)>) -> Vec<Part> {
+    let part = |(read, geometry)| Part { of: PartOf::File(read), geometry };
+    parts.into_iter().map(part).collect()
 }
 
 /// A selection on its way into parts.
@@ -284,8 +296,7 @@ impl Cutting<'_> {
             parts.push(Part::of_replica(&self.replicas[*number], part, &self.result_shape)?);
         }
         for part in &cut.left {
-            let geometry = self.base.geometry(part, &self.result_shape)?;
-            parts.push(Part { replica: None, geometry });
+            parts.extend(self.base.own_parts(part, &self.result_shape)?);
         }
         Ok(parts)
     }
@@ -372,16 +383,23 @@ impl Redirected {
 
     /// The names of the replicas, and the bytes of the result that each gives.
     pub(super) fn taken(&self) -> Vec<(&Arc<OpenReplica>, u64)> {
-        let of_replicas = self
-            .parts
-            .iter()
-            .filter_map(|part| Some((part.replica.as_ref()?, part.geometry.result_bytes())));
+        let of_replicas = self.parts.iter().filter_map(|part| match &part.of {
+            PartOf::Replica(replica) => Some((replica, part.geometry.result_bytes())),
+            PartOf::Array | PartOf::File(_) => None,
+        });
         of_replicas.collect()
     }
 
     /// Counts a read that was made.
     pub(super) fn count(&self) {
-        self.taken().into_iter().for_each(|(replica, bytes)| replica.count(bytes));
+        let mut counted: Vec<(&Arc<OpenReplica>, u64)> = Vec::new();
+        for (replica, bytes) in self.taken() {
+            match counted.iter_mut().find(|(known, _)| Arc::ptr_eq(known, replica)) {
+                Some((_, sum)) => *sum += bytes,
+                None => counted.push((replica, bytes)),
+            }
+        }
+        counted.into_iter().for_each(|(replica, bytes)| replica.count(bytes));
     }
 
     /// Does not read the replicas any more of which something could not be read.
@@ -442,40 +460,6 @@ fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
     axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
 }
 
-impl Array {
-    /// The objects that hold the elements of a selection, each as it is now, but those that were changed just
-    /// before `time`; nothing for an array that is in no store.
-    ///
-    /// # Errors
-    /// `LimitExceeded` for too many; those of storage.
-    pub(crate) fn objects_of(
-        &self,
-        selection: &Selection,
-        time: SystemTime,
-    ) -> Result<Option<ObjectsOf>> {
-        let Known::Stored(handle, state, _) = self.known()? else { return Ok(None) };
-        let source = handle.pinned(&state)?.source;
-        let geometry = state.layout.geometry(selection)?;
-        if geometry.cell_count() > OBJECTS_MAX as u64 {
-            let text = format!("a replica of {} objects", geometry.cell_count());
-            return Err(Error::new(ErrorKind::LimitExceeded, text).at(self.name()));
-        }
-        let mut objects = Vec::new();
-        for cell in 0..geometry.cell_count() {
-            let coordinates = geometry.cell_coordinates(cell);
-            let path = source.object_path(&coordinates)?;
-            match source.hierarchy.storage.stat(&path) {
-                Ok(version) if was_too_young(&version, time) => {}
-                Ok(version) => objects.push((coordinates, Some(source_version(&version)))),
-                Err(error) if error.is_not_found() => objects.push((coordinates, None)),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
-        Ok(Some(ObjectsOf { key, objects }))
-    }
-}
-
 /// Replicas that may have something of the array at `path`.
 fn may_help<'r>(replicas: Option<&'r Replicas>, path: &str) -> Option<&'r Replicas> {
     replicas.filter(|replicas| replicas.may_have(path))
@@ -516,7 +500,6 @@ impl Known<'_> {
     ) -> Result<Option<T>> {
         match self {
             Self::Foreign(variable) => {
-                let Sources::One(source) = variable.sources() else { return Ok(None) };
                 let facts = variable.facts();
                 let Some(replicas) = may_help(facts.replicas.as_deref(), &facts.path) else {
                     return Ok(None);
@@ -527,6 +510,10 @@ impl Known<'_> {
                 if !has_some(of_array, selection) || !variable.is_as_opened()? {
                     return Ok(None);
                 }
+                let (source, objects) = match variable.sources() {
+                    Sources::One(source) => (Some(source), Objects::OfFile),
+                    Sources::Joined(joined) => (None, Objects::OfArchive(joined)),
+                };
                 let base = Base {
                     source,
                     moment: &Settled,
@@ -534,7 +521,7 @@ impl Known<'_> {
                     meaning: 0,
                     cache: ChunkCache::new(&facts.cache, &facts.scope),
                     tuning: &facts.tuning,
-                    stored: None,
+                    objects,
                 };
                 let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
                 found.map(|redirected| act(&base, &redirected)).transpose()
@@ -555,13 +542,17 @@ impl Known<'_> {
                 let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
                 let asks_again = store.options.freshness == Freshness::Read;
                 let base = Base {
-                    source: &pinned.source,
+                    source: Some(&pinned.source),
                     moment: &pinned.moment,
                     layout: &state.layout,
                     meaning: state.meaning,
                     cache: ChunkCache::new(&store.cache, &state.scope),
                     tuning: &store.tuning,
-                    stored: Some(StoredObjects { source: pinned.source, key, asks_again }),
+                    objects: Objects::OfStore(StoredObjects {
+                        source: pinned.source,
+                        key,
+                        asks_again,
+                    }),
                 };
                 let found = Redirected::find(&base, selection, (replicas, of_array), path);
                 found.map(|redirected| act(&base, &redirected)).transpose()

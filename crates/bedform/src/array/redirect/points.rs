@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection};
 
-use super::{Base, CELLS_MAX, Part, Redirected};
+use super::objects::Objects;
+use super::{Base, CELLS_MAX, Part, PartOf, Redirected, of_files};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
@@ -316,22 +317,25 @@ fn parts_of(
         parts.push(Part::of_replica(&replicas[*number], std::slice::from_ref(placed), &[count])?);
     }
     if !cut.left.places.is_empty() {
-        let geometry = rest_geometry(base, &cut.left, count)?;
-        parts.push(Part { replica: None, geometry });
+        parts.extend(rest_parts(base, &cut.left, count)?);
     }
     Ok(parts)
 }
 
-fn rest_geometry(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Geometry> {
+fn rest_parts(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Vec<Part>> {
     let shape = base.layout.grid.array_shape();
     let results = || (0..left.places.len()).map(|at| left.result_of(at)).collect::<Vec<u64>>();
     if shape.len() == 1 {
         let placed = PlacedAxis::listed(left.places.to_vec(), results());
-        return base.geometry(&[placed], &[count]);
+        return base.own_parts(&[placed], &[count]);
     }
     let points = Points::at_places(&left.places, shape)?;
+    if let Objects::OfArchive(joined) = &base.objects {
+        return Ok(of_files(joined.parts_of_points(&points, &results())?));
+    }
     let StoredLayout { grid, per_object, item_size, .. } = base.layout;
-    Geometry::placed_points(grid, per_object, points, &results(), *item_size)
+    let geometry = Geometry::placed_points(grid, per_object, points, &results(), *item_size)?;
+    Ok(vec![Part { of: PartOf::Array, geometry }])
 }
 
 #[cfg(test)]

@@ -55,23 +55,40 @@ pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<
     match selection {
         Selection::Orthogonal(axes) => {
             let result_shape = selection.result_shape();
-            add_box(&mut parts, axes, (&result_shape, 0), (axis, starts))?;
+            let whole: Vec<PlacedAxis> = axes.iter().map(PlacedAxis::whole).collect();
+            add_box(&mut parts, &whole, (&result_shape, 0), (axis, starts))?;
         }
         Selection::Union(regions) => {
             let mut behind = 0_u64;
             for region in regions {
                 let axes = axes_of(region)?;
-                add_box(&mut parts, &axes, (region.shape(), behind), (axis, starts))?;
+                let whole: Vec<PlacedAxis> = axes.iter().map(PlacedAxis::whole).collect();
+                add_box(&mut parts, &whole, (region.shape(), behind), (axis, starts))?;
                 behind = behind.saturating_add(region.len().unwrap_or(u64::MAX));
             }
         }
-        Selection::Points(points) => add_points(&mut parts, points, axis, starts)?,
+        Selection::Points(points) => return cut_points(points, |place| place, axis, starts),
     }
     Ok(parts)
 }
 
+/// As [`cut`], of a part of a selection, the elements of which are in a box of a result of `result_shape`.
+///
+/// # Errors
+/// As [`cut`].
+pub(super) fn cut_part(
+    part: &[PlacedAxis],
+    result_shape: &[u64],
+    axis: usize,
+    starts: &[u64],
+) -> Result<Parts> {
+    let mut parts = Parts::new();
+    add_box(&mut parts, part, (result_shape, 0), (axis, starts))?;
+    Ok(parts)
+}
+
 /// The file that has position `at`.
-fn file_of(starts: &[u64], at: u64) -> usize {
+pub(super) fn file_of(starts: &[u64], at: u64) -> usize {
     // Of files without elements the last one that begins there is followed by one that has it.
     starts.partition_point(|start| *start <= at).saturating_sub(1)
 }
@@ -83,25 +100,24 @@ fn axes_of(region: &Region) -> Result<Vec<AxisSelection>> {
     axes.collect()
 }
 
-/// Adds the parts of one box of a selection, whose elements are a box of `shape` of the result, behind `behind`.
+/// Adds the parts of one box of a selection, whose elements are in a box of `shape` of the result, behind `behind`.
 fn add_box(
     parts: &mut Parts,
-    axes: &[AxisSelection],
+    axes: &[PlacedAxis],
     (shape, behind): (&[u64], u64),
     (axis, starts): (usize, &[u64]),
 ) -> Result<()> {
-    if axes.iter().any(AxisSelection::is_empty) {
+    if axes.iter().any(|axis| axis.selection.is_empty()) {
         return Ok(());
     }
-    let whole: Vec<PlacedAxis> = axes.iter().map(PlacedAxis::whole).collect();
-    let along = along_files(&whole[axis], starts);
-    let listed = |selection: &AxisSelection| match selection {
+    let along = along_files(&axes[axis], starts);
+    let listed = |placed: &PlacedAxis| match &placed.selection {
         AxisSelection::Coords(list) => list.len() as u64,
         AxisSelection::Range(_) => 0,
     };
     // Each file has a copy of the other axes.
     let others = axes.iter().enumerate().filter(|(number, _)| *number != axis);
-    let others: u64 = others.map(|(_, selection)| listed(selection)).sum();
+    let others: u64 = others.map(|(_, placed)| listed(placed)).sum();
     if others.saturating_mul(along.len() as u64) > LISTED_MAX {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
@@ -109,7 +125,7 @@ fn add_box(
         ));
     }
     for (file, placed) in along {
-        let mut axes = whole.clone();
+        let mut axes = axes.to_vec();
         axes[axis] = placed;
         let part = BoxPart { axes, result_shape: shape.to_vec(), behind };
         match parts.entry(file).or_insert_with(|| FilePart::Boxes(Vec::new())) {
@@ -134,7 +150,7 @@ fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
         }
         AxisSelection::Coords(list) => {
             let mut by_file: BTreeMap<usize, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
-            for (place, at) in (0..).zip(list) {
+            for (place, at) in whole.result.iter().zip(list) {
                 let file = file_of(starts, *at);
                 let (positions, places) = by_file.entry(file).or_default();
                 positions.push(at - starts[file]);
@@ -152,7 +168,17 @@ fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
     }
 }
 
-fn add_points(parts: &mut Parts, points: &Points, axis: usize, starts: &[u64]) -> Result<()> {
+/// As [`cut`], of points, each of which goes to the place in the result that `place_of` gives for its number.
+///
+/// # Errors
+/// As [`cut`].
+pub(super) fn cut_points(
+    points: &Points,
+    place_of: impl Fn(u64) -> u64,
+    axis: usize,
+    starts: &[u64],
+) -> Result<Parts> {
+    let mut parts = Parts::new();
     let mut by_file: BTreeMap<usize, (Vec<Vec<u64>>, Vec<u64>)> = BTreeMap::new();
     for (place, at) in points.coords()[axis].iter().enumerate() {
         let file = file_of(starts, *at);
@@ -161,10 +187,10 @@ fn add_points(parts: &mut Parts, points: &Points, axis: usize, starts: &[u64]) -
         for (number, (to, from)) in coords.iter_mut().zip(points.coords()).enumerate() {
             to.push(from[place] - if number == axis { starts[file] } else { 0 });
         }
-        places.push(place as u64);
+        places.push(place_of(place as u64));
     }
     for (file, (coords, places)) in by_file {
         parts.insert(file, FilePart::Points(Points::new(coords)?, places));
     }
-    Ok(())
+    Ok(parts)
 }

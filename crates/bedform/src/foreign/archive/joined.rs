@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use bedform_format::chunk_map::{ChunkMap, ForeignArray};
-use bedform_geometry::{ChunkGrid, Selection};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
+use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Selection};
 use serde_json::{Map, Value};
 
 use super::Archive;
-use super::cut::cut;
+use super::cut::{Parts, cut, cut_part, cut_points, file_of};
 use super::member::Member;
 use crate::cache::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::foreign::attributes::{self, Style};
 use crate::foreign::facts::{ForeignVariable, Sources, VariableFacts};
+use crate::foreign::source_version;
 use crate::foreign::variable::{describe, layout_of};
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
@@ -31,13 +32,16 @@ pub(crate) struct JoinedVariable {
     facts: VariableFacts,
 }
 
-/// What a read takes of one file.
-struct Part<'a> {
-    member: Member<'a>,
-    geometry: Geometry,
+/// A file that a read takes something of.
+#[derive(Debug)]
+pub(crate) struct FileRead {
+    file: usize,
     /// What its chunks have in common in the cache; nothing for those that no cache keeps.
     scope: Option<Arc<Scope>>,
 }
+
+/// What a read takes of each file.
+type FileParts = Vec<(FileRead, Geometry)>;
 
 impl JoinedVariable {
     /// Joined variable `number` of an archive, which is at `position` of the chunk map of `file`.
@@ -70,7 +74,7 @@ impl JoinedVariable {
             scope: file.cache.scope(&array.path, 0),
             cache: file.cache.clone(),
             tuning: file.tuning.clone(),
-            replicas: None,
+            replicas: file.replicas.clone(),
             follows: file.follows.clone(),
         };
         let (archive, map) = (archive.clone(), file.map.clone());
@@ -90,29 +94,123 @@ impl JoinedVariable {
         selection: &Selection,
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
-        let parts = self.parts(selection).map_err(|error| error.at(&self.facts.path))?;
-        let axis = self.archive.joined[self.number].axis;
-        let cache = |scope| ChunkCache::new(&self.facts.cache, scope);
-        let pieces = parts.iter().map(|Part { member, geometry, scope }| Piece {
-            source: member,
-            moment: &Settled,
-            layout: &self.archive.form(member.file, self.number).layout,
-            meaning: 0,
-            geometry,
-            cache: scope.as_ref().and_then(cache),
-            begins: Some((axis, self.archive.starts[member.file])),
-            cells_before: 0,
-        });
-        let mut pieces: Vec<Piece<'_>> = pieces.collect();
+        let cut = || {
+            selection.validate(self.facts.layout.grid.array_shape())?;
+            self.file_parts(cut(selection, self.axis(), &self.archive.starts)?)
+        };
+        let parts = cut().map_err(|error| error.at(&self.facts.path))?;
+        let members: Vec<Member<'_>> = parts.iter().map(|(read, _)| self.member(read)).collect();
+        let pieces = parts.iter().zip(&members);
+        let mut pieces: Vec<Piece<'_>> =
+            pieces.map(|((read, geometry), member)| self.piece(read, member, geometry)).collect();
         Piece::number(&mut pieces);
         act(ReadPlan::new(&pieces, &self.facts.tuning))
     }
 
-    fn parts(&self, selection: &Selection) -> Result<Vec<Part<'_>>> {
+    /// What a part of a read, the elements of which are in a box of a result of `result_shape`, takes of each file.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for a part that is too large to plan.
+    pub(crate) fn parts_of(&self, part: &[PlacedAxis], result_shape: &[u64]) -> Result<FileParts> {
+        self.file_parts(cut_part(part, result_shape, self.axis(), &self.archive.starts)?)
+    }
+
+    /// As [`JoinedVariable::parts_of`], of points, each of which has its place in the result.
+    ///
+    /// # Errors
+    /// As [`JoinedVariable::parts_of`].
+    pub(crate) fn parts_of_points(&self, points: &Points, results: &[u64]) -> Result<FileParts> {
+        #[allow(clippy::cast_possible_truncation)]
+        let place_of = |number: u64| results[number as usize];
+        self.file_parts(cut_points(points, place_of, self.axis(), &self.archive.starts)?)
+    }
+
+    /// The source of what a read takes of a file.
+    pub(crate) fn member(&self, read: &FileRead) -> Member<'_> {
+        Member { archive: &self.archive, file: read.file, variable: self.number }
+    }
+
+    /// The piece of a plan that reads that.
+    pub(crate) fn piece<'p>(
+        &'p self,
+        read: &'p FileRead,
+        member: &'p Member<'p>,
+        geometry: &'p Geometry,
+    ) -> Piece<'p> {
+        let cache = |scope| ChunkCache::new(&self.facts.cache, scope);
+        Piece {
+            source: member,
+            moment: &Settled,
+            layout: &self.archive.form(read.file, self.number).layout,
+            meaning: 0,
+            geometry,
+            cache: read.scope.as_ref().and_then(cache),
+            begins: Some((self.axis(), self.archive.starts[read.file])),
+            cells_before: 0,
+        }
+    }
+
+    /// The axis along which the files are joined.
+    pub(crate) fn axis(&self) -> usize {
+        self.archive.joined[self.number].axis
+    }
+
+    /// The dimension along which the files are joined.
+    pub(crate) fn dimension(&self) -> &str {
+        &self.archive.dimension
+    }
+
+    /// True if every read looks whether files have changed.
+    pub(crate) fn asks_again(&self) -> bool {
+        self.archive.open.asks_again()
+    }
+
+    /// The stretches of the joined axis, first position and end, of the files that have something from `low` to
+    /// `high`, both inclusive.
+    pub(crate) fn stretches(&self, low: u64, high: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let starts = &self.archive.starts;
+        let pairs = starts[file_of(starts, low)..].windows(2).map(|pair| (pair[0], pair[1]));
+        pairs.take_while(move |(start, _)| *start <= high).filter(|(start, end)| start < end)
+    }
+
+    /// The stretches of the files that a selection takes something of.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
+    pub(crate) fn stretches_of(&self, selection: &Selection) -> Result<Vec<(u64, u64)>> {
         selection.validate(self.facts.layout.grid.array_shape())?;
+        let starts = &self.archive.starts;
+        let files = cut(selection, self.axis(), starts)?.into_keys();
+        Ok(files.map(|file| (starts[file], starts[file + 1])).collect())
+    }
+
+    /// The state of the file that has just this stretch; nothing if there is none. With `anew` the file is asked.
+    ///
+    /// # Errors
+    /// `NotFound` for a file that is gone; those of storage.
+    pub(crate) fn version(
+        &self,
+        (start, end): (u64, u64),
+        anew: bool,
+    ) -> Result<Option<SourceVersion>> {
+        let (archive, starts) = (&self.archive, &self.archive.starts);
+        let file = file_of(starts, start);
+        if starts.get(file) != Some(&start) || starts.get(file + 1) != Some(&end) {
+            return Ok(None);
+        }
+        let known = &archive.files[file].source;
+        if !anew {
+            return Ok(Some(known.clone()));
+        }
+        let place = &archive.places.files[file];
+        let found = source_version(&archive.places.storage(file).stat(&place.name)?);
+        // One that has changed has other elements than the archive knows, perhaps another number of them.
+        Ok((found == *known).then_some(found))
+    }
+
+    fn file_parts(&self, parts: Parts) -> Result<FileParts> {
         let archive = &*self.archive;
-        let axis = archive.joined[self.number].axis;
-        let parts = cut(selection, axis, &archive.starts)?.into_iter().map(|(file, part)| {
+        let parts = parts.into_iter().map(|(file, part)| {
             let form = archive.form(file, self.number);
             let StoredLayout { grid, per_object, item_size, codec, .. } = &form.layout;
             let geometry = part.geometry(grid, per_object, *item_size)?;
@@ -120,7 +218,7 @@ impl JoinedVariable {
                 let path = format!("{}:{}", archive.file_name(file), self.facts.path);
                 self.facts.cache.scope(&path, form.decoding)
             });
-            Ok(Part { member: Member { archive, file, variable: self.number }, geometry, scope })
+            Ok((FileRead { file, scope }, geometry))
         });
         parts.collect()
     }
@@ -141,6 +239,11 @@ impl ForeignVariable for JoinedVariable {
 
     fn sources(&self) -> Sources<'_> {
         Sources::Joined(self)
+    }
+
+    fn state(&self) -> Option<&SourceVersion> {
+        // That of each file is in what replicas were made of.
+        Some(&self.archive.state)
     }
 
     fn attributes(&self) -> Map<String, Value> {

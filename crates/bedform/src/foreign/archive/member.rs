@@ -62,6 +62,11 @@ impl OpenFiles {
         Self { limit, checks, slow: AtomicU32::new(0), state: Mutex::default() }
     }
 
+    /// True if every read looks whether a file has changed.
+    pub(super) fn asks_again(&self) -> bool {
+        self.checks
+    }
+
     /// True if files wait for the device, the last of which took so long to open.
     fn has_waited(&self, took: Duration) -> bool {
         if took <= WAITED_MIN {
@@ -203,7 +208,7 @@ fn is_out_of_files(error: &StorageError) -> bool {
 
 /// A variable of one file of an archive.
 #[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(crate) struct Member<'a> {
     pub(super) archive: &'a Archive,
     pub(super) file: usize,
     pub(super) variable: usize,

@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use bedform_format::Limits;
 use bedform_format::archive::ArchivedFile;
-use bedform_format::chunk_map::{ChunkMap, ForeignArray};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 
 use super::ForeignFile;
 use super::facts::ForeignVariable;
@@ -59,8 +59,9 @@ use crate::source::StoredLayout;
 use member::OpenFiles;
 use place::Places;
 
-pub(crate) use joined::JoinedVariable;
-pub use place::archive_sidecar;
+pub(crate) use joined::{FileRead, JoinedVariable};
+pub(crate) use member::Member;
+pub use place::{archive_sidecar, make_archive_sidecar};
 
 /// Gives the chunk map of a file that the parser does not understand.
 pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;
@@ -103,6 +104,8 @@ pub(super) struct Archive {
     by_path: HashMap<String, usize>,
     /// Where each file begins along the joined dimension, and where the last one ends.
     starts: Vec<u64>,
+    /// What is kept of the archive is of, whichever files it has: that of each file says what of it counts.
+    state: SourceVersion,
     open: OpenFiles,
     limits: Limits,
 }

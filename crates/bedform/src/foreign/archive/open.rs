@@ -23,26 +23,22 @@ use crate::foreign::opening::unknown_map;
 use crate::foreign::variable::{decoding, layout_of};
 use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
+use crate::replica::Replicas;
 use crate::sidecar::{Helper, Sidecar};
 
 /// Bytes of the chunk tables that are looked for when an archive is opened, and chunks of each.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
 
-/// What is kept of an archive.
+/// What is kept of an archive, whichever files it has: it has the state of each.
 struct Kept {
-    /// Has the number of files as its size: the sidecar is that of their paths.
     source: SourceVersion,
     map: ArchiveMap,
 }
 
 impl Kept {
     fn new(map: ArchiveMap) -> Self {
-        Self { source: source_of(map.files.len()), map }
+        Self { source: SourceVersion::default(), map }
     }
-}
-
-fn source_of(files: usize) -> SourceVersion {
-    SourceVersion { size: files as u64, ..SourceVersion::default() }
 }
 
 impl Helper for Kept {
@@ -84,9 +80,10 @@ impl ForeignFile {
         let mut options = options.clone();
         let places = Places::find(paths, &options, &|_, _| ())?;
         if options.sidecar.is_none() {
-            let real: Vec<_> = places.paths().collect();
-            options.sidecar = Sidecar::of_archive(&real)?;
+            options.sidecar = Sidecar::of_archive(&places.files[0].path)?;
         }
+        let replicas = Replicas::new(&options);
+        // Those of the archive are none of its first file.
         options.replicas = false;
         add_kept_profile(&mut options, &places.files[0].path);
         let opening = Opening { places: &places, how, options: &options };
@@ -97,7 +94,8 @@ impl ForeignFile {
             [first, ..] => format!("{} and {} more", first.display(), paths.len() - 1),
             [] => String::new(),
         };
-        joined(name, first, places, (dimension, forms, files), &options)
+        let joined = joined(name, first, places, (dimension, forms, files), &options)?;
+        Ok(Self { replicas, ..joined })
     }
 }
 
@@ -141,15 +139,20 @@ impl Opening<'_> {
     /// What is known of all files: what is kept of those that are as they were, and what the others say.
     fn map(&self, first: &ForeignFile) -> Result<ArchiveMap> {
         let name = name_of(self.how.dimension);
-        let source = source_of(self.places.files.len());
+        let source = SourceVersion::default();
         let sidecar = self.options.sidecar.as_ref();
-        let kept = sidecar.and_then(|sidecar| {
+        let mut kept = sidecar.and_then(|sidecar| {
             let kept: Kept = sidecar.load(&name, &source, &self.options.limits)?;
             self.usable(kept.map, first)
         });
+        let known = kept.as_ref().map_or(0, |kept| kept.files.len());
+        // Files may have come, or gone, since.
+        if let Some(kept) = &mut kept {
+            kept.files.resize(self.places.files.len(), ArchivedFile::default());
+        }
         let is_new = |(file, _): &(usize, _)| {
             let state = &self.places.files[*file].source;
-            kept.as_ref().is_none_or(|kept| kept.files[*file].source != *state)
+            kept.as_ref().is_none_or(|kept| *file >= known || kept.files[*file].source != *state)
         };
         let files = self.places.files.iter().enumerate();
         let new: Vec<usize> = files.filter(is_new).map(|(file, _)| file).collect();
@@ -195,22 +198,28 @@ impl Opening<'_> {
         new: &[usize],
     ) -> Result<ArchiveMap> {
         let mut forms = Forms::of_first(&first.map);
-        let (known, mut files) = match kept {
-            None => (None, vec![ArchivedFile::default(); self.places.files.len()]),
-            Some(ArchiveMap { dimension, forms: kept, files }) => {
-                add_kept(&mut forms, kept, &files)?;
-                (Some(dimension), files)
-            }
-        };
+        let mut files = vec![ArchivedFile::default(); self.places.files.len()];
+        let mut known = None;
+        if let Some(mut kept) = kept {
+            new.iter().for_each(|file| kept.files[*file] = ArchivedFile::default());
+            // What other files had says nothing of these.
+            let kept = compacted(kept);
+            add_kept(&mut forms, kept.forms, &kept.files)?;
+            (files, known) = (kept.files, Some(kept.dimension));
+        }
         let forms = Mutex::new(forms);
         let found = self.look_at(new, first, &forms)?;
         let forms = forms.into_inner().unwrap_or_else(PoisonError::into_inner);
         let agreement = Agreement { first: &first.map.arrays, forms: &forms, places: self.places };
-        let dimension = match (self.how.dimension, known) {
-            (Some(dimension), _) => dimension.to_owned(),
-            (None, Some(dimension)) => dimension,
-            (None, None) => agreement.dimension()?,
+        let dimension = match self.how.dimension {
+            Some(dimension) => dimension.to_owned(),
+            None => agreement.dimension()?,
         };
+        // Of the files that are kept it is known how they are joined along another one.
+        if known.is_some_and(|known| known != dimension) {
+            let all: Vec<usize> = (0..self.places.files.len()).collect();
+            return self.examined(first, None, &all);
+        }
         let joined = agreement.joined(&dimension)?;
         let pairs: Vec<_> = new.iter().copied().zip(&found).collect();
         agreement.check(&dimension, &pairs)?;
@@ -326,6 +335,7 @@ fn joined(
         joined,
         by_path,
         starts,
+        state: SourceVersion::default(),
         open: OpenFiles::new(options.freshness == Freshness::Read),
         limits: options.limits.clone(),
     };

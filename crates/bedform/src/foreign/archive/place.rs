@@ -82,11 +82,6 @@ impl Places {
     pub(super) fn storage(&self, file: usize) -> &Arc<dyn Storage> {
         &self.directories[self.files[file].directory]
     }
-
-    /// The paths of all files.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(|file| &*file.path)
-    }
 }
 
 /// The sidecar of the files at `paths` together; see [`Sidecar::of_archive`].
@@ -94,8 +89,21 @@ impl Places {
 /// # Errors
 /// As those of opening the archive by the paths.
 pub fn archive_sidecar(paths: &[PathBuf]) -> Result<Option<Sidecar>> {
-    let real: Vec<_> = resolved(paths, &|_, _| ())?.into_iter().map(|(path, _)| path).collect();
-    Sidecar::of_archive(&real)
+    Sidecar::of_archive(&first_of(paths)?)
+}
+
+/// As [`archive_sidecar`]: its directory, made if it is missing, beside the first file where that can be done.
+///
+/// # Errors
+/// As [`archive_sidecar`]; those of making the directory.
+pub fn make_archive_sidecar(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
+    Sidecar::make_of_archive(&first_of(paths)?)
+}
+
+fn first_of(paths: &[PathBuf]) -> Result<PathBuf> {
+    let first = paths.get(..1).unwrap_or_default();
+    let found = resolved(first, &|_, _| ())?.into_iter().next();
+    Ok(found.map(|(path, _)| path).unwrap_or_default())
 }
 
 /// The files with links resolved, and their states.

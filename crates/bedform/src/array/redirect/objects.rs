@@ -1,0 +1,206 @@
+//! The objects of an array that replicas were made of, and whether each is as it was.
+
+use std::time::SystemTime;
+
+use bedform_format::chunk_map::SourceVersion;
+use bedform_format::metadata::hex;
+use bedform_geometry::{PlacedAxis, Region, Selection};
+use bedform_storage::Version;
+
+use super::super::Array;
+use super::super::known::Known;
+use super::Base;
+use crate::cache::was_too_young;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::archive::JoinedVariable;
+use crate::foreign::facts::Sources;
+use crate::replica::{OBJECTS_MAX, ObjectsOf};
+use crate::sidecar::source_version;
+use crate::zarr::source::ZarrSource;
+
+/// What of an array changes by itself. An object is known by its coordinates: of an archive, where its file
+/// begins and ends along the joined axis.
+pub(crate) enum Objects<'a> {
+    /// Nothing: it is of one file, and replicas are of a state of that.
+    OfFile,
+    /// Shards of a store.
+    OfStore(StoredObjects<'a>),
+    /// Files, one behind the other.
+    OfArchive(&'a JoinedVariable),
+}
+
+/// The objects of an array of a store.
+pub(crate) struct StoredObjects<'a> {
+    pub(super) source: ZarrSource<'a>,
+    /// The key of the array, in hexadecimal digits.
+    pub(super) key: String,
+    /// Whether every read asks for them again.
+    pub(super) asks_again: bool,
+}
+
+impl StoredObjects<'_> {
+    fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
+        let path = self.source.object_path(coordinates)?;
+        match self.source.hierarchy.storage.stat(&path) {
+            Ok(version) => Ok(Some(source_version(&version))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Objects<'_> {
+    /// What tells the array from others that lay at its path: its key, or the joined dimension.
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::OfFile => None,
+            Self::OfStore(stored) => Some(&stored.key),
+            Self::OfArchive(joined) => Some(joined.dimension()),
+        }
+    }
+
+    /// Whether every read asks for them again.
+    pub(super) fn asks_again(&self) -> bool {
+        match self {
+            Self::OfFile => false,
+            Self::OfStore(stored) => stored.asks_again,
+            Self::OfArchive(joined) => joined.asks_again(),
+        }
+    }
+
+    /// The version of one; nothing for one that is not there.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
+        match (self, coordinates) {
+            (Self::OfStore(stored), _) => stored.version(coordinates),
+            (Self::OfArchive(joined), [start, end]) => {
+                joined.version((*start, *end), joined.asks_again())
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Base<'_> {
+    /// The objects that have something of a part of a read; nothing for more than `limit`.
+    pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
+        match &self.objects {
+            Objects::OfFile => Some(Vec::new()),
+            Objects::OfStore(_) => {
+                let own: Vec<PlacedAxis> =
+                    part.iter().map(|axis| PlacedAxis::whole(&axis.selection)).collect();
+                let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
+                let geometry = self.geometry(&own, &shape).ok()?;
+                let cells = 0..geometry.cell_count();
+                (cells.end <= limit)
+                    .then(|| cells.map(|cell| geometry.cell_coordinates(cell)).collect())
+            }
+            Objects::OfArchive(joined) => {
+                let (low, high) = part.get(joined.axis())?.selection.bounds()?;
+                Some(joined.stretches(low, high).map(|(start, end)| vec![start, end]).collect())
+            }
+        }
+    }
+
+    /// The elements of the array that an object has.
+    pub(super) fn object_region(&self, coordinates: &[u64]) -> Option<Region> {
+        match (&self.objects, coordinates) {
+            (Objects::OfArchive(joined), [start, end]) => {
+                let whole = Region::whole(self.layout.grid.array_shape()).ok()?;
+                let (mut first, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
+                (first[joined.axis()], shape[joined.axis()]) = (*start, end - start);
+                Region::new(first, shape).ok()
+            }
+            _ => self.layout.object_region(coordinates).ok(),
+        }
+    }
+}
+
+impl Array {
+    /// The objects that hold the elements of a selection, each as it is now, but those that were changed just
+    /// before `time`; nothing for an array of one file.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many; `Conflict` for one that was changed just before, if `all` are needed, and for a file that has changed since the archive was opened; those of
+    /// storage.
+    pub(crate) fn objects_of(
+        &self,
+        selection: &Selection,
+        time: SystemTime,
+        all: bool,
+    ) -> Result<Option<ObjectsOf>> {
+        let (of, count) = match self.known()? {
+            Known::Foreign(variable) => match variable.sources() {
+                Sources::One(_) => return Ok(None),
+                Sources::Joined(joined) => self.files_of(joined, selection, time)?,
+            },
+            known => self.shards_of(&known, selection, time)?,
+        };
+        // What is not named counts as changed, which nobody asks of points one by one.
+        if all && of.objects.len() as u64 != count {
+            let text = "it is being written: try again when it is not";
+            return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
+        }
+        Ok(Some(of))
+    }
+
+    fn check_count(&self, count: u64) -> Result<()> {
+        if count <= OBJECTS_MAX as u64 {
+            return Ok(());
+        }
+        let text = format!("a replica of {count} objects");
+        Err(Error::new(ErrorKind::LimitExceeded, text).at(self.name()))
+    }
+
+    fn shards_of(
+        &self,
+        known: &Known<'_>,
+        selection: &Selection,
+        time: SystemTime,
+    ) -> Result<(ObjectsOf, u64)> {
+        let Known::Stored(handle, state, _) = known else {
+            return Err(Error::invalid("no array of a store"));
+        };
+        let source = handle.pinned(state)?.source;
+        let geometry = state.layout.geometry(selection)?;
+        self.check_count(geometry.cell_count())?;
+        let mut objects = Vec::new();
+        for cell in 0..geometry.cell_count() {
+            let coordinates = geometry.cell_coordinates(cell);
+            let path = source.object_path(&coordinates)?;
+            match source.hierarchy.storage.stat(&path) {
+                Ok(version) if was_too_young(&version, time) => {}
+                Ok(version) => objects.push((coordinates, Some(source_version(&version)))),
+                Err(error) if error.is_not_found() => objects.push((coordinates, None)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
+        Ok((ObjectsOf { key, objects }, geometry.cell_count()))
+    }
+
+    fn files_of(
+        &self,
+        joined: &JoinedVariable,
+        selection: &Selection,
+        time: SystemTime,
+    ) -> Result<(ObjectsOf, u64)> {
+        let stretches = joined.stretches_of(selection)?;
+        let count = stretches.len() as u64;
+        self.check_count(count)?;
+        let mut objects = Vec::new();
+        for (start, end) in stretches {
+            let version = joined.version((start, end), true)?.ok_or_else(|| {
+                let text = "a file has changed since it was opened: try again";
+                Error::new(ErrorKind::Conflict, text).at(self.name())
+            })?;
+            let seen = Version { changed_ns: version.changed_ns, ..Version::default() };
+            if !was_too_young(&seen, time) {
+                objects.push((vec![start, end], Some(version)));
+            }
+        }
+        Ok((ObjectsOf { key: joined.dimension().to_owned(), objects }, count))
+    }
+}
