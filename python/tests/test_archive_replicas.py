@@ -195,7 +195,7 @@ def test_the_sidecar_of_many_files_lies_beside_the_first(
 ) -> None:
     pattern, _ = files
     arguments = ["optimize", pattern, "--reads", "time=1", "--budget", "300%"]
-    out = subprocess.run(  # noqa: S603
+    out = subprocess.run(
         [*command_line(), *arguments], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert "1 made" in out.stdout, out.stderr

@@ -105,7 +105,9 @@ def optimize(
     emit(done.to_dict(), _render(done), as_json)
 
 
-def _selections_of(path: str, concat_dim: str | None, file: str | None) -> dict[str, list[Any]] | None:
+def _selections_of(
+    path: str, concat_dim: str | None, file: str | None
+) -> dict[str, list[Any]] | None:
     """Read the file of --selections."""
     if file is None:
         return None
