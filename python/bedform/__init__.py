@@ -44,6 +44,7 @@ from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
 from bedform._report import report
 from bedform._session import Decomposition, Session
+from bedform._sidecar import SidecarWarning
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store
 from bedform._traces import learn, watch
@@ -79,6 +80,7 @@ __all__ = [
     "Regular",
     "Session",
     "Simulation",
+    "SidecarWarning",
     "SlowOpenWarning",
     "SnapshotMovedError",
     "Store",

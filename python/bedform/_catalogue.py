@@ -26,9 +26,22 @@ _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
-    """The replicas of the file at a path, and whether they are of the file as it is now."""
-    directory = _sidecar.directory_of(where)
-    document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX)
+    """The replicas of the file at a path, and whether all are of the file as it is now.
+
+    Those of the site count as the user's own do.
+    """
+    own, site = _sidecar.directory_of(where), _sidecar.site_directory_of(where)
+    found = [_replicas_in(own, where), _replicas_in(site, where, is_of_site=True)]
+    return (
+        [replica for replicas, _ in found for replica in replicas],
+        all(is_current for replicas, is_current in found if replicas),
+    )
+
+
+def _replicas_in(
+    directory: Path | None, where: str, *, is_of_site: bool = False
+) -> tuple[list[dict[str, Any]], bool]:
+    document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
     listed = None if document is None else document.get("replicas")
     if document is None or document.get("version") != 1 or not isinstance(listed, list):
         return [], True

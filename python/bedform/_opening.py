@@ -26,6 +26,7 @@ from bedform._integers import byte_count
 from bedform._location import check_new_store, location
 from bedform._paths import paths_of, shown_paths
 from bedform._remote import is_url, storage_options_of
+from bedform._sidecar import warn_of_sidecars
 from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
@@ -213,8 +214,10 @@ def open(  # noqa: A001 - the name users expect
         _refuse_storage_options(shown, storage_options)
         if allow_external:
             raise InvalidArgumentError(f"{shown}: allow_external is for one file, not for many")
-        return open_archive(
-            paths, shown, local, concat_dim=concat_dim, map_time=map_time, progress=progress
+        return _told(
+            open_archive(
+                paths, shown, local, concat_dim=concat_dim, map_time=map_time, progress=progress
+            )
         )
     where = location(path)
     if is_url(where):
@@ -229,7 +232,7 @@ def open(  # noqa: A001 - the name users expect
             "profile": given_profile(profile),
             **reached,
         }
-        return _open_url(where, remote, allow_external=allow_external)
+        return _told(_open_url(where, remote, allow_external=allow_external))
     _refuse_storage_options(where, storage_options)
     _check_local(where)
     kind, _ = engine_call(_internal.place_kind, where)(where)
@@ -239,8 +242,14 @@ def open(  # noqa: A001 - the name users expect
     if not is_known and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
-        return _open_foreign(where, local, allow_external=allow_external, map_time=map_time)
-    return _root_of(_reopen(where, local))
+        return _told(_open_foreign(where, local, allow_external=allow_external, map_time=map_time))
+    return _told(_root_of(_reopen(where, local)))
+
+
+def _told(opened: Any) -> Any:
+    """What was opened, after a warning of what keeps sidecars from being read."""
+    warn_of_sidecars(stacklevel=4)
+    return opened
 
 
 def _root_of(store: Store) -> Store | Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from bedform import _internal, _selection
@@ -14,7 +15,6 @@ from bedform._paths import paths_of, shown_paths
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MEMORY = "512 MiB"
@@ -69,6 +69,7 @@ def optimize(
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
     like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    sidecar: str | os.PathLike[str] | None = None,
     memory: str | int = _MEMORY,
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -100,6 +101,10 @@ def optimize(
         then holds just these elements, one after the other.
     like
         Another file or store of the same form, whose learnt reads count.
+    sidecar
+        A directory for sidecars, for the replicas to lie in. Programs read them where
+        ``BEDFORM_SIDECAR`` names it. Without it they lie where that says, at the site for those who
+        keep its sidecars, or beside the file.
     memory
         The limit for blocks in flight.
     dry_run
@@ -117,7 +122,7 @@ def optimize(
     NotFoundError
         No reads were learnt, and none are given.
     PermissionDeniedError
-        The replicas cannot lie beside the file: set ``BEDFORM_SIDECAR``.
+        The replicas cannot lie beside the file: give ``sidecar``, or set ``BEDFORM_SIDECAR``.
     ConflictError
         Another process makes replicas of the file.
 
@@ -150,6 +155,7 @@ def optimize(
         expected,
         exact,
         other,
+        None if sidecar is None else os.path.abspath(location(sidecar)),
         byte_count(memory, "memory"),
         dry_run,
         progress,

@@ -58,7 +58,8 @@ mod _internal {
     use crate::store::Store;
     #[pymodule_export]
     use crate::trace::{
-        keep_traces, learn, learn_archive, sidecar_directory, watch, watch_archive,
+        keep_traces, learn, learn_archive, sidecar_directory, sidecar_warnings, site_directory,
+        watch, watch_archive,
     };
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};

@@ -36,7 +36,7 @@ impl Given {
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
 /// for a dry run, as JSON.
 #[pyfunction]
-#[pyo3(signature = (source, concat_dim, budget, reads, selections, like, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (source, concat_dim, budget, reads, selections, like, sidecars, memory_bytes, dry_run, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
@@ -46,6 +46,7 @@ pub(crate) fn optimize(
     reads: Vec<Expected>,
     selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
     like: Option<Given>,
+    sidecars: Option<PathBuf>,
     memory_bytes: u64,
     dry_run: bool,
     progress: Option<Py<PyAny>>,
@@ -66,6 +67,7 @@ pub(crate) fn optimize(
         };
         options.reads = reads.into_iter().map(expected).collect();
         (options.selections, options.like) = (listed, like.map(|like| like.place(None)));
+        options.sidecars = sidecars;
         let place = source.place(concat_dim);
         let planned = plan(&place, &options)?;
         let done = match dry_run {

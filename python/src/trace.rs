@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bedform::Error;
-use bedform::foreign::{archive_sidecar, make_archive_sidecar};
+use bedform::foreign::archive_sidecar;
 use bedform::sidecar::Sidecar;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -30,8 +30,9 @@ pub(crate) fn watch_archive(py: Python<'_>, paths: Vec<PathBuf>, on: bool) -> Py
     let watch = || {
         let shown = paths.first().cloned().unwrap_or_default();
         let directory = match on {
-            true => make_archive_sidecar(&paths)?,
-            false => archive_sidecar(&paths)?.and_then(|sidecar| sidecar.own_directory()),
+            true => Sidecar::make(&archive_sidecar(&paths)?)?,
+            false => Sidecar::find(&archive_sidecar(&paths)?, None)?
+                .and_then(|sidecar| sidecar.own_directory()),
         };
         bedform::trace::mark(directory, &shown, on)
     };
@@ -49,7 +50,7 @@ pub(crate) fn learn_archive(
 ) -> PyResult<String> {
     let outcome = detached(py, || {
         let shown = paths.first().cloned().unwrap_or_default();
-        let sidecar = archive_sidecar(&paths)?;
+        let sidecar = Sidecar::find(&archive_sidecar(&paths)?, None)?;
         let learned = bedform::trace::learn_in(sidecar, &shown, &telling(progress.as_ref()))?;
         serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
     });
@@ -76,6 +77,19 @@ pub(crate) fn learn(
 pub(crate) fn sidecar_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
     let sidecar = Sidecar::of_path(&path).map_err(raise)?;
     Ok(sidecar.and_then(|sidecar| sidecar.own_directory()))
+}
+
+/// The directory of the site's sidecar of the store or file at `path`, where this user only reads it.
+#[pyfunction]
+pub(crate) fn site_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
+    let sidecar = Sidecar::of_path(&path).map_err(raise)?;
+    Ok(sidecar.and_then(|sidecar| sidecar.site()?.own_directory()))
+}
+
+/// What keeps sidecars from being read, a line each, that was not said before.
+#[pyfunction]
+pub(crate) fn sidecar_warnings() -> Vec<String> {
+    bedform::sidecar::take_warnings()
 }
 
 /// Writes the reads that wait to be recorded: for the end of a process.

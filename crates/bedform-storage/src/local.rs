@@ -161,6 +161,16 @@ impl LocalStorage {
         let system = system_of(root, Mode::ReadOnly)?.with_alias(name.as_str(), real);
         Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
     }
+
+    /// As [`LocalStorage::open`] to read, where an object that belongs to none of `owners` fails with
+    /// `PermissionDenied`. What was opened is asked for its owner, whatever its name stands for.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::open`].
+    pub fn open_of_owners(root: &Path, owners: &[u32]) -> Result<Self> {
+        let system = system_of(root, Mode::ReadOnly)?.of_owners(owners);
+        Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
+    }
 }
 
 impl LocalStorage<Throttled<OsFileSystem>> {
@@ -171,6 +181,15 @@ impl LocalStorage<Throttled<OsFileSystem>> {
     pub fn open_throttled(root: &Path, mode: Mode, pace: Arc<Pace>) -> Result<Self> {
         let system = Throttled::new(system_of(root, mode)?, pace);
         Ok(Self::over(system, mode, Staging::default()))
+    }
+
+    /// As [`LocalStorage::open_of_owners`], as slow as `pace` says.
+    ///
+    /// # Errors
+    /// As [`LocalStorage::open`].
+    pub fn open_of_owners_throttled(root: &Path, owners: &[u32], pace: Arc<Pace>) -> Result<Self> {
+        let system = Throttled::new(system_of(root, Mode::ReadOnly)?.of_owners(owners), pace);
+        Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
     }
 }
 

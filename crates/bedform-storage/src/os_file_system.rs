@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{
@@ -81,6 +81,8 @@ pub struct OsFileSystem {
     resolves: AtomicBool,
     tokens: AtomicU64,
     alias: Option<Alias>,
+    /// The users whose files are read; nothing for those of all.
+    owners: Option<Arc<[u32]>>,
 }
 
 /// A file whose name is no name of an object, by the one that it has here.
@@ -135,6 +137,7 @@ impl OsFileSystem {
             resolves: AtomicBool::new(true),
             tokens: AtomicU64::new(0),
             alias: None,
+            owners: None,
         })
     }
 
@@ -169,6 +172,25 @@ impl OsFileSystem {
     pub(crate) fn with_alias(mut self, name: &str, real: &OsStr) -> Self {
         self.alias = Some(Alias { name: name.to_owned(), real: real.to_owned() });
         self
+    }
+
+    /// The same directory, of whose files those of other users than `owners` are not read.
+    #[must_use]
+    pub(crate) fn of_owners(mut self, owners: &[u32]) -> Self {
+        self.owners = Some(owners.into());
+        self
+    }
+
+    /// The status of a file that was opened to be read.
+    fn status_to_read(&self, handle: &OwnedFd) -> io::Result<Status> {
+        let answer = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?;
+        match &self.owners {
+            Some(owners) if !owners.contains(&answer.stx_uid) => {
+                let text = format!("it belongs to user {}, who is not trusted", answer.stx_uid);
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+            }
+            _ => Ok(status_of(&answer)),
+        }
     }
 
     /// The path that the system knows by this one.
@@ -372,6 +394,7 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
+            owners: self.owners.clone(),
         })
     }
 
@@ -383,6 +406,7 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
+            owners: self.owners.clone(),
         })
     }
 
@@ -397,14 +421,14 @@ impl FileSystem for OsFileSystem {
 
     fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
         let handle = self.resolve(path, OFlags::RDONLY | COMMON, Links::Inside)?;
-        let status = self.status(&handle)?;
+        let status = self.status_to_read(&handle)?;
         Ok((handle, status))
     }
 
     fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
         let flags = OFlags::RDONLY | OFlags::DIRECT | COMMON;
         let handle = self.resolve(path, flags, Links::Inside)?;
-        let status = self.status(&handle)?;
+        let status = self.status_to_read(&handle)?;
         Ok((handle, status))
     }
 

@@ -1,12 +1,16 @@
 //! What is configured beside the programs: `bedform.toml` and variables of the environment.
 //!
-//! The file lies beside the store, or where `BEDFORM_CONFIG` says. Variables count more than it does.
-//! A key that is not known is an error: it may be misspelt.
+//! There are two files. `bedform.toml` beside a store is of that store. The *site file*, `/etc/bedform.toml`, is of
+//! the machine: it alone says whose sidecars are trusted ([`sidecar_sites`]), and what it says else counts where the
+//! file beside the store says nothing. `BEDFORM_CONFIG` names one file that is read in the place of both. Variables
+//! count more than any file. A key that is not known is an error: it may be misspelt.
 
+use std::fs::Metadata;
 use std::io::Read as _;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bedform_storage::{Pace, Throttle, open_without_waiting};
 use toml::Spanned;
@@ -16,12 +20,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::size;
 
 const FILE: &str = "bedform.toml";
+const SITE_FILE: &str = "/etc/bedform.toml";
 const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
 const BURST_VARIABLE: &str = "BEDFORM_BURST";
 const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
 const THROTTLE_VARIABLE: &str = "BEDFORM_THROTTLE";
 /// A configuration is written by hand.
 const BYTES_MAX: u64 = 1 << 20;
+/// Roots of sidecars, owners of one, and bytes of a path or name.
+const SITES_MAX: usize = 256;
+const OWNERS_MAX: usize = 64;
+const TEXT_BYTES_MAX: usize = 4096;
+/// Who else than its owner may write a file.
+pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// `bedform.toml`.
 ///
@@ -38,6 +49,28 @@ pub struct Configuration {
     pub burst: Option<BurstConfiguration>,
     /// What may wait to be settled.
     pub settle: Option<SettleConfiguration>,
+    /// Whose sidecars are trusted.
+    pub sidecars: Vec<SidecarSite>,
+}
+
+/// One of `[[sidecars]]`: where the sidecars of what lies below a directory are, that all users read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidecarSite {
+    /// The directory of the data.
+    pub root: PathBuf,
+    /// The directory of the sidecars.
+    pub sidecars: PathBuf,
+    /// Whose files count there.
+    pub owners: Vec<Owner>,
+}
+
+/// A user of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// By name.
+    Name(String),
+    /// By number.
+    Id(u32),
 }
 
 /// `[settle]`: of sessions that settle in the background.
@@ -156,47 +189,258 @@ impl Configuration {
             at_line(text, start, error.message().replace('\n', " "))
         })?;
         let whole = Section { text, name: "", table: table.get_ref() };
-        whole.check_keys(&["burst", "settle"])?;
+        whole.check_keys(&["burst", "settle", "sidecars"])?;
         let burst = whole.section("burst", "[burst] ")?;
         let settle = whole.section("settle", "[settle] ")?;
         Ok(Self {
             burst: burst.map(|own| BurstConfiguration::read(&own)).transpose()?,
             settle: settle.map(|own| SettleConfiguration::read(&own)).transpose()?,
+            sidecars: SidecarSite::read_all(&whole)?,
         })
     }
 
-    /// That of the store in the directory `store`, without which only `BEDFORM_CONFIG` counts; the
-    /// default where there is no file.
+    /// That of the store in the directory `store`, or of no store: what `BEDFORM_CONFIG` names, else
+    /// `bedform.toml` beside the store, and for what that lacks the site file.
     ///
     /// # Errors
-    /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; those of reading it.
+    /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; `InvalidArgument` for a file beside a
+    /// store that says whose sidecars are trusted; those of reading.
     pub fn of_store(store: Option<&Path>) -> Result<Self> {
-        let named = std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
-        let beside = || Some(store?.parent()?.join(FILE));
-        let Some(path) = named.as_ref().map(PathBuf::from).or_else(beside) else {
-            return Ok(Self::default());
-        };
-        let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
-        let text = match read_regular(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match named {
-                None => return Ok(Self::default()),
-                Some(_) => {
-                    let text = format!("{FILE_VARIABLE} names a file that is not there");
-                    return Err(fail(ErrorKind::NotFound, text));
-                }
-            },
-            read => read.map_err(|error| fail(ErrorKind::Io, error.to_string()))?,
-        };
-        let text = text.map_err(|problem| fail(problem.kind(), problem.to_string()))?;
-        Self::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))
+        let (site, of_site) = site_file()?;
+        let of_site = of_site.map_or_else(Self::default, |found| found.configuration.clone());
+        let beside = store.and_then(Path::parent).map(|above| above.join(FILE));
+        let Some(beside) = beside.filter(|_| !site.is_named) else { return Ok(of_site) };
+        let Some(found) = ConfigurationFile::read(&beside)? else { return Ok(of_site) };
+        let own = found.configuration;
+        if !own.sidecars.is_empty() {
+            // Else whoever has made the data says whom their readers trust.
+            let text = format!("[[sidecars]] counts in {SITE_FILE} or {FILE_VARIABLE} alone");
+            return Err(Error::invalid(format!("{}: {text}", beside.display())));
+        }
+        Ok(Self {
+            burst: own.burst.or(of_site.burst),
+            settle: own.settle.or(of_site.settle),
+            sidecars: of_site.sidecars,
+        })
     }
 }
 
-/// The text of a regular file of at most [`BYTES_MAX`]; else what is wrong with it. It is opened without waiting:
-/// a FIFO would block, and a device has no end.
-fn read_regular(path: &Path) -> std::io::Result<Result<String>> {
+/// Where the site file is.
+struct SiteFile {
+    path: PathBuf,
+    /// True if `BEDFORM_CONFIG` says so.
+    is_named: bool,
+}
+
+/// A file of settings as it was read.
+#[derive(Debug)]
+struct ConfigurationFile {
+    path: PathBuf,
+    /// Device, number, length and times: another file, or another state, has others.
+    state: [i128; 5],
+    /// Why nobody should be trusted by it.
+    doubt: Option<&'static str>,
+    configuration: Configuration,
+}
+
+impl ConfigurationFile {
+    /// The file at `path`; nothing if there is none.
+    fn read(path: &Path) -> Result<Option<Self>> {
+        let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
+        let (text, found) = match read_regular(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| fail(ErrorKind::Io, error.to_string()))?,
+        };
+        let text = text.map_err(|problem| fail(problem.kind(), problem.to_string()))?;
+        let configuration =
+            Configuration::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))?;
+        let user = rustix::process::geteuid().as_raw();
+        let doubt = match &found {
+            found if found.mode() & WRITABLE_BY_OTHERS != 0 => {
+                Some("others than its owner may write it: chmod go-w")
+            }
+            found if found.uid() != 0 && found.uid() != user => {
+                Some("it belongs neither to root nor to this user")
+            }
+            _ => None,
+        };
+        Ok(Some(Self { path: path.to_owned(), state: state_of(&found), doubt, configuration }))
+    }
+}
+
+fn state_of(found: &Metadata) -> [i128; 5] {
+    let time = |seconds: i64, nanoseconds: i64| {
+        i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+    };
+    [
+        i128::from(found.dev()),
+        i128::from(found.ino()),
+        i128::from(found.len()),
+        time(found.mtime(), found.mtime_nsec()),
+        time(found.ctime(), found.ctime_nsec()),
+    ]
+}
+
+/// The site file, and what it says; nothing where there is none.
+///
+/// # Errors
+/// As [`Configuration::of_store`].
+fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
+    /// As it was read last: it is asked for at every open.
+    static LAST: Mutex<Option<Arc<ConfigurationFile>>> = Mutex::new(None);
+    let named = std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
+    let is_named = named.is_some();
+    let path = named.map_or_else(|| PathBuf::from(SITE_FILE), PathBuf::from);
+    let site = SiteFile { path, is_named };
+    // A forked child may find the lock held by a thread that it does not have.
+    let mut last = LAST.try_lock().ok();
+    let now = std::fs::metadata(&site.path).ok().map(|found| state_of(&found));
+    let known = last
+        .as_ref()
+        .and_then(|last| last.as_ref())
+        .filter(|known| known.path == site.path && Some(known.state) == now);
+    if let Some(known) = known {
+        let known = known.clone();
+        return Ok((site, Some(known)));
+    }
+    let found = ConfigurationFile::read(&site.path)?.map(Arc::new);
+    if is_named && found.is_none() {
+        let text = format!("{FILE_VARIABLE} names a file that is not there");
+        let text = format!("{}: {text}", site.path.display());
+        return Err(Error::new(ErrorKind::NotFound, text));
+    }
+    if let Some(last) = &mut last {
+        **last = found.clone();
+    }
+    Ok((site, found))
+}
+
+/// Whose sidecars are trusted: `[[sidecars]]` of the site file, and its path.
+///
+/// # Errors
+/// As [`Configuration::of_store`]; `PermissionDenied` for a site file that others may write.
+pub(crate) fn sidecar_sites() -> Result<(PathBuf, Vec<SidecarSite>)> {
+    let (site, found) = site_file()?;
+    let Some(found) = found.filter(|found| !found.configuration.sidecars.is_empty()) else {
+        return Ok((site.path, Vec::new()));
+    };
+    if let Some(doubt) = found.doubt {
+        let text =
+            format!("{}: it says whose sidecars are trusted, but {doubt}", site.path.display());
+        return Err(Error::new(ErrorKind::PermissionDenied, text));
+    }
+    Ok((site.path, found.configuration.sidecars.clone()))
+}
+
+impl SidecarSite {
+    fn read_all(whole: &Section<'_>) -> Result<Vec<Self>> {
+        let what = "tables: write [[sidecars]] above the settings of each";
+        let Some(items) = whole.setting("sidecars", what, DeValue::as_array)? else {
+            return Ok(Vec::new());
+        };
+        let mut all: Vec<Self> = Vec::new();
+        for item in items {
+            let start = item.span().start;
+            let Some(table) = item.get_ref().as_table() else {
+                return Err(at_line(whole.text, start, format!("sidecars takes {what}")));
+            };
+            let section = Section { text: whole.text, name: "[[sidecars]] ", table };
+            let own = Self::read(&section, start)?;
+            if all.iter().any(|other| other.root == own.root) {
+                let text = format!("[[sidecars]] has the root {} twice", own.root.display());
+                return Err(at_line(whole.text, start, text));
+            }
+            if all.len() == SITES_MAX {
+                let text = format!("more than {SITES_MAX} [[sidecars]]");
+                return Err(at_line(whole.text, start, text));
+            }
+            all.push(own);
+        }
+        Ok(all)
+    }
+
+    fn read(section: &Section<'_>, start: usize) -> Result<Self> {
+        section.check_keys(&["root", "sidecars", "owners"])?;
+        let directory = "an absolute path without . and .., such as \"/archive/era5\"";
+        let owners = "a list of names or numbers of users, such as [\"root\", 1001]";
+        let lacks = |key: &str, what: &str| {
+            at_line(section.text, start, format!("[[sidecars]] lacks {key}: it takes {what}"))
+        };
+        let path = |key: &str| {
+            let found = section.setting(key, directory, absolute_path)?;
+            found.ok_or_else(|| lacks(key, directory))
+        };
+        let list = section.setting("owners", owners, |value| {
+            let list = value.as_array().filter(|list| (1..=OWNERS_MAX).contains(&list.len()))?;
+            list.iter().map(|one| Owner::of(one.get_ref())).collect::<Option<Vec<_>>>()
+        })?;
+        Ok(Self {
+            root: path("root")?,
+            sidecars: path("sidecars")?,
+            owners: list.ok_or_else(|| lacks("owners", owners))?,
+        })
+    }
+}
+
+/// A path that leads nowhere else than it says.
+fn absolute_path(value: &DeValue<'_>) -> Option<PathBuf> {
+    let text =
+        value.as_str().filter(|text| text.len() <= TEXT_BYTES_MAX && !text.contains('\0'))?;
+    let path = Path::new(text);
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_said = text.split('/').all(|part| part != "." && part != "..");
+    // Components leave out what says nothing: a slash at the end, or two.
+    (path.is_absolute() && is_said && path.components().all(is_plain))
+        .then(|| path.components().collect())
+}
+
+impl Owner {
+    fn of(value: &DeValue<'_>) -> Option<Self> {
+        let Some(name) = value.as_str() else {
+            // The last number stands for no user.
+            let id = u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)?;
+            return Some(Self::Id(id));
+        };
+        let is_name = !name.is_empty() && name.len() <= TEXT_BYTES_MAX && !name.contains('\0');
+        is_name.then(|| Self::Name(name.to_owned()))
+    }
+
+    /// The number of the user; nothing for a name that this machine does not know.
+    #[allow(unsafe_code)]
+    pub(crate) fn id(&self) -> Option<u32> {
+        /// Bytes that a system needs for what it knows of a user.
+        const BYTES: usize = 16 << 10;
+        let name = match self {
+            Self::Id(id) => return Some(*id),
+            Self::Name(name) => std::ffi::CString::new(name.as_str()).ok()?,
+        };
+        let mut buffer = vec![0; BYTES];
+        let mut found = std::mem::MaybeUninit::<libc::passwd>::uninit();
+        let mut result = std::ptr::null_mut();
+        // SAFETY: the name ends with a zero byte, the buffer has as many bytes as is said, and all addresses live
+        // until the call returns. The record is read only if the call says that it has filled it.
+        unsafe {
+            let failed = libc::getpwnam_r(
+                name.as_ptr(),
+                found.as_mut_ptr(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut result,
+            );
+            (failed == 0 && !result.is_null()).then(|| found.assume_init().pw_uid)
+        }
+    }
+}
+
+/// The text of a regular file of at most [`BYTES_MAX`], or what is wrong with it; and what was opened. It is opened
+/// without waiting: a FIFO would block, and a device has no end.
+fn read_regular(path: &Path) -> std::io::Result<(Result<String>, Metadata)> {
     let file = open_without_waiting(path)?;
     let found = file.metadata()?;
+    Ok((text_of(file, &found)?, found))
+}
+
+fn text_of(file: std::fs::File, found: &Metadata) -> std::io::Result<Result<String>> {
     if !found.is_file() {
         return Ok(Err(Error::invalid("it is no regular file")));
     }
@@ -290,16 +534,69 @@ mod tests {
         std::fs::write(make("binary"), b"\xff").unwrap();
         std::fs::write(make("full"), " ".repeat(bytes)).unwrap();
         for name in ["fifo", "zero", "link", "directory", "binary"] {
-            let refused = read_regular(&make(name)).unwrap().unwrap_err();
+            let refused = read_regular(&make(name)).unwrap().0.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{name}");
         }
         for name in ["large", "sparse"] {
-            let refused = read_regular(&make(name)).unwrap().unwrap_err();
+            let refused = read_regular(&make(name)).unwrap().0.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::LimitExceeded, "{name}");
         }
-        assert!(read_regular(&make("full")).unwrap().is_ok());
+        assert!(read_regular(&make("full")).unwrap().0.is_ok());
         assert_eq!(read_regular(&make("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn sites_of_sidecars_are_read_and_what_is_wrong_with_them_is_said() {
+        let text = "[[sidecars]]\nroot = \"/archive/era5/\"\nsidecars = \"/fast//bedform\"\n\
+                    owners = [\"root\", 1001]\n[[sidecars]]\nroot = \"/other\"\n\
+                    sidecars = \"/fast/other\"\nowners = [0]\n";
+        let sites = Configuration::parse(text).unwrap().sidecars;
+        assert_eq!(sites.len(), 2);
+        assert_eq!(sites[0].root, Path::new("/archive/era5"));
+        assert_eq!(sites[0].sidecars, Path::new("/fast/bedform"));
+        assert_eq!(sites[0].owners, [Owner::Name("root".to_owned()), Owner::Id(1001)]);
+        assert_eq!(sites[0].owners[0].id(), Some(0));
+        assert_eq!(Owner::Name("no user has this name".to_owned()).id(), None);
+        let path = "an absolute path without . and .., such as \"/archive/era5\"";
+        let list = "a list of names or numbers of users, such as [\"root\", 1001]";
+        let with = |root: &str, owners: &str| {
+            format!("[[sidecars]]\nroot = {root}\nsidecars = \"/s\"\nowners = {owners}\n")
+        };
+        let long = format!("\"/{}\"", "a".repeat(TEXT_BYTES_MAX));
+        for root in
+            ["\"archive\"", "\"\"", "\"/a/../b\"", "\"/a/./b\"", "\"/a\\u0000\"", "3", &long]
+        {
+            let error = Configuration::parse(&with(root, "[0]")).unwrap_err().to_string();
+            let said = format!("line 2: [[sidecars]] root is {root}; it takes {path}");
+            assert_eq!(error, said);
+        }
+        let many = format!("[{}]", ["1"; OWNERS_MAX + 1].join(", "));
+        for owners in ["[]", "\"root\"", "[-1]", "[4294967295]", "[1.5]", "[\"\"]", "[[0]]", &many]
+        {
+            let error = Configuration::parse(&with("\"/a\"", owners)).unwrap_err().to_string();
+            let said = format!("line 4: [[sidecars]] owners is {owners}; it takes {list}");
+            assert_eq!(error, said);
+        }
+        let twice = with("\"/a\"", "[0]") + &with("\"/a/\"", "[1]");
+        let text = |number: usize| with(&format!("\"/{number}\""), "[0]");
+        let too_many: String = (0..=SITES_MAX).map(text).collect();
+        for (text, said) in [
+            ("[sidecars]\n", "tables: write [[sidecars]] above the settings of each"),
+            ("sidecars = [3]\n", "tables: write [[sidecars]] above the settings of each"),
+            ("[[sidecars]]\n", "line 1: [[sidecars]] lacks root"),
+            ("[[sidecars]]\nroot = \"/a\"\n", "line 1: [[sidecars]] lacks sidecars"),
+            (
+                "[[sidecars]]\nroot = \"/a\"\nsidecars = \"/b\"\n",
+                "line 1: [[sidecars]] lacks owners",
+            ),
+            ("[[sidecars]]\nowner = 1\n", "line 2: [[sidecars]] owner is not known"),
+            (&twice, "line 5: [[sidecars]] has the root /a twice"),
+            (&too_many, "more than 256 [[sidecars]]"),
+        ] {
+            let error = Configuration::parse(text).unwrap_err().to_string();
+            assert!(error.contains(said) && !error.contains('\n'), "{text:?}: {error}");
+        }
     }
 
     #[test]

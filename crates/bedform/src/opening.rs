@@ -33,6 +33,23 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
     })
 }
 
+/// The directory `path` as storage to read, of whose objects those of other users than `owners` fail.
+///
+/// # Errors
+/// As [`storage_of`].
+pub(crate) fn storage_of_owners(
+    path: &Path,
+    owners: &[u32],
+    options: &OpenOptions,
+) -> Result<Arc<dyn Storage>> {
+    Ok(match config::pace()? {
+        None => shared(LocalStorage::open_of_owners(path, owners)?, None, options),
+        Some(pace) => {
+            shared(LocalStorage::open_of_owners_throttled(path, owners, pace)?, None, options)
+        }
+    })
+}
+
 /// The place at a URL; the options get the profile that is kept for it.
 pub(crate) fn remote_of(
     url: &str,

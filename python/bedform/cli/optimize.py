@@ -58,6 +58,13 @@ def optimize(
     like: Annotated[
         str | None, typer.Option(help="Another source, whose learnt reads count.", metavar="PATH")
     ] = None,
+    sidecar: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the replicas lie: a directory, which BEDFORM_SIDECAR names to programs.",
+            metavar="DIR",
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     concat_dim: ConcatOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
@@ -74,6 +81,9 @@ def optimize(
     --selections names what is read, exactly: a JSON file with a list for each array, as
     {"t": ["10,:,200:300"]}, or an .npz file of positions along the first axis, an array of them
     for each array. A replica then holds these elements alone.
+
+    They lie beside the source; where a site file says so, in the place that all users of an archive
+    read; or where --sidecar or BEDFORM_SIDECAR says. They go to no home directory unasked.
 
     Replicas that others save more than go when the budget is used up. Stop it whenever you like:
     the same command goes on where it stopped.
@@ -94,6 +104,7 @@ def optimize(
                 reads=kinds,
                 region=where,
                 like=like,
+                sidecar=sidecar,
                 selections=_selections_of(path, concat_dim, selections),
                 memory=memory_bytes,
                 dry_run=dry_run,

@@ -19,8 +19,8 @@ use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTa
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
-use crate::replica::{CATALOGUE, Catalogue, PLACES, REPLICAS, Replica};
-use crate::sidecar::Sidecar;
+use crate::replica::{CATALOGUE, Catalogue, PLACES, Replica};
+use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::{StagedStore, Store};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::NewArray;
@@ -60,17 +60,17 @@ pub fn build(
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
-        let source = Source::open(place)?;
+        let source = Source::open(place, options.sidecars.as_deref())?;
         done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
         return Ok(done);
     }
-    let directory = directory_of(place)?;
+    let directory = directory_of(place, options.sidecars.as_deref())?;
     let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
     let Some(_lock) = storage.try_lock(&ObjectPath::root())? else {
         let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     };
-    let source = Source::open(place)?;
+    let source = Source::open(place, options.sidecars.as_deref())?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
@@ -112,15 +112,38 @@ pub fn build(
     let named = catalogue.change(|_| ())?;
     done.bytes = named.iter().map(|one| one.stored_bytes).sum();
     remove_unnamed(&directory, &named);
+    sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
+    done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
 }
 
-/// The directory of the replicas, made if it is missing.
-fn directory_of(place: &SourcePlace) -> Result<PathBuf> {
-    let directory = place.make_sidecar()?.join(REPLICAS);
+/// The directory of the replicas, made if it is missing: where `sidecars` or the environment says, at the site for
+/// those who keep its sidecars, else beside the source, but in no home directory that nobody has named.
+fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf> {
+    let Some(directory) = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)? else {
+        let text = format!(
+            "{}: replicas cannot lie beside it, where this user may not write, and go to no home directory \
+             unasked: set BEDFORM_SIDECAR to a directory for them, or give --sidecar DIR",
+            place.shown()
+        );
+        return Err(Error::new(ErrorKind::PermissionDenied, text));
+    };
+    let directory = directory.join(REPLICAS);
     fs::create_dir_all(&directory)
         .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
     Ok(directory)
+}
+
+/// What should be known of where replicas are.
+fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
+    if let Some(named) = named {
+        return Some(format!(
+            "programs read these replicas with BEDFORM_SIDECAR={}",
+            named.display()
+        ));
+    }
+    let directory = sidecar.own_directory().filter(|_| sidecar.is_of_site())?;
+    Some(format!("replicas are in {}, and all users of the site read them", directory.display()))
 }
 
 /// Makes one replica.

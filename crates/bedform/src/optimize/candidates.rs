@@ -51,6 +51,8 @@ const WRITTEN_PER_SECOND: f64 = 200e6;
 pub(super) struct CandidateReplica {
     /// What it takes to make it; nothing for one that is there.
     pub(super) planned: Option<PlannedReplica>,
+    /// True for one of the site: it is there whatever is chosen, and counts in no budget of this user.
+    pub(super) is_of_site: bool,
     pub(super) id: String,
     pub(super) bytes: u64,
     pub(super) building_seconds: f64,
@@ -83,6 +85,9 @@ pub(super) fn candidates_of(
     budget_bytes: u64,
 ) -> Result<Vec<CandidateReplica>> {
     let mut all: Vec<CandidateReplica> = Vec::new();
+    for replica in &source.of_site {
+        all.push(CandidateReplica { is_of_site: true, ..existing(source, replica, kinds) });
+    }
     for replica in &source.catalogue.replicas {
         all.push(existing(source, replica, kinds));
     }
@@ -191,6 +196,7 @@ fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateRepl
     });
     CandidateReplica {
         planned: None,
+        is_of_site: false,
         id: replica.id.clone(),
         bytes: replica.stored_bytes,
         building_seconds: 0.0,
@@ -402,7 +408,8 @@ impl<'a> ArrayKinds<'a> {
             building_seconds,
             expected: expected.collect(),
         };
-        Ok(Some(CandidateReplica { planned: Some(planned), id, bytes, building_seconds, serves }))
+        let (planned, is_of_site) = (Some(planned), false);
+        Ok(Some(CandidateReplica { planned, is_of_site, id, bytes, building_seconds, serves }))
     }
 
     /// The share of the reads of a kind that a replica holds all of, and the seconds of one, where it is faster.

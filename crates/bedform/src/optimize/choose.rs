@@ -51,18 +51,25 @@ pub(super) fn choose(
     candidates: Vec<CandidateReplica>,
     budget_bytes: u64,
 ) -> Chosen {
-    let existing: Vec<_> = candidates.iter().filter(|one| one.planned.is_none()).collect();
-    let seconds_now = seconds_with(kinds, &existing);
+    let of_site: Vec<_> = candidates.iter().filter(|one| one.is_of_site).collect();
+    let is_own = |one: &&CandidateReplica| !one.is_of_site;
+    let candidates: Vec<_> = candidates.iter().filter(is_own).collect();
+    let existing: Vec<_> = candidates.iter().copied().filter(|one| one.planned.is_none()).collect();
+    let beside_site = |own: &[&CandidateReplica]| {
+        let all: Vec<_> = of_site.iter().chain(own).copied().collect();
+        seconds_with(kinds, &all)
+    };
+    let seconds_now = beside_site(&existing);
     let whole = total(kinds, &kinds.iter().map(|kind| kind.seconds).collect::<Vec<_>>());
     let mut chosen: Vec<&CandidateReplica> = Vec::new();
     let mut bytes = 0_u64;
     loop {
-        let before = total(kinds, &seconds_with(kinds, &chosen));
+        let before = total(kinds, &beside_site(&chosen));
         let worth = |candidate: &&CandidateReplica| {
             let with: Vec<_> = chosen.iter().copied().chain([*candidate]).collect();
-            before - total(kinds, &seconds_with(kinds, &with))
+            before - total(kinds, &beside_site(&with))
         };
-        let others = candidates.iter().filter(|one| {
+        let others = candidates.iter().copied().filter(|one| {
             let is_taken = chosen.iter().any(|taken| taken.id == one.id);
             !is_taken && bytes.saturating_add(one.bytes) <= budget_bytes
         });
@@ -81,8 +88,8 @@ pub(super) fn choose(
         bytes = bytes.saturating_add(best.bytes);
         chosen.push(best);
     }
-    give_up_useless(kinds, &mut chosen, whole);
-    let seconds_then = seconds_with(kinds, &chosen);
+    give_up_useless(&mut chosen, SHARE_MIN * whole, |own| total(kinds, &beside_site(own)));
+    let seconds_then = beside_site(&chosen);
     let bytes = chosen.iter().map(|one| one.bytes).sum();
     let is_chosen = |one: &&CandidateReplica| chosen.iter().any(|taken| taken.id == one.id);
     let (keep, unused): (Vec<&CandidateReplica>, Vec<&CandidateReplica>) =
@@ -107,15 +114,17 @@ pub(super) fn choose(
     }
 }
 
-/// Gives up what saves nothing beside the others.
-fn give_up_useless(kinds: &[Kind], chosen: &mut Vec<&CandidateReplica>, whole: f64) {
+/// Gives up what saves no more than `least` beside the others; `seconds` are those of all reads with such replicas.
+fn give_up_useless(
+    chosen: &mut Vec<&CandidateReplica>,
+    least: f64,
+    seconds: impl Fn(&[&CandidateReplica]) -> f64,
+) {
     let mut at = 0;
     while at < chosen.len() {
-        let with = total(kinds, &seconds_with(kinds, chosen));
         let mut others = chosen.clone();
         others.remove(at);
-        let without = total(kinds, &seconds_with(kinds, &others));
-        match without - with <= SHARE_MIN * whole {
+        match seconds(&others) - seconds(chosen) <= least {
             true => *chosen = others,
             false => at += 1,
         }

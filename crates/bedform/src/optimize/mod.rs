@@ -32,6 +32,7 @@ mod choose;
 mod place;
 mod reads;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::Limits;
@@ -41,7 +42,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::options::{OpenOptions, Prefetch, Progress};
-use crate::replica::{CATALOGUE, Catalogue, Expected, Held};
+use crate::replica::{CATALOGUE, Catalogue, Expected, Held, Replica};
 use crate::sidecar::Sidecar;
 use crate::size;
 use crate::store::Store;
@@ -115,6 +116,8 @@ pub struct OptimizeOptions {
     pub selections: Vec<ListedRead>,
     /// Another source of the same form whose reads count, and not those of this one.
     pub like: Option<SourcePlace>,
+    /// The directory of the sidecars, in the place of what `BEDFORM_SIDECAR` says.
+    pub sidecars: Option<PathBuf>,
     /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
     pub memory_bytes: u64,
 }
@@ -126,6 +129,7 @@ impl Default for OptimizeOptions {
             reads: Vec::new(),
             selections: Vec::new(),
             like: None,
+            sidecars: None,
             memory_bytes: 512 << 20,
         }
     }
@@ -218,6 +222,8 @@ struct Source {
     /// Nothing where there is no place for one yet.
     sidecar: Option<Sidecar>,
     catalogue: Catalogue,
+    /// The replicas of the site, which are not this user's to make or to drop.
+    of_site: Vec<Replica>,
     state: SourceVersion,
     bytes: u64,
 }
@@ -225,23 +231,27 @@ struct Source {
 impl Source {
     /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
     /// replicas.
-    fn open(place: &SourcePlace) -> Result<Self> {
+    fn open(place: &SourcePlace, sidecars: Option<&Path>) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
         let store = place.open(options)?;
-        let sidecar = place.sidecar()?;
+        let sidecar = Sidecar::find(&place.sidecar_name()?, sidecars)?;
         // That of a store, or of many files, is in its objects, each by itself.
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
-        let load = |sidecar: &Sidecar| sidecar.load_newest(CATALOGUE, &state, &Limits::default());
-        let newest = sidecar.as_ref().and_then(load);
-        let catalogue = newest.map_or_else(|| Catalogue::new(&state, Vec::new()), |found| found.1);
+        let replicas_in = |sidecar: &Sidecar| {
+            let newest = sidecar.load_newest(CATALOGUE, &state, &Limits::default());
+            newest.map_or_else(Vec::new, |(_, Catalogue { replicas, .. })| replicas)
+        };
+        let replicas = sidecar.as_ref().map_or_else(Vec::new, replicas_in);
+        let catalogue = Catalogue::new(&state, replicas);
+        let of_site = sidecar.as_ref().and_then(Sidecar::site).map_or_else(Vec::new, replicas_in);
         let bytes = match file {
             Some(file) => file.size,
             None => stored_bytes(&store)?,
         };
-        Ok(Self { store, sidecar, catalogue, state, bytes })
+        Ok(Self { store, sidecar, catalogue, of_site, state, bytes })
     }
 
     /// The dimension along which its files are joined, if it is many.
@@ -269,7 +279,7 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those
 /// of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = Source::open(place)?;
+    let source = Source::open(place, options.sidecars.as_deref())?;
     let mut notes = Vec::new();
     let kinds = kinds_of(&source, place, options, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
@@ -286,6 +296,13 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         seconds_now: chosen.seconds_now[number],
         seconds_then: chosen.seconds_then[number],
     });
+    if !source.of_site.is_empty() {
+        let (count, bytes) = (source.of_site.len(), source.of_site.iter());
+        let bytes: u64 = bytes.map(|one| one.stored_bytes).sum();
+        notes.push(format!(
+            "the site has {count} replicas of it, {bytes} bytes, which are read whatever is chosen here"
+        ));
+    }
     if chosen.make.is_empty() && chosen.keep.is_empty() {
         notes.push(match budget_bytes {
             0 => "the budget is nothing".to_owned(),

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::{ArchiveOptions, archive_sidecar, make_archive_sidecar};
+use crate::error::Result;
+use crate::foreign::{ArchiveOptions, archive_sidecar};
 use crate::options::OpenOptions;
-use crate::sidecar::Sidecar;
+use crate::sidecar::SidecarName;
 use crate::store::Store;
 
 /// Where a source lies: one place, or many files that are read as one.
@@ -52,45 +52,14 @@ impl SourcePlace {
         }
     }
 
-    /// The sidecar, there or not; nothing where there is no place for one.
+    /// What its sidecar is found by.
     ///
     /// # Errors
-    /// As [`Sidecar::of_path`].
-    pub(super) fn sidecar(&self) -> Result<Option<Sidecar>> {
+    /// Those of looking for the first file of an archive.
+    pub(super) fn sidecar_name(&self) -> Result<SidecarName> {
         match self {
-            Self::One(path) => Sidecar::of_path(path),
+            Self::One(path) => Ok(SidecarName::of_path(path)),
             Self::Archive { paths, .. } => archive_sidecar(paths),
         }
-    }
-
-    /// The directory of the sidecar, made if it is missing: beside the source, or where the environment says, but
-    /// in no home directory that nobody has named.
-    ///
-    /// # Errors
-    /// `PermissionDenied` where it can be at none of these places; those of making it.
-    pub(super) fn make_sidecar(&self) -> Result<PathBuf> {
-        let made = match self {
-            Self::One(path) => Sidecar::make_of_path(path)?,
-            Self::Archive { paths, .. } => make_archive_sidecar(paths)?,
-        };
-        let is_named = std::env::var_os("BEDFORM_SIDECAR").is_some_and(|place| !place.is_empty());
-        made.filter(|directory| is_named || self.is_beside(directory)).ok_or_else(|| {
-            let text = format!(
-                "{}: replicas cannot lie beside it, where this user may not write: set BEDFORM_SIDECAR to a \
-                 directory for them",
-                self.shown()
-            );
-            Error::new(ErrorKind::PermissionDenied, text)
-        })
-    }
-
-    fn is_beside(&self, directory: &Path) -> bool {
-        let path = match self {
-            Self::One(path) => Some(path),
-            Self::Archive { paths, .. } => paths.first(),
-        };
-        let path = path.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-        let above = directory.parent().and_then(|above| above.canonicalize().ok());
-        above.as_deref() == path.as_deref().and_then(Path::parent)
     }
 }

@@ -10,6 +10,7 @@ use super::{OptimizeOptions, Source, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
+use crate::sidecar::Sidecar;
 use crate::trace::{Knowledge, ReadKind};
 use crate::zarr::nodes::NodeKind;
 
@@ -171,6 +172,12 @@ fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<Stri
     is_joined.then_some((array, shape, item_size, dims))
 }
 
+/// What was learnt of the source at a place.
+fn knowledge_of(place: &SourcePlace) -> Result<Option<Knowledge>> {
+    let sidecar = Sidecar::find(&place.sidecar_name()?, None)?;
+    Ok(sidecar.as_ref().and_then(Knowledge::newest))
+}
+
 fn learnt(
     source: &Source,
     place: &SourcePlace,
@@ -178,8 +185,12 @@ fn learnt(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
     let known = match like {
-        Some(like) => like.sidecar()?.as_ref().and_then(Knowledge::newest),
-        None => source.sidecar.as_ref().and_then(Knowledge::newest),
+        Some(like) => knowledge_of(like)?,
+        // Replicas may lie elsewhere than what was learnt.
+        None => match source.sidecar.as_ref().and_then(Knowledge::newest) {
+            Some(known) => Some(known),
+            None => knowledge_of(place)?,
+        },
     };
     let knowledge = known.ok_or_else(|| {
         let shown = like.unwrap_or(place).shown();

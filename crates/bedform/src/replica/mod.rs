@@ -11,8 +11,9 @@
 //!
 //! # How
 //!
-//! All replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`, each as a plain Zarr v3 store
-//! with one array, which has the path of the array that it is a copy of. The catalogue is a helper file in
+//! The replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`, each as a plain Zarr v3 store
+//! with one array, which has the path of the array that it is a copy of. Those of the sidecar of the site count as
+//! those of the user's own do. The catalogue is a helper file in
 //! generations. What a replica holds is a product of runs of positions, one list of runs for each axis
 //! ([`Held`]): a box, or the rows of many boxes one after the other with the gaps left out, the *concatenation* of
 //! Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4.
@@ -29,7 +30,6 @@ mod catalogue;
 mod held;
 mod opened;
 
-pub(crate) use crate::sidecar::REPLICAS;
 pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES};
 pub use catalogue::{Catalogue, Expected, ObjectsOf, Replica};
 pub use held::{Held, Runs};

@@ -9,14 +9,14 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
-use bedform_storage::{Bell, Mode, Profile, Version};
+use bedform_storage::{Bell, Profile, Version};
 
 use serde::Serialize;
 
 use super::catalogue::{CATALOGUE, Catalogue, PLACES, Replica};
 use super::held::Held;
 use crate::error::{Error, Result};
-use crate::opening::storage_of;
+use crate::opening::storage_of_owners;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::copy::Target;
 use crate::plan::opening::Need;
@@ -58,8 +58,8 @@ type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
 /// The replicas of one opened source.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    directory: PathBuf,
-    sidecar: Sidecar,
+    /// Those that have replicas: of the user, of the site.
+    sidecars: Vec<Sidecar>,
     options: OpenOptions,
     by_array: OnceLock<BTreeMap<String, Vec<Arc<OpenReplica>>>>,
     /// What was chosen for kinds of reads of an array.
@@ -73,6 +73,7 @@ pub(crate) struct OpenReplica {
     /// The smallest box around what it has; nothing for points.
     bounds: Option<Region>,
     directory: PathBuf,
+    sidecar: Sidecar,
     options: OpenOptions,
     opened: OnceLock<Option<Opened>>,
     /// The places of its elements, where it has points.
@@ -103,8 +104,15 @@ fn are_off(options: &OpenOptions) -> bool {
 impl Replicas {
     /// Those of a source that is opened like that; nothing where it has no sidecar on this machine.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
-        let sidecar = options.sidecar.clone().filter(|_| !are_off(options))?;
-        let directory = sidecar.own_directory()?.join(REPLICAS);
+        let sidecar = options.sidecar.as_ref().filter(|_| !are_off(options))?;
+        let sidecars = std::iter::once(sidecar).chain(sidecar.site());
+        let sidecars = sidecars.filter(|sidecar| {
+            sidecar.own_directory().is_some() && sidecar.is_trusted_at(&[REPLICAS])
+        });
+        let sidecars: Vec<Sidecar> = sidecars.cloned().collect();
+        if sidecars.is_empty() {
+            return None;
+        }
         let options = OpenOptions {
             writable: false,
             // What lies there never changes.
@@ -115,8 +123,7 @@ impl Replicas {
             ..options.clone()
         };
         Some(Arc::new(Self {
-            directory,
-            sidecar,
+            sidecars,
             options,
             by_array: OnceLock::new(),
             choices: Mutex::default(),
@@ -126,12 +133,14 @@ impl Replicas {
     /// Those of the array at `path` of the source in the state `source`.
     pub(crate) fn of_array(&self, path: &str, source: &SourceVersion) -> &[Arc<OpenReplica>] {
         let load = || {
-            let newest = self.sidecar.load_newest(CATALOGUE, source, &self.options.limits);
-            let replicas = newest.map(|(_, Catalogue { replicas, .. })| replicas);
             let mut by_array: BTreeMap<String, Vec<Arc<OpenReplica>>> = BTreeMap::new();
-            for record in replicas.unwrap_or_default() {
-                let of_array = by_array.entry(record.array.clone()).or_default();
-                of_array.push(Arc::new(self.unopened(record)));
+            for sidecar in &self.sidecars {
+                let newest = sidecar.load_newest(CATALOGUE, source, &self.options.limits);
+                let replicas = newest.map(|(_, Catalogue { replicas, .. })| replicas);
+                for record in replicas.unwrap_or_default() {
+                    let of_array = by_array.entry(record.array.clone()).or_default();
+                    of_array.extend(self.unopened(record, sidecar).map(Arc::new));
+                }
             }
             by_array
         };
@@ -170,9 +179,10 @@ impl Replicas {
         known.map(|replica| replica.statistics()).collect()
     }
 
-    fn unopened(&self, record: Replica) -> OpenReplica {
-        OpenReplica {
-            directory: self.directory.join(&record.id),
+    fn unopened(&self, record: Replica, sidecar: &Sidecar) -> Option<OpenReplica> {
+        Some(OpenReplica {
+            directory: sidecar.own_directory()?.join(REPLICAS).join(&record.id),
+            sidecar: sidecar.clone(),
             bounds: record.held.bounds(),
             options: self.options.clone(),
             record,
@@ -183,7 +193,7 @@ impl Replicas {
             is_broken: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-        }
+        })
     }
 }
 
@@ -206,7 +216,10 @@ impl OpenReplica {
     fn open(&self) -> Result<Opened> {
         let mut options = self.options.clone();
         options.profile = Profile::for_path(&self.directory).ok().flatten();
-        let storage = storage_of(&self.directory, Mode::ReadOnly, &options)?;
+        if !self.sidecar.is_trusted_at(&[REPLICAS, &self.record.id]) {
+            return Err(Error::corrupt(self.name(), "others than its owner may write it"));
+        }
+        let storage = storage_of_owners(&self.directory, self.sidecar.owners(), &options)?;
         let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
         let path = ObjectPath::parse(&self.record.array)?;
         let document = self.record.document.clone();

@@ -33,8 +33,7 @@ pub(super) fn note_use(storage: &dyn Storage, directory: &ObjectPath) {
 }
 
 /// Removes sidecars, those first that were used least recently, until the rest takes at most `bytes`; that
-/// in `newest` last. Those with replicas stay and do not count: these have a budget of their own, which somebody gave
-/// them.
+/// in `newest` last.
 pub(super) fn keep_within(storage: &dyn Storage, bytes: u64, newest: &ObjectPath) {
     let mut sidecars = sidecars(storage);
     sidecars.sort_by_key(|sidecar| (sidecar.path == *newest, sidecar.used_ns));
@@ -63,16 +62,18 @@ fn sidecars(storage: &dyn Storage) -> Vec<KeptSidecar> {
     names.filter_map(|entry| measured(storage, ObjectPath::parse(&entry.name).ok()?)).collect()
 }
 
-/// The sidecar in `path`; nothing for a directory that has no note of its use, or has replicas.
+/// The sidecar in `path`; nothing for a directory that has no note of its use, and for one with replicas: whoever has
+/// asked for them has said how much they may take.
 fn measured(storage: &dyn Storage, path: ObjectPath) -> Option<KeptSidecar> {
     let used_ns = storage.modified_ns(&path.join(USED).ok()?).ok()?;
+    let replicas = storage.list(&path.join(REPLICAS).ok()?).unwrap_or_default();
+    if replicas.iter().any(|entry| entry.is_directory) {
+        return None;
+    }
     let (mut bytes, mut objects) = (0_u64, 0);
     let mut directories = vec![(path.clone(), 0)];
     while let Some((directory, depth)) = directories.pop() {
         for entry in storage.list(&directory).unwrap_or_default() {
-            if depth == 0 && entry.is_directory && entry.name == REPLICAS {
-                return None;
-            }
             let Ok(inner) = directory.join(&entry.name) else { continue };
             objects += 1;
             if objects > OBJECTS_MAX {

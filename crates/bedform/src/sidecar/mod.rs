@@ -14,12 +14,14 @@
 //! The sidecar of the source `/data/era5.nc` is the first of these directories:
 //!
 //! 1. `$BEDFORM_SIDECAR/<key>`, if that variable is set;
-//! 2. `/data/era5.nc.bedform`, if it exists and belongs to this user;
-//! 3. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
+//! 2. the place that the site file names, for those who keep the sidecars of the site, if it exists;
+//! 3. `/data/era5.nc.bedform`, if it exists and belongs to this user;
+//! 4. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
-//! The key is the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path. Many files
-//! that are read as one have the sidecar of `/data/era5-2001.nc.archive`, if that is the first of them: files that
-//! come later find it. A read-only open of the source may write its sidecar: a directory of the first or third kind is made when
+//! All other users read that of the site ([`Sidecar::site`]) beside their own, and write nothing there. The key is
+//! the [fingerprint](bedform_format::checksum::Fingerprint) of the source's resolved path. Many files that are read
+//! as one have the sidecar of `/data/era5-2001.nc.archive`, if that is the first of them: files that come later find
+//! it. A read-only open of the source may write its sidecar: a directory of the first or last kind is made when
 //! something is kept in it, for this user alone.
 //!
 //! # How
@@ -31,25 +33,28 @@
 //!   counts. The next number is created only if it is absent, so that of two writers one has to look again;
 //!   generations before the last are then removed ([`Sidecar::load_newest`], [`Sidecar::save_next`]).
 //! - **Budget.** All sidecars below one directory with keys share a budget of bytes: `BEDFORM_SIDECAR_BYTES`,
-//!   1 GiB without it, without those that have replicas. Whoever keeps something removes the sidecars that were used least recently until the
-//!   rest fits. A reader notes its use in the object `used`, at most once an hour.
+//!   1 GiB without it. Whoever keeps something removes the sidecars that were used least recently until the
+//!   rest fits. A reader notes its use in the object `used`, at most once an hour. A sidecar with replicas, which
+//!   somebody has asked for with a budget of their own, neither counts nor goes.
 //! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
 //!   about. Sizes are compared before memory is taken.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
+//! | `site` | sidecars that all users of an archive read |
+//! | `warnings` | what keeps one from being read |
 //! | `generations` | numbered files |
 //! | `budget` | what is kept in all, and what goes first |
 
 mod budget;
 mod generations;
 mod place;
+mod site;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,8 +62,13 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, Version};
 
-use crate::error::{Error, ErrorKind, Result};
-use place::{Holder, TrustedStorage};
+use crate::error::Result;
+use place::{Holder, Places, TrustedStorage};
+
+pub use place::SidecarName;
+use site::{Look, look_at, open_to_readers};
+
+pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.
 pub(crate) const REPLICAS: &str = "replicas";
@@ -126,6 +136,10 @@ pub struct Sidecar {
     budget_bytes: Option<u64>,
     /// The resolved path of what it is the sidecar of, where it was found by that.
     source: Option<Arc<Path>>,
+    /// True for one that nobody has named a place for.
+    is_in_cache: bool,
+    /// That of the site, which is only read.
+    site: Option<Arc<Sidecar>>,
 }
 
 impl Sidecar {
@@ -135,48 +149,79 @@ impl Sidecar {
     /// # Errors
     /// `InvalidArgument` for a `BEDFORM_SIDECAR_BYTES` that is no size.
     pub fn of_path(path: &Path) -> Result<Option<Self>> {
-        place::of_path(path)
+        Self::of_path_in(path, None)
     }
 
-    /// The sidecar of many files that are read as one, by the path of the first one with links resolved: that of
-    /// all lists of files that begin with it. Makes nothing.
+    /// As [`Sidecar::of_path`], where `base` is the directory of sidecars that `BEDFORM_SIDECAR` would name.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`].
-    pub fn of_archive(first: &Path) -> Result<Option<Self>> {
-        place::of_archive(first)
+    pub fn of_path_in(path: &Path, base: Option<&Path>) -> Result<Option<Self>> {
+        Self::find(&SidecarName::of_path(path), base)
     }
 
-    /// As [`Sidecar::make_of_path`], of many files; see [`Sidecar::of_archive`].
+    /// The sidecar of this name, with `base` as in [`Sidecar::of_path_in`].
     ///
     /// # Errors
-    /// As [`Sidecar::make_of_path`].
-    pub fn make_of_archive(first: &Path) -> Result<Option<PathBuf>> {
-        place::make_beside_archive(first);
-        Self::of_archive(first)?.map_or(Ok(None), |sidecar| sidecar.make())
+    /// As [`Sidecar::of_path`].
+    pub fn find(name: &SidecarName, base: Option<&Path>) -> Result<Option<Self>> {
+        Ok(Places::of(name, base)?.find())
     }
 
-    /// The directory of the sidecar of the file or directory at `path`, made if it is missing: beside the source
-    /// where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no place for it.
+    /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`].
+    /// Nothing where there is no place for it.
     ///
     /// # Errors
-    /// As [`Sidecar::of_path`]; those of making the directory.
-    pub fn make_of_path(path: &Path) -> Result<Option<PathBuf>> {
-        place::make_beside(path);
-        Self::of_path(path)?.map_or(Ok(None), |sidecar| sidecar.make())
+    /// As [`Sidecar::of_path`]; those of the site file and of making the directory.
+    pub fn make(name: &SidecarName) -> Result<Option<PathBuf>> {
+        Places::of(name, None)?.make(true)
     }
 
-    /// The directory of the sidecar, made if it is missing; nothing if it is none of this machine.
+    /// As [`Sidecar::make`] for what takes space, with `base` as in [`Sidecar::of_path_in`]: nothing where it
+    /// would lie in the cache of the user, whom nobody has asked.
     ///
     /// # Errors
-    /// Those of making the directory.
-    pub fn make(&self) -> Result<Option<PathBuf>> {
-        let Some(directory) = self.own_directory() else { return Ok(None) };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
-        })?;
-        Ok(Some(directory))
+    /// As [`Sidecar::make`].
+    pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<PathBuf>> {
+        Places::of(name, base)?.make(false)
+    }
+
+    /// That of the site, which this user reads and does not write; nothing where this is it.
+    pub fn site(&self) -> Option<&Self> {
+        self.site.as_deref()
+    }
+
+    /// True for a sidecar of the site.
+    pub fn is_of_site(&self) -> bool {
+        self.holder.site().is_some()
+    }
+
+    /// The users whose files count in a sidecar on this machine.
+    pub(crate) fn owners(&self) -> &[u32] {
+        self.holder.owners()
+    }
+
+    /// True if nobody but the owners can have put anything into a directory of the sidecar. Of the sidecar of this
+    /// user that is taken to be so.
+    pub(crate) fn is_trusted_at(&self, names: &[&str]) -> bool {
+        let (Some(directory), Some(site)) = (self.own_directory(), self.holder.site()) else {
+            return true;
+        };
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        match look_at(&directory, &names, &site.owners, site.file()) {
+            Look::Trusted(_) | Look::Missing => true,
+            Look::Refused(why) => {
+                warnings::tell(why);
+                false
+            }
+        }
+    }
+
+    /// Lets all who may read the source read what lies in these directories, if this is a sidecar of the site.
+    pub(crate) fn open_to_readers(&self, names: &[&str]) {
+        if let (true, Some(directory)) = (self.is_of_site(), self.own_directory()) {
+            names.iter().for_each(|name| open_to_readers(&directory.join(name)));
+        }
     }
 
     /// The directory of the sidecar, there or not, if it is one of this machine.
@@ -201,19 +246,25 @@ impl Sidecar {
         budget_bytes: Option<u64>,
     ) -> Self {
         let holder = Arc::new(TrustedStorage(storage));
-        Self { holder, directory, budget_bytes, source: None }
+        Self { holder, directory, budget_bytes, source: None, is_in_cache: false, site: None }
     }
 
-    /// The helper file `name`, if it is there, may be trusted, and was made of `source`.
+    /// The helper file `name`, if it is there, may be trusted, and was made of `source`; that of the site where this
+    /// has none.
     pub fn load<H: Helper>(
         &self,
         name: &str,
         source: &SourceVersion,
         limits: &Limits,
     ) -> Option<H> {
-        let helper = self.read(&*self.holder.to_read()?, name, source, limits)?;
-        self.note_use();
-        Some(helper)
+        let own = self.holder.to_read();
+        match own.and_then(|storage| self.read(&*storage, name, source, limits)) {
+            Some(helper) => {
+                self.note_use();
+                Some(helper)
+            }
+            None => self.site()?.load(name, source, limits),
+        }
     }
 
     fn read<H: Helper>(

@@ -1,7 +1,7 @@
 //! Which directory holds the sidecar of a source, and whose files lie in it.
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, Metadata, symlink_metadata};
+use std::fs::{DirBuilder, symlink_metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,15 +11,16 @@ use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_storage::{LocalStorage, Mode, Storage, Version};
 
-use super::Sidecar;
-use crate::error::{Error, Result};
+use super::site::{Look, Site, site_of};
+use super::{Sidecar, warnings};
+use crate::error::{Error, ErrorKind, Result};
 use crate::size;
 
 const PLACE_VARIABLE: &str = "BEDFORM_SIDECAR";
 const BYTES_VARIABLE: &str = "BEDFORM_SIDECAR_BYTES";
 const BYTES: u64 = 1 << 30;
 /// Behind the name of a source.
-const SUFFIX: &str = ".bedform";
+pub(super) const SUFFIX: &str = ".bedform";
 /// Between the name of the first file of many and that.
 const ARCHIVE: &str = ".archive";
 
@@ -33,6 +34,16 @@ pub(super) trait Holder: Send + Sync + Debug {
 
     /// The directory of this machine that it is, if it is one.
     fn local(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The users whose files may be believed there.
+    fn owners(&self) -> &[u32] {
+        &[]
+    }
+
+    /// The site that it is of, if it is one's.
+    fn site(&self) -> Option<&Site> {
         None
     }
 
@@ -58,22 +69,55 @@ impl Holder for TrustedStorage {
     }
 }
 
-/// A directory of this machine, of whose files those of one user count.
+/// No place: nothing is kept, and nothing found.
 #[derive(Debug)]
-pub(super) struct OwnDirectory {
-    pub(super) path: PathBuf,
-    pub(super) user: u32,
-    /// Whether it is made if it is missing.
-    pub(super) makes: bool,
+struct Nowhere;
+
+impl Holder for Nowhere {
+    fn to_read(&self) -> Option<Arc<dyn Storage>> {
+        None
+    }
+
+    fn to_write(&self) -> Option<Arc<dyn Storage>> {
+        None
+    }
+
+    fn is_own(&self, _: &ObjectPath, _: &Version) -> bool {
+        false
+    }
 }
 
-impl Holder for OwnDirectory {
+/// A directory of this machine, of whose files those of some users count.
+#[derive(Debug)]
+pub(super) struct LocalDirectory {
+    pub(super) path: PathBuf,
+    pub(super) owners: Vec<u32>,
+    pub(super) access: Access,
+    /// The site that it is of, if it is one's.
+    pub(super) site: Option<Site>,
+}
+
+/// What is done to a directory that holds sidecars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is only read: it is somebody else's.
+    Read,
+    /// It is written if it is there.
+    Write,
+    /// It is made if it is missing.
+    Make,
+}
+
+impl Holder for LocalDirectory {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadOnly).ok()?.through_page_cache()))
     }
 
     fn to_write(&self) -> Option<Arc<dyn Storage>> {
-        if self.makes {
+        if self.access == Access::Read {
+            return None;
+        }
+        if self.access == Access::Make {
             // A helper file may hold what its source does, which perhaps nobody else may read.
             DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
         }
@@ -84,78 +128,189 @@ impl Holder for OwnDirectory {
         Some(&self.path)
     }
 
+    fn owners(&self) -> &[u32] {
+        &self.owners
+    }
+
+    fn site(&self) -> Option<&Site> {
+        self.site.as_ref()
+    }
+
     fn is_own(&self, path: &ObjectPath, version: &Version) -> bool {
         // The name may stand for another file by now: what was opened has to be the one that is asked about.
         symlink_metadata(self.path.join(path.as_str())).is_ok_and(|found| {
             found.is_file()
-                && found.uid() == self.user
+                && self.owners.contains(&found.uid())
                 && (found.dev(), found.ino()) == version.identity
         })
     }
 }
 
-pub(super) fn of_path(path: &Path) -> Result<Option<Sidecar>> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    of_name(&path, &path)
+/// What a sidecar is found by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidecarName {
+    /// The path that has it beside.
+    path: PathBuf,
+    /// The resolved path of the source.
+    source: PathBuf,
 }
 
-/// The sidecar of many files together, the first of which is at this resolved path.
-pub(super) fn of_archive(first: &Path) -> Result<Option<Sidecar>> {
-    of_name(&archive_name(first), first)
-}
-
-/// What names the sidecar of an archive: more files may come, and others go.
-fn archive_name(first: &Path) -> PathBuf {
-    let mut name = first.to_owned().into_os_string();
-    name.push(ARCHIVE);
-    name.into()
-}
-
-/// The sidecar beside `name`, or among those of many by that name, of the source at the resolved path `source`.
-fn of_name(name: &Path, source: &Path) -> Result<Option<Sidecar>> {
-    let budget_bytes = Some(budget_of_environment()?);
-    let user = rustix::process::geteuid().as_raw();
-    let is_elsewhere = variable(PLACE_VARIABLE).is_some();
-    let mut beside = name.to_owned().into_os_string();
-    beside.push(SUFFIX);
-    let is_own = |found: Metadata| found.is_dir() && found.uid() == user;
-    if !is_elsewhere && symlink_metadata(&beside).is_ok_and(is_own) {
-        let holder = OwnDirectory { path: beside.into(), user, makes: false };
-        let directory = ObjectPath::root();
-        let (holder, source) = (Arc::new(holder), Some(source.into()));
-        return Ok(Some(Sidecar { holder, directory, budget_bytes: None, source }));
+impl SidecarName {
+    /// That of the file or directory at `path`.
+    pub fn of_path(path: &Path) -> Self {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Self { source: path.clone(), path }
     }
-    let found = base_of_keyed().and_then(|base| keyed(base, user, name, budget_bytes));
-    Ok(found.map(|sidecar| Sidecar { source: Some(source.into()), ..sidecar }))
+
+    /// That of many files that are read as one, the first of which is at `first`: that of all lists of files which
+    /// begin with it, so that files which come later find it.
+    pub fn of_archive(first: &Path) -> Self {
+        let source = first.canonicalize().unwrap_or_else(|_| first.to_owned());
+        let mut path = source.clone().into_os_string();
+        path.push(ARCHIVE);
+        Self { path: path.into(), source }
+    }
 }
 
-/// The directory that holds the sidecars of many sources; nothing where the environment names none.
-fn base_of_keyed() -> Option<PathBuf> {
-    variable(PLACE_VARIABLE).or_else(|| {
+/// Where the sidecar of a source may be, for one user.
+pub(super) struct Places {
+    name: SidecarName,
+    /// The directory of sidecars that was named.
+    base: Option<PathBuf>,
+    user: u32,
+    budget_bytes: u64,
+    site: Result<Option<Site>>,
+}
+
+impl Places {
+    /// Those of the source with this name; `base` is a directory of sidecars in the place of the variable.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a budget that is no size.
+    pub(super) fn of(name: &SidecarName, base: Option<&Path>) -> Result<Self> {
+        let budget_bytes = budget_of_environment()?;
+        let base = base.map(Path::to_owned).or_else(|| variable(PLACE_VARIABLE));
+        let user = rustix::process::geteuid().as_raw();
+        let site = site_of(&name.path, &name.source);
+        Ok(Self { name: name.clone(), base, user, budget_bytes, site })
+    }
+
+    /// The sidecar of this user, with that of the site. What keeps that of the site from being read is warned of.
+    pub(super) fn find(&self) -> Option<Sidecar> {
+        let own = self.own();
+        let is_of_site = own.as_ref().is_some_and(Sidecar::is_of_site);
+        let site = if is_of_site { None } else { self.of_site() };
+        match (own, site) {
+            (own, None) => own,
+            (Some(own), site) => Some(Sidecar { site, ..own }),
+            (None, site) => Some(Sidecar { site, ..self.sidecar_in(Arc::new(Nowhere)) }),
+        }
+    }
+
+    /// The sidecar of this user.
+    fn own(&self) -> Option<Sidecar> {
+        if let Some(base) = &self.base {
+            return self.keyed(base.clone());
+        }
+        if let Ok(Some(site)) = &self.site
+            && site.is_own(self.user)
+        {
+            return Some(self.sidecar_in(Arc::new(LocalDirectory::of_site(site, Access::Write))));
+        }
+        let beside = self.beside();
+        if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == self.user) {
+            let owners = vec![self.user];
+            let holder = LocalDirectory { path: beside, owners, access: Access::Write, site: None };
+            return Some(self.sidecar_in(Arc::new(holder)));
+        }
         // The XDG rules: a relative path there is to be ignored.
         let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
-        let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")));
-        cache.map(|cache| cache.join("bedform/sidecars"))
-    })
-}
+        let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
+        let sidecar = self.keyed(cache.join("bedform/sidecars"))?;
+        Some(Sidecar { is_in_cache: true, ..sidecar })
+    }
 
-/// Makes the sidecar beside the source at `path`, where that can be done and no variable names another place.
-pub(super) fn make_beside(path: &Path) {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    make_beside_name(&path, &path);
-}
+    /// That of the site, to be read.
+    fn of_site(&self) -> Option<Arc<Sidecar>> {
+        let site = match &self.site {
+            Ok(site) => site.as_ref()?,
+            Err(error) => {
+                warnings::tell(format!("{error}; sidecars of the site are not read"));
+                return None;
+            }
+        };
+        match site.look() {
+            Look::Trusted(_) => {
+                let holder = LocalDirectory::of_site(site, Access::Read);
+                Some(Arc::new(self.sidecar_in(Arc::new(holder))))
+            }
+            Look::Missing => None,
+            Look::Refused(why) => {
+                warnings::tell(why);
+                None
+            }
+        }
+    }
 
-/// As [`make_beside`], of many files, the first of which is at this resolved path.
-pub(super) fn make_beside_archive(first: &Path) {
-    make_beside_name(&archive_name(first), first);
-}
+    /// Makes the directory of the sidecar of this user, if it is missing, and gives it: where `base` says, else at the
+    /// site for those who keep its sidecars, else beside the source where that can be done, else in the cache of the
+    /// user if `uses_cache`. Nothing where there is no place.
+    ///
+    /// # Errors
+    /// Those of the site file and of making the directory.
+    pub(super) fn make(self, uses_cache: bool) -> Result<Option<PathBuf>> {
+        if self.base.is_none() {
+            match &self.site {
+                Ok(Some(site)) if site.is_kept_by(self.user) => site.make()?,
+                Ok(_) => self.make_beside(),
+                Err(_) => return self.site.map(|_| None),
+            }
+        }
+        let own = self.own().filter(|own| uses_cache || !own.is_in_cache);
+        let Some(directory) = own.and_then(|own| own.own_directory()) else { return Ok(None) };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
+        })?;
+        Ok(Some(directory))
+    }
 
-fn make_beside_name(name: &Path, source: &Path) {
-    if variable(PLACE_VARIABLE).is_none() && symlink_metadata(source).is_ok() {
-        let mut beside = name.to_owned().into_os_string();
+    /// Makes the directory beside the source, where that can be done.
+    fn make_beside(&self) {
+        if symlink_metadata(&self.name.source).is_ok() {
+            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
+            let _ = DirBuilder::new().mode(0o700).create(self.beside());
+        }
+    }
+
+    fn beside(&self) -> PathBuf {
+        let mut beside = self.name.path.clone().into_os_string();
         beside.push(SUFFIX);
-        // One that is there, and one that cannot be made, are no errors: then it is in the cache.
-        let _ = DirBuilder::new().mode(0o700).create(&beside);
+        beside.into()
+    }
+
+    /// The sidecar that has its place to itself.
+    fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
+        let source = Some(self.name.source.as_path().into());
+        let directory = ObjectPath::root();
+        Sidecar { holder, directory, budget_bytes: None, source, is_in_cache: false, site: None }
+    }
+
+    /// The sidecar among those of many sources.
+    fn keyed(&self, base: PathBuf) -> Option<Sidecar> {
+        let directory = ObjectPath::parse(&key_of(&self.name.path)).ok()?;
+        let owners = vec![self.user];
+        let holder = LocalDirectory { path: base, owners, access: Access::Make, site: None };
+        let budget_bytes = Some(self.budget_bytes);
+        Some(Sidecar { directory, budget_bytes, ..self.sidecar_in(Arc::new(holder)) })
+    }
+}
+
+impl LocalDirectory {
+    /// The directory that a site has for a source.
+    fn of_site(site: &Site, access: Access) -> Self {
+        let (path, owners) = (site.directory(), site.owners.clone());
+        Self { path, owners, access, site: Some(site.clone()) }
     }
 }
 
@@ -169,13 +324,6 @@ fn budget_of_environment() -> Result<u64> {
         Some(text) => size::from_text(&text.to_string_lossy())
             .map_err(|error| Error::invalid(format!("{BYTES_VARIABLE}: {error}"))),
     }
-}
-
-/// The sidecar of `source` among those of many sources.
-fn keyed(base: PathBuf, user: u32, source: &Path, budget_bytes: Option<u64>) -> Option<Sidecar> {
-    let directory = ObjectPath::parse(&key_of(source)).ok()?;
-    let holder = OwnDirectory { path: base, user, makes: true };
-    Some(Sidecar { holder: Arc::new(holder), directory, budget_bytes, source: Some(source.into()) })
 }
 
 /// The name of a source's sidecar among those of many.

@@ -11,7 +11,7 @@ use bedform_storage::{
     StorageErrorKind,
 };
 
-use super::place::{OwnDirectory, key_of};
+use super::place::{Access, LocalDirectory, key_of};
 use super::*;
 
 /// A text, the size of its source, and their checksum.
@@ -71,6 +71,10 @@ fn put(storage: &dyn Storage, path: &str, bytes: &[u8]) {
     storage.put(&path, bytes, Durability::Process, Condition::None).unwrap();
 }
 
+fn kept_by(path: PathBuf, user: u32) -> LocalDirectory {
+    LocalDirectory { path, owners: vec![user], access: Access::Make, site: None }
+}
+
 /// A directory of this test alone, and a sidecar in it of files of `user`.
 struct Scratch {
     path: PathBuf,
@@ -82,11 +86,11 @@ impl Scratch {
         let name = format!("bedform-sidecar-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
-        let holder = OwnDirectory { path: path.join("kept"), user, makes: true };
+        let holder = kept_by(path.join("kept"), user);
         let directory = ObjectPath::parse(&key_of(&path)).unwrap();
-        let budget_bytes = Some(1 << 20);
-        let sidecar = Sidecar { holder: Arc::new(holder), directory, budget_bytes, source: None };
-        Self { path, sidecar }
+        let storage = Arc::new(MemoryStorage::new());
+        let sidecar = Sidecar::in_storage(storage, directory, Some(1 << 20));
+        Self { path, sidecar: Sidecar { holder: Arc::new(holder), ..sidecar } }
     }
 
     fn file(&self) -> PathBuf {
@@ -140,7 +144,7 @@ fn a_file_of_another_user_or_behind_a_link_is_ignored() {
     let own = Scratch::new("own", user());
     assert!(own.sidecar.save("note", &note("own")));
     assert!(loaded(&own.sidecar).is_some());
-    let of_other = OwnDirectory { path: own.path.join("kept"), user: user() + 1, makes: true };
+    let of_other = kept_by(own.path.join("kept"), user() + 1);
     let sidecar = Sidecar { holder: Arc::new(of_other), ..own.sidecar.clone() };
     assert_eq!(loaded(&sidecar), None);
 

@@ -52,7 +52,7 @@ pub(crate) use record::{Place, forget, record};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::url_of;
-use crate::sidecar::Sidecar;
+use crate::sidecar::{Sidecar, SidecarName};
 
 const MARKER: &str = "watch";
 const VARIABLE: &str = "BEDFORM_TRACE";
@@ -85,7 +85,7 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
         ));
     }
     let directory = match on {
-        true => Sidecar::make_of_path(path)?,
+        true => Sidecar::make(&SidecarName::of_path(path))?,
         false => Sidecar::of_path(path)?.and_then(|sidecar| sidecar.own_directory()),
     };
     mark(directory, path, on)

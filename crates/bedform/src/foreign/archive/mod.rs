@@ -61,7 +61,7 @@ use place::Places;
 
 pub(crate) use joined::{FileRead, JoinedVariable};
 pub(crate) use member::Member;
-pub use place::{archive_sidecar, make_archive_sidecar};
+pub use place::archive_sidecar;
 
 /// Gives the chunk map of a file that the parser does not understand.
 pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;

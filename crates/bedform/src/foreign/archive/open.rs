@@ -24,7 +24,7 @@ use crate::foreign::variable::{decoding, layout_of};
 use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
 use crate::replica::Replicas;
-use crate::sidecar::{Helper, Sidecar};
+use crate::sidecar::{Helper, Sidecar, SidecarName};
 
 /// Bytes of the chunk tables that are looked for when an archive is opened, and chunks of each.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
@@ -80,7 +80,7 @@ impl ForeignFile {
         let mut options = options.clone();
         let places = Places::find(paths, &options, &|_, _| ())?;
         if options.sidecar.is_none() {
-            options.sidecar = Sidecar::of_archive(&places.files[0].path)?;
+            options.sidecar = Sidecar::find(&SidecarName::of_archive(&places.files[0].path), None)?;
         }
         let replicas = Replicas::new(&options);
         // Those of the archive are none of its first file.

@@ -14,7 +14,7 @@ use super::examine::in_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{file_of, storage_of, url_of};
 use crate::options::{OpenOptions, Progress};
-use crate::sidecar::Sidecar;
+use crate::sidecar::SidecarName;
 
 /// Files of an archive.
 const FILES_MAX: usize = 1 << 17;
@@ -84,26 +84,14 @@ impl Places {
     }
 }
 
-/// The sidecar of the files at `paths` together; see [`Sidecar::of_archive`].
+/// What the sidecar of the files at `paths` together is found by.
 ///
 /// # Errors
-/// As those of opening the archive by the paths.
-pub fn archive_sidecar(paths: &[PathBuf]) -> Result<Option<Sidecar>> {
-    Sidecar::of_archive(&first_of(paths)?)
-}
-
-/// As [`archive_sidecar`]: its directory, made if it is missing, beside the first file where that can be done.
-///
-/// # Errors
-/// As [`archive_sidecar`]; those of making the directory.
-pub fn make_archive_sidecar(paths: &[PathBuf]) -> Result<Option<PathBuf>> {
-    Sidecar::make_of_archive(&first_of(paths)?)
-}
-
-fn first_of(paths: &[PathBuf]) -> Result<PathBuf> {
+/// As those of opening the first.
+pub fn archive_sidecar(paths: &[PathBuf]) -> Result<SidecarName> {
     let first = paths.get(..1).unwrap_or_default();
     let found = resolved(first, &|_, _| ())?.into_iter().next();
-    Ok(found.map(|(path, _)| path).unwrap_or_default())
+    Ok(SidecarName::of_archive(&found.map(|(path, _)| path).unwrap_or_default()))
 }
 
 /// The files with links resolved, and their states.

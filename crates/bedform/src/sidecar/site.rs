@@ -1,0 +1,229 @@
+//! Sidecars of a site: made once by those who keep an archive, and read by all of its users.
+//!
+//! The site file says it: for a directory of data, `root`, where the sidecars of what lies below are, and whose files
+//! count there. The sidecar of `/archive/era5/1979/t2m.nc` is `<sidecars>/1979/t2m.nc.bedform`.
+//!
+//! A reader goes from `sidecars` on downward, name by name, and follows no link. Each directory on the way must belong
+//! to one of the owners and be writable by its owner alone: then nobody else can put anything there, and what was
+//! seen stays so. Whoever makes such a sidecar gives each directory the group and the permissions to read of the
+//! directory or file that it stands for: a replica is read by those who may read its source.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::place::SUFFIX;
+use crate::config::{self, Owner, SidecarSite, WRITABLE_BY_OTHERS};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The user who may do everything.
+const ROOT: u32 = 0;
+/// Permissions to read of the group and of others: of a directory, and of a file.
+const READ_DIRECTORY: u32 = 0o055;
+const READ_FILE: u32 = 0o044;
+
+/// Where the site has the sidecar of one source.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    /// The site file.
+    file: PathBuf,
+    /// The directory of the data.
+    root: PathBuf,
+    /// The directory of the sidecars.
+    sidecars: PathBuf,
+    /// Users whose files count.
+    pub(super) owners: Vec<u32>,
+    /// The resolved path of the source.
+    source: PathBuf,
+    /// The names from `sidecars` to the sidecar.
+    names: Vec<OsString>,
+}
+
+/// What a look at the directories of a sidecar has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// The sidecar is there, belongs to this user, and may be trusted.
+    Trusted(u32),
+    /// It is not there, or this user may not see it.
+    Missing,
+    /// Why it is not trusted.
+    Refused(String),
+}
+
+/// Where the site has the sidecar of `source` that is called as if `path` had it; nothing where it says nothing of
+/// it. Both are resolved.
+///
+/// # Errors
+/// Those of the site file.
+pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
+    let (file, sites) = config::sidecar_sites()?;
+    let below = |site: SidecarSite| {
+        // A root may be a link, and a path that was resolved has none.
+        let root = match path.starts_with(&site.root) {
+            true => site.root.clone(),
+            false => site.root.canonicalize().ok()?,
+        };
+        let relative = path.strip_prefix(&root).ok()?.to_owned();
+        Some((site, root, relative))
+    };
+    let deepest =
+        sites.into_iter().filter_map(below).max_by_key(|(_, root, _)| root.as_os_str().len());
+    let Some((site, root, relative)) = deepest else { return Ok(None) };
+    let plain = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        _ => None,
+    };
+    let names: Option<Vec<OsString>> = relative.components().map(plain).collect();
+    let Some(mut names) = names.filter(|names| !names.is_empty()) else { return Ok(None) };
+    if let Some(last) = names.last_mut() {
+        last.push(SUFFIX);
+    }
+    let owners = site.owners.iter().filter_map(Owner::id).collect();
+    let (sidecars, source) = (site.sidecars, source.to_owned());
+    Ok(Some(Site { file, root, sidecars, owners, source, names }))
+}
+
+impl Site {
+    /// The directory of the sidecar, there or not.
+    pub(super) fn directory(&self) -> PathBuf {
+        self.names.iter().fold(self.sidecars.clone(), |path, name| path.join(name))
+    }
+
+    /// The site file.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// True if `user` keeps the sidecars of the site.
+    pub(super) fn is_kept_by(&self, user: u32) -> bool {
+        self.owners.contains(&user)
+    }
+
+    /// Looks whether the sidecar may be trusted.
+    pub(super) fn look(&self) -> Look {
+        let names: Vec<&[u8]> = self.names.iter().map(|name| name.as_bytes()).collect();
+        look_at(&self.sidecars, &names, &self.owners, &self.file)
+    }
+
+    /// True if what `user` keeps of the source lies here: `user` keeps the sidecars of the site, and may write this.
+    pub(super) fn is_own(&self, user: u32) -> bool {
+        let may_write = |owner| owner == user || user == ROOT;
+        self.is_kept_by(user) && matches!(self.look(), Look::Trusted(owner) if may_write(owner))
+    }
+
+    /// Makes the directory of the sidecar, and those above it.
+    ///
+    /// # Errors
+    /// Those of the system; `PermissionDenied` if the site would not trust it.
+    pub(super) fn make(&self) -> Result<()> {
+        let failed = |path: &Path, error: &std::io::Error| {
+            let kind = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+                std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
+                _ => ErrorKind::Io,
+            };
+            let of = self.file.display();
+            let text = format!("{}: {error}; {of} says that sidecars go there", path.display());
+            Error::new(kind, text)
+        };
+        let (mut own, mut source) = (self.sidecars.clone(), self.root.clone());
+        make_readable_as(&own, &source).map_err(|error| failed(&own, &error))?;
+        for (number, name) in self.names.iter().enumerate() {
+            own.push(name);
+            match number + 1 == self.names.len() {
+                true => source.clone_from(&self.source),
+                false => source.push(name),
+            }
+            make_readable_as(&own, &source).map_err(|error| failed(&own, &error))?;
+        }
+        match self.look() {
+            Look::Trusted(_) => Ok(()),
+            Look::Missing => Err(failed(&own, &std::io::ErrorKind::NotFound.into())),
+            Look::Refused(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
+        }
+    }
+}
+
+/// Makes the directory `own`, if it is missing, for those who may read `source`.
+fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    match fs::DirBuilder::new().mode(0o700).create(own) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made?,
+    }
+    let of = fs::metadata(source)?;
+    let mut mode = of.mode() & if of.is_dir() { READ_DIRECTORY } else { READ_FILE };
+    if !of.is_dir() {
+        // Who may read a file may read a directory that stands for it.
+        mode |= mode >> 2;
+    }
+    if std::os::unix::fs::chown(own, None, Some(of.gid())).is_err() {
+        mode &= 0o005;
+    }
+    fs::set_permissions(own, fs::Permissions::from_mode(0o700 | mode))
+}
+
+/// Lets all who get there read what lies below `directory`, whatever mask this process makes files with. Who gets
+/// there the directories above say.
+pub(super) fn open_to_readers(directory: &Path) {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let _ = fs::set_permissions(&directory, fs::Permissions::from_mode(0o755));
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => directories.push(entry.path()),
+                Ok(kind) if kind.is_file() => {
+                    let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Looks at the directory `first`, and at those below it that the names lead to, one in the other.
+pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path) -> Look {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut shown = first.to_owned();
+    let (mut handle, mut uid): (Option<OwnedFd>, u32) = (None, 0);
+    for name in std::iter::once(None).chain(names.iter().map(|name| Some(*name))) {
+        let opened = match (&handle, name) {
+            (Some(above), Some(name)) => {
+                shown.push(std::ffi::OsStr::from_bytes(name));
+                rustix::fs::openat(above, name, flags | OFlags::NOFOLLOW, Mode::empty())
+            }
+            _ => rustix::fs::openat(CWD, first, flags, Mode::empty()),
+        };
+        let refused = |why: String| {
+            Look::Refused(format!("{} is not trusted as a sidecar: {why}", shown.display()))
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return refused("it is no directory, and links are not followed".to_owned());
+            }
+            Err(_) => return Look::Missing,
+        };
+        let Ok(found) = rustix::fs::fstat(&opened) else { return Look::Missing };
+        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+            return refused("it is no directory".to_owned());
+        }
+        if !owners.contains(&found.st_uid) {
+            let (uid, file) = (found.st_uid, file.display());
+            return refused(format!(
+                "it belongs to user {uid}, who is none of its owners in {file}"
+            ));
+        }
+        if found.st_mode & WRITABLE_BY_OTHERS != 0 {
+            return refused("others than its owner may write it: chmod go-w".to_owned());
+        }
+        (handle, uid) = (Some(opened), found.st_uid);
+    }
+    Look::Trusted(uid)
+}
