@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use bedform::codec::{ChunkCodec, Scratch, text};
+use bedform::replica::{Catalogue, Replica};
 use bedform::sidecar::Helper as _;
 use bedform::trace::Knowledge;
 use bedform_format::archive::ArchiveMap;
@@ -44,7 +45,35 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("log", log),
     ("names", names),
     ("traces", traces),
+    ("catalogue", catalogue),
 ];
+
+/// Catalogues of replicas, with the seal made right, so that it is not the only defence.
+fn catalogue(data: &[u8]) {
+    let limits = Limits::default();
+    let _ = Catalogue::decode(data, &limits);
+    let members = data.strip_prefix(b"{").unwrap_or(data);
+    let mut sealed = [br#"{"seal":"0000000000:00000000","#.as_slice(), members].concat();
+    let length = format!("{:010}", sealed.len());
+    sealed[9..19].copy_from_slice(length.as_bytes());
+    let checksum = format!("{:08x}", crc32c(&sealed));
+    sealed[20..28].copy_from_slice(checksum.as_bytes());
+    let Some(found) = Catalogue::decode(&sealed, &limits) else { return };
+    let again = found.encode().expect("what was read can be written");
+    assert_eq!(Catalogue::decode(&again, &limits).as_ref(), Some(&found));
+    let bytes = found.replicas.iter().map(|one| u128::from(one.stored_bytes)).sum::<u128>();
+    assert!(u64::try_from(bytes).is_ok(), "sums of them have a number");
+    for Replica { id, array_shape, held, document, .. } in &found.replicas {
+        assert!(!id.contains(['/', '.']), "a name leads nowhere");
+        let elements = held.shape().into_iter().try_fold(1_u64, u64::checked_mul);
+        assert!(elements.is_some(), "elements have a number");
+        for (axis, length) in array_shape.iter().enumerate() {
+            let end = held.bounds().map_or(0, |bounds| bounds.end(axis));
+            assert!(end <= *length, "what a replica holds lies in its array");
+        }
+        let _ = parse_array(document, &limits);
+    }
+}
 
 /// Traces, what is learnt from them, and the patterns of whatever a trace may hold.
 fn traces(data: &[u8]) {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_count", "is_counts", "is_seconds", "replicas_of", "runs_fit"]
 
+_VERSION: Final = 2
 _BYTES_MAX: Final = 64 << 20
 _REPLICAS_MAX: Final = 1024
 _RUNS_MAX: Final = 1 << 20
@@ -43,17 +44,22 @@ def _replicas_in(
 ) -> tuple[list[dict[str, Any]], bool]:
     document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
     listed = None if document is None else document.get("replicas")
-    if document is None or document.get("version") != 1 or not isinstance(listed, list):
+    if document is None or document.get("version") != _VERSION or not isinstance(listed, list):
         return [], True
     if len(listed) > _REPLICAS_MAX:
         return [], True
     replicas = [_replica(entry) for entry in listed]
     whole = [replica for replica in replicas if replica is not None]
     # One that cannot be believed makes the catalogue none.
-    return (whole if len(whole) == len(replicas) else []), _is_of(document.get("source"), where)
+    same = _sidecar.same_states(directory, is_of_site=is_of_site)
+    is_current = _is_of(document.get("source"), where, same)
+    if is_of_site:
+        whole = [{**replica, "is_of_site": True} for replica in whole]
+    return (whole if len(whole) == len(replicas) else []), is_current
 
 
-def _is_of(source: Any, where: str) -> bool:
+def _is_of(source: Any, where: str, same: list[Any]) -> bool:
+    """True if a record is of the file as it is, or of a state that is known to be the same."""
     try:
         found = Path(where).stat()
     except OSError:
@@ -64,7 +70,7 @@ def _is_of(source: Any, where: str) -> bool:
         "changed_ns": found.st_ctime_ns,
         "identity": [found.st_dev, found.st_ino],
     }
-    return bool(source == state)
+    return bool(source == state or (source in same and state in same))
 
 
 def _replica(entry: Any) -> dict[str, Any] | None:

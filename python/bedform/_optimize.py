@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedform import _internal, _selection
@@ -15,6 +15,7 @@ from bedform._paths import paths_of, shown_paths
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _MEMORY = "512 MiB"
@@ -155,7 +156,7 @@ def optimize(
         expected,
         exact,
         other,
-        None if sidecar is None else os.path.abspath(location(sidecar)),
+        None if sidecar is None else str(Path(location(sidecar)).absolute()),
         byte_count(memory, "memory"),
         dry_run,
         progress,

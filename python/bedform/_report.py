@@ -119,7 +119,8 @@ def gather_facts(
     if facts["plan"] is not None and (is_url(where) or not facts["is_file"]):
         # Of these the engine alone compares the state.
         known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
-        is_current = all(one["id"] in known_ids for one in replicas)
+        own = [one for one in replicas if not one.get("is_of_site")]
+        is_current = all(one["id"] in known_ids for one in own)
     facts["replicas_are_current"] = is_current or not replicas
     steps.done()
     facts["budgets"] = _budgets(where, facts["plan"], steps)

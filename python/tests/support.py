@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
+
+from format_reader import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +27,14 @@ ENVIRONMENT = {
 def without_blocks(encoding: Mapping[str, Any]) -> dict[str, Any]:
     """An encoding as engines say it of the same data; blocks for Dask are each engine's own."""
     return {name: value for name, value in encoding.items() if name != "preferred_chunks"}
+
+
+def sealed(document: Mapping[str, Any]) -> bytes:
+    """A helper file of JSON with its seal, its length and checksum, made right."""
+    members = {"seal": "0000000000:00000000", **{k: v for k, v in document.items() if k != "seal"}}
+    data = json.dumps(members, separators=(",", ":")).encode()
+    data = data.replace(b"0000000000", f"{len(data):010}".encode(), 1)
+    return data.replace(b":00000000", f":{crc32c(data):08x}".encode(), 1)
 
 
 def command_line() -> list[str]:

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from support import sealed
 from typer.testing import CliRunner
 
 import bedform as bf
@@ -229,13 +230,22 @@ def test_hostile_catalogues_are_none(file: Path) -> None:
 
     def changed(**fields: Any) -> bytes:
         replicas = [{**replica, **fields} for replica in document["replicas"]]
-        return json.dumps({**document, "replicas": replicas}).encode()
+        return sealed({**document, "replicas": replicas})
 
+    def is_used() -> bool:
+        with bf.open(file) as store:
+            np.testing.assert_array_equal(store["t"][:, 5, 5], expected[:, 5, 5])
+            np.testing.assert_array_equal(store["t"][3], expected[3])
+            return bool(used(store["t"], np.s_[:, 5, 5]))
+
+    catalogue.write_bytes(changed())
+    assert is_used()
     shape = [length * 2 for length in made[0]["array_shape"]]
     for content in (
         b"",
         b"{}",
         b"[" * 100_000,
+        json.dumps(document).encode(),
         changed(id="../../../../etc"),
         changed(array_shape=shape),
         changed(held={"runs": [[[0, 120]], [[0, 40]], [[0, 49]]]}),
@@ -243,11 +253,15 @@ def test_hostile_catalogues_are_none(file: Path) -> None:
         changed(held={"runs": [[[0, 120]], [[0, 40]], [[5, 5], [2, 45]]]}),
         changed(document={}),
         changed(objects=10**18),
+        changed(stored_bytes=2**64 - 1),
+        changed(building_seconds=-1.0),
+        changed(
+            expected=[{"shape": [1] * 1000, "reads": 1, "seconds_without": 1, "seconds_with": 0}]
+        ),
+        changed(array="../../../etc"),
     ):
         catalogue.write_bytes(content)
-        with bf.open(file) as store:
-            np.testing.assert_array_equal(store["t"][:, 5, 5], expected[:, 5, 5])
-            np.testing.assert_array_equal(store["t"][3], expected[3])
+        assert not is_used(), content[:200]
 
 
 def test_replicas_can_be_left_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Sidecars of a site: an administrator optimises once, and every user of the archive reads faster."""
+"""Sidecars of a site: an administrator optimises once, every user of the archive reads faster."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Site:
         return bf.optimize(self.path, "400%", reads={"time": 1}, **options)
 
     def run(self, act: Callable[[], Any], user: int = USER, **variables: str) -> Any:
-        """What ``act`` gives when a user of the archive calls it: in a child, with all modules loaded."""
+        """What ``act`` gives when a user calls it: in a child, which has all modules loaded."""
         home = self.place / "home" / str(user)
         if not home.exists():
             home.mkdir()
@@ -87,7 +87,7 @@ class Site:
                 outcome = json.dumps({"gave": act()})
                 # What waits to be recorded is written when a process ends.
                 _internal.keep_traces()
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - the parent raises it
                 outcome = json.dumps({"raised": traceback.format_exc()})
             os.write(write_end, outcome.encode())
             os._exit(0)
@@ -164,7 +164,7 @@ def test_replicas_of_a_user_count_beside_those_of_the_site(site: Site) -> None:
         return {"made": done.made, "notes": done.plan["notes"] + done.to_dict()["done"]["warnings"]}
 
     said = site.run(optimize)
-    series = tuple(SHAPE[:1] + (1, 1))
+    series = (*SHAPE[:1], 1, 1)
     made_for = {tuple(one["shape"]) for made in said["made"] for one in made["expected"]}
     assert series not in made_for, "the site serves these already"
     assert any("the site has 1 replicas" in note for note in said["notes"])

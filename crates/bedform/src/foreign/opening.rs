@@ -33,6 +33,10 @@ impl Helper for ChunkMap {
     fn source(&self) -> &SourceVersion {
         &self.source
     }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
 }
 
 /// The name of a chunk map in its sidecar. Two may be kept: one made without the files that the source names,

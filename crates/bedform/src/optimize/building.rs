@@ -61,6 +61,7 @@ pub fn build(
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
         let source = Source::open(place, options.sidecars.as_deref())?;
+        remove_leftovers(&source);
         done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
         return Ok(done);
     }
@@ -80,6 +81,9 @@ pub fn build(
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
+    if matches!(place, SourcePlace::One(_)) && source.store.file().is_some() {
+        sidecar.remember_state(&source.state);
+    }
     let catalogue = Named { sidecar, state: source.state.clone(), place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
@@ -159,8 +163,10 @@ fn make(
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     // Before anything is read: what changes later is not that.
     sleep(CLOCK_STEP);
+    let now = SystemTime::now();
     let selection = selection_of(replica, &whole.shape()?)?;
-    let of = whole.objects_of(&selection, SystemTime::now(), replica.places.is_some())?;
+    let of = whole.objects_of(&selection, now, replica.places.is_some())?;
+    let of = of.map(|of| whole.with_pieces(of, now)).transpose()?;
     let place = directory.join(&replica.id);
     // What no catalogue names was made of whatever the source was then.
     remove(directory, &replica.id);
@@ -188,6 +194,7 @@ fn make(
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
+    let places = replica.places.as_ref().map(|_| document_of(&place, PLACES)).transpose()?;
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
         id: replica.id.clone(),
@@ -198,6 +205,7 @@ fn make(
         raw_bytes: replica.raw_bytes,
         objects,
         document,
+        places_document: places,
         made: made.as_secs(),
         building_seconds: began.elapsed().as_secs_f64(),
         of,
@@ -315,6 +323,20 @@ fn remove_unnamed(directory: &Path, named: &[Replica]) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// As [`remove_unnamed`], where there is nothing to make: what a process has left that was killed. Not while another
+/// makes replicas.
+fn remove_leftovers(source: &Source) {
+    let Some(sidecar) = &source.sidecar else { return };
+    let directory = sidecar.own_directory().map(|own| own.join(REPLICAS));
+    let Some(directory) = directory.filter(|directory| directory.is_dir()) else { return };
+    let Ok(storage) = LocalStorage::open(&directory, Mode::ReadWrite) else { return };
+    let Ok(Some(_lock)) = storage.try_lock(&ObjectPath::root()) else { return };
+    // Another may have made some since this was planned.
+    let newest = sidecar.load_newest(CATALOGUE, &source.state, &Limits::default());
+    let named = newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default();
+    remove_unnamed(&directory, &named);
 }
 
 /// The catalogue of a source in one state.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
+use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisSelection, PlacedAxis, Region, Selection};
 use bedform_storage::Profile;
 
@@ -170,17 +171,25 @@ fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
 /// The share of what a replica was made of that is as it was.
 fn share_still(source: &Source, replica: &Replica) -> f64 {
     let Some(of) = &replica.of else { return 1.0 };
-    let array = ObjectPath::parse(&replica.array).map_err(Error::from);
-    let now = array.and_then(|path| {
-        let array = source.store.array(&path)?;
-        objects_now(&array, &Selection::all(&array.shape()?))
-    });
-    let Ok(Some(now)) = now else { return 0.0 };
+    let found = || {
+        let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
+        let now = objects_now(&array, &Selection::all(&array.shape()?))?;
+        Ok::<_, Error>((array, now))
+    };
+    let Ok((array, Some(now))) = found() else { return 0.0 };
     if now.key != of.key {
         return 0.0;
     }
     let now: HashMap<_, _> = now.objects.into_iter().collect();
-    let still = of.objects.iter().filter(|(at, then)| now.get(at) == Some(then)).count();
+    let is_still = |(number, (at, then)): &(usize, &(Vec<u64>, Option<SourceVersion>))| {
+        let Some(now) = now.get(at) else { return false };
+        let is_same = |expected| {
+            let found = now.as_ref().map(|now| array.pieces_of(at, now));
+            matches!(found, Some(Ok(Some(found))) if found == expected)
+        };
+        now == then || of.pieces_if_alike(*number, now.as_ref()).is_some_and(is_same)
+    };
+    let still = of.objects.iter().enumerate().filter(is_still).count();
     still as f64 / of.objects.len().max(1) as f64
 }
 

@@ -6,17 +6,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::held::Held;
-use crate::sidecar::Helper;
+use crate::sidecar::{Helper, YOUNG_NS, are_alike, is_sealed, to_sealed};
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
 /// The array of a replica of points that says where its elements are.
 pub(crate) const PLACES: &str = "places";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Replicas of a source.
 const REPLICAS_MAX: usize = 1024;
 /// Bytes of a replica's name.
 const ID_BYTES_MAX: usize = 64;
+/// Bytes that a replica may say that it has: sums of them have a number.
+const SAID_BYTES_MAX: u64 = 1 << 53;
+/// Kinds of reads that one replica was made for.
+const EXPECTED_MAX: usize = 1 << 10;
 
 /// What a replica was made for: a kind of read, and its predicted time without and with the replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,9 @@ pub struct Replica {
     pub objects: u64,
     /// The document of its array, so that nobody has to look for that.
     pub document: Value,
+    /// The document of the array of places, of a replica of points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places_document: Option<Value>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// Seconds that it took to make it.
@@ -69,6 +76,26 @@ pub struct ObjectsOf {
     /// Each with its coordinates, and its version; nothing for one that is not there. Of what is not named it is
     /// not known whether it is as it was.
     pub objects: Vec<(Vec<u64>, Option<SourceVersion>)>,
+    /// For each object the CRC-32C of pieces of it, 0 for one that is not there; nothing where none was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<u32>,
+    /// When they were, in nanoseconds since 1970.
+    #[serde(default)]
+    pub sampled_ns: i64,
+}
+
+impl ObjectsOf {
+    /// The checksum that pieces of an object have, by its number, if it is the same in the state `now`, which differs
+    /// from the recorded one by what a move or a copy changes; nothing where it is another.
+    pub(crate) fn pieces_if_alike(
+        &self,
+        number: usize,
+        now: Option<&SourceVersion>,
+    ) -> Option<u32> {
+        let (then, now) = (self.objects.get(number)?.1.as_ref()?, now?);
+        let was_old = then.modified_ns <= self.sampled_ns.saturating_sub(YOUNG_NS);
+        self.pieces.get(number).copied().filter(|_| was_old && are_alike(then, now))
+    }
 }
 
 /// Objects that one replica is made of.
@@ -94,30 +121,53 @@ impl Helper for Catalogue {
     const BYTES_MAX: u64 = 64 << 20;
 
     fn encode(&self) -> Option<Vec<u8>> {
-        serde_json::to_vec(self).ok()
+        to_sealed(self)
     }
 
-    fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
-        let found: Self = serde_json::from_slice(bytes).ok()?;
+    fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
+        // A changed digit of a run would be a replica of other elements.
+        let found: Self = is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()?;
         let is_valid = found.version == VERSION
             && found.replicas.len() <= REPLICAS_MAX
-            && found.replicas.iter().all(Replica::is_valid);
+            && found.replicas.iter().all(|replica| replica.is_valid(limits));
         is_valid.then_some(found)
     }
 
     fn source(&self) -> &SourceVersion {
         &self.source
     }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
 }
 
 impl Replica {
     /// True for what can be believed: above all, a name that leads nowhere else.
-    fn is_valid(&self) -> bool {
+    fn is_valid(&self, limits: &Limits) -> bool {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let rank = self.array_shape.len();
+        let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        let is_of = |of: &ObjectsOf| {
+            let has_pieces = of.pieces.len() == of.objects.len();
+            (of.pieces.is_empty() || has_pieces)
+                && of.objects.len() <= OBJECTS_MAX
+                // Of an archive the begin and the end of a file.
+                && of.objects.iter().all(|(at, _)| at.len() == rank || at.len() == 2)
+        };
+        let is_read = |read: &Expected| {
+            read.shape.len() <= limits.rank_max
+                && [read.reads, read.seconds_without, read.seconds_with].into_iter().all(is_time)
+        };
         (1..=ID_BYTES_MAX).contains(&self.id.len())
             && self.id.bytes().all(is_name)
+            && rank <= limits.rank_max
             && self.held.fits(&self.array_shape)
-            && self.of.as_ref().is_none_or(|of| of.objects.len() <= OBJECTS_MAX)
+            && self.stored_bytes.max(self.raw_bytes) <= SAID_BYTES_MAX
+            && is_time(self.building_seconds)
+            && self.of.as_ref().is_none_or(is_of)
+            && self.expected.len() <= EXPECTED_MAX
+            && self.expected.iter().all(is_read)
     }
 }
 
@@ -135,6 +185,7 @@ mod tests {
             raw_bytes: 64,
             objects: 1,
             document: Value::Null,
+            places_document: None,
             made: 0,
             building_seconds: 0.5,
             of: None,
@@ -153,6 +204,23 @@ mod tests {
             assert!(decoded(replica(id)).is_none(), "{id:?}");
         }
         assert!(decoded(Replica { array_shape: vec![8, 2], ..replica("r") }).is_none());
+        assert!(decoded(Replica { stored_bytes: u64::MAX, ..replica("r") }).is_none());
+        assert!(decoded(Replica { building_seconds: -1.0, ..replica("r") }).is_none());
+        let objects = vec![(vec![0], None)];
+        let of = ObjectsOf { key: String::new(), objects, pieces: Vec::new(), sampled_ns: 0 };
+        assert!(decoded(Replica { of: Some(of), ..replica("r") }).is_none());
         assert!(Catalogue::decode(b"{}", &Limits::default()).is_none());
+    }
+
+    #[test]
+    fn a_catalogue_with_a_changed_bit_is_none() {
+        let whole = Catalogue::new(&SourceVersion::default(), vec![replica("r-1")]);
+        let bytes = whole.encode().unwrap();
+        assert_eq!(Catalogue::decode(&bytes, &Limits::default()), Some(whole));
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Catalogue::decode(&changed, &Limits::default()).is_none(), "bit {bit}");
+        }
     }
 }

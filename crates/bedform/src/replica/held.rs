@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Runs of positions along an axis: a first one and a count each, ascending and apart.
 pub type Runs = Vec<(u64, u64)>;
 
+/// Single elements that a replica may have: their places are in memory while it is read.
+pub(crate) const POINTS_MAX: u64 = 1 << 28;
 /// Runs along an axis that a replica may have.
 const RUNS_MAX: usize = 1 << 20;
 
@@ -52,10 +54,12 @@ impl Held {
         Self::Runs(region.start().iter().zip(region.shape()).map(run).collect())
     }
 
-    /// The elements at `places`, which ascend, in the C order of an array; nothing without any.
+    /// The elements at `places`, which ascend, in the C order of an array; nothing without any, and for more than a
+    /// replica may have.
     pub fn points(places: &[u64]) -> Option<Self> {
         let (first, last) = (*places.first()?, *places.last()?);
-        Some(Self::Points { count: places.len() as u64, first, last })
+        let count = places.len() as u64;
+        (count <= POINTS_MAX).then_some(Self::Points { count, first, last })
     }
 
     /// True if this can be of an array of `shape`.
@@ -63,7 +67,9 @@ impl Held {
         match self {
             Self::Points { count, first, last } => {
                 let fits = element_count(shape).is_some_and(|elements| *last < elements);
-                fits && first <= last && *count > 0 && *count - 1 <= last - first
+                fits && first <= last
+                    && (1..=POINTS_MAX).contains(count)
+                    && *count - 1 <= last - first
             }
             Self::Runs(runs) => {
                 runs.len() == shape.len()

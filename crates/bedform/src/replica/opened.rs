@@ -13,7 +13,7 @@ use bedform_storage::{Bell, Profile, Version};
 
 use serde::Serialize;
 
-use super::catalogue::{CATALOGUE, Catalogue, PLACES, Replica};
+use super::catalogue::{CATALOGUE, Catalogue, ObjectsOf, PLACES, Replica};
 use super::held::Held;
 use crate::error::{Error, Result};
 use crate::opening::storage_of_owners;
@@ -29,7 +29,7 @@ use crate::sidecar::{REPLICAS, Sidecar};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
-use crate::zarr::state::{ArrayState, load};
+use crate::zarr::state::ArrayState;
 
 /// Kinds of reads whose choice is remembered; beyond it all are forgotten.
 const CHOICES_MAX: usize = 1 << 12;
@@ -78,8 +78,10 @@ pub(crate) struct OpenReplica {
     opened: OnceLock<Option<Opened>>,
     /// The places of its elements, where it has points.
     places: OnceLock<Option<Vec<u64>>>,
-    /// The objects that it was made of, by their coordinates.
-    objects: OnceLock<HashMap<Vec<u64>, Option<SourceVersion>>>,
+    /// The numbers of the objects that it was made of, by their coordinates.
+    objects: OnceLock<HashMap<Vec<u64>, usize>>,
+    /// States of objects that were found to be the same as when it was made.
+    renewed: Mutex<HashMap<Vec<u64>, SourceVersion>>,
     /// Whether objects are as they were, where that is looked at once.
     looked: Mutex<HashMap<Vec<u64>, bool>>,
     /// True once something of it could not be read.
@@ -189,6 +191,7 @@ impl Replicas {
             opened: OnceLock::new(),
             places: OnceLock::new(),
             objects: OnceLock::new(),
+            renewed: Mutex::default(),
             looked: Mutex::default(),
             is_broken: AtomicBool::new(false),
             reads: AtomicU64::new(0),
@@ -247,7 +250,10 @@ impl OpenReplica {
         let Held::Points { count, first, last } = self.record.held else { return Err(damaged()) };
         let opened = self.opened.get_or_init(|| self.open().ok()).as_ref().ok_or_else(damaged)?;
         let path = ObjectPath::parse(PLACES)?;
-        let state = load(&opened.hierarchy, &path)?;
+        let document = self.record.places_document.clone().ok_or_else(damaged)?;
+        let metadata = parse_array(&document, &opened.hierarchy.options.limits)
+            .map_err(|error| Error::metadata(self.name(), error))?;
+        let state = ArrayState::new(&opened.hierarchy, &path, metadata, document, None)?;
         let is_number = state.metadata.data_type == DataType::UInt64;
         if state.metadata.shape != [count] || !is_number {
             return Err(damaged());
@@ -279,28 +285,55 @@ impl OpenReplica {
     }
 
     /// True if the object at `coordinates` is as it was when the replica was made of it: it has the version that
-    /// `now` gives, which is asked once unless it is `asked_again`.
+    /// `now` gives, which is asked once unless it is `asked_again`; or it was moved or copied since, and has the
+    /// pieces that `pieces` gives of it in a state.
     ///
     /// # Errors
-    /// Those of `now`.
+    /// Those of `now` and `pieces`.
     pub(crate) fn is_still_of(
         &self,
         coordinates: &[u64],
         asked_again: bool,
         now: impl FnOnce() -> Result<Option<SourceVersion>>,
+        pieces: impl FnOnce(&SourceVersion) -> Result<Option<u32>>,
     ) -> Result<bool> {
         let Some(of) = &self.record.of else { return Ok(true) };
-        let index = || of.objects.iter().cloned().collect();
-        let Some(then) = self.objects.get_or_init(index).get(coordinates) else { return Ok(false) };
+        let index = || of.objects.iter().map(|(at, _)| at.clone()).zip(0..).collect();
+        let Some(number) = self.objects.get_or_init(index).get(coordinates) else {
+            return Ok(false);
+        };
         let looked = || self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if let (false, Some(known)) = (asked_again, looked().get(coordinates)) {
             return Ok(*known);
         }
-        let is_still = now()? == *then;
+        let now = now()?;
+        let is_still = now == of.objects[*number].1
+            || self.is_renewed(of, (*number, coordinates), now.as_ref(), pieces)?;
         if !asked_again {
             looked().insert(coordinates.to_vec(), is_still);
         }
         Ok(is_still)
+    }
+
+    /// True if an object that is in another state than it was is the same.
+    fn is_renewed(
+        &self,
+        of: &ObjectsOf,
+        (number, coordinates): (usize, &[u64]),
+        now: Option<&SourceVersion>,
+        pieces: impl FnOnce(&SourceVersion) -> Result<Option<u32>>,
+    ) -> Result<bool> {
+        let expected = of.pieces_if_alike(number, now);
+        let Some((expected, now)) = expected.zip(now) else { return Ok(false) };
+        let renewed = || self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewed().get(coordinates) == Some(now) {
+            return Ok(true);
+        }
+        let is_same = pieces(now)? == Some(expected);
+        if is_same {
+            renewed().insert(coordinates.to_vec(), now.clone());
+        }
+        Ok(is_same)
     }
 
     /// True if it can be of an array of this shape, stored like that, that has this key in its store.

@@ -36,12 +36,16 @@
 //!   1 GiB without it. Whoever keeps something removes the sidecars that were used least recently until the
 //!   rest fits. A reader notes its use in the object `used`, at most once an hour. A sidecar with replicas, which
 //!   somebody has asked for with a budget of their own, neither counts nor goes.
+//! - **Renewal.** A source that was moved, or copied with its times, is compared by sampled pieces, and what was made
+//!   of it stays: `renewal`.
 //! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
 //!   about. Sizes are compared before memory is taken.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
+//! | `renewal` | sources that were moved or copied, and are the same |
+//! | `sealed` | JSON with its own checksum |
 //! | `site` | sidecars that all users of an archive read |
 //! | `warnings` | what keeps one from being read |
 //! | `generations` | numbered files |
@@ -50,13 +54,15 @@
 mod budget;
 mod generations;
 mod place;
+mod renewal;
+mod sealed;
 mod site;
 #[cfg(test)]
 mod tests;
 mod warnings;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
@@ -68,6 +74,8 @@ use place::{Holder, Places, TrustedStorage};
 pub use place::SidecarName;
 use site::{Look, look_at, open_to_readers};
 
+pub(crate) use renewal::{YOUNG_NS, are_alike};
+pub(crate) use sealed::{is_sealed, to_sealed};
 pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.
@@ -86,6 +94,10 @@ pub(crate) const REPLICAS: &str = "replicas";
 ///
 /// impl Helper for Reads {
 ///     const BYTES_MAX: u64 = 16;
+///
+///     fn renewed(self, source: &SourceVersion) -> Self {
+///         Self(source.clone(), self.1)
+///     }
 ///
 ///     fn encode(&self) -> Option<Vec<u8>> {
 ///         Some([self.0.size.to_le_bytes(), self.1.to_le_bytes()].concat())
@@ -125,6 +137,10 @@ pub trait Helper: Sized {
 
     /// The version of the source that it was made of.
     fn source(&self) -> &SourceVersion;
+
+    /// The same, of another version of the source that is known to be the same.
+    #[must_use]
+    fn renewed(self, source: &SourceVersion) -> Self;
 }
 
 /// The place of the helper files of one source. Cheap to clone.
@@ -140,6 +156,8 @@ pub struct Sidecar {
     is_in_cache: bool,
     /// That of the site, which is only read.
     site: Option<Arc<Sidecar>>,
+    /// States of the source that were compared, and whether they are the same.
+    compared: Arc<Mutex<Vec<(SourceVersion, SourceVersion, bool)>>>,
 }
 
 impl Sidecar {
@@ -246,7 +264,15 @@ impl Sidecar {
         budget_bytes: Option<u64>,
     ) -> Self {
         let holder = Arc::new(TrustedStorage(storage));
-        Self { holder, directory, budget_bytes, source: None, is_in_cache: false, site: None }
+        Self {
+            holder,
+            directory,
+            budget_bytes,
+            source: None,
+            is_in_cache: false,
+            site: None,
+            compared: Arc::default(),
+        }
     }
 
     /// The helper file `name`, if it is there, may be trusted, and was made of `source`; that of the site where this
@@ -274,6 +300,16 @@ impl Sidecar {
         source: &SourceVersion,
         limits: &Limits,
     ) -> Option<H> {
+        let helper: H = self.read_any(storage, name, limits)?;
+        if helper.source() == source {
+            return Some(helper);
+        }
+        let is_same = self.is_same_source(storage, helper.source(), source);
+        is_same.then(|| helper.renewed(source))
+    }
+
+    /// A helper file, of whatever version of the source.
+    fn read_any<H: Helper>(&self, storage: &dyn Storage, name: &str, limits: &Limits) -> Option<H> {
         let path = self.directory.join(name).ok()?;
         let object = storage.open(&path).ok()?;
         let version = object.version();
@@ -285,7 +321,7 @@ impl Sidecar {
         bytes.try_reserve_exact(length).ok()?;
         bytes.resize(length, 0);
         object.read(0, &mut bytes).ok()?;
-        H::decode(&bytes, limits).filter(|helper| helper.source() == source)
+        H::decode(&bytes, limits)
     }
 
     /// Keeps a helper file under `name`, in the place of whatever has that name. True if it is kept now.

@@ -293,7 +293,15 @@ impl Places {
     fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
         let source = Some(self.name.source.as_path().into());
         let directory = ObjectPath::root();
-        Sidecar { holder, directory, budget_bytes: None, source, is_in_cache: false, site: None }
+        Sidecar {
+            holder,
+            directory,
+            budget_bytes: None,
+            source,
+            is_in_cache: false,
+            site: None,
+            compared: Arc::default(),
+        }
     }
 
     /// The sidecar among those of many sources.

@@ -41,6 +41,10 @@ impl Helper for Note {
     fn source(&self) -> &SourceVersion {
         &self.source
     }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
 }
 
 fn source(size: u64) -> SourceVersion {

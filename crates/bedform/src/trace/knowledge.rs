@@ -95,6 +95,10 @@ impl Helper for Knowledge {
     fn source(&self) -> &SourceVersion {
         &self.source
     }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
 }
 
 impl Knowledge {

@@ -107,7 +107,9 @@ impl Base<'_> {
     /// True if nothing was written to an object of the array since the replica was made of it.
     fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
         let version = || self.objects.version(coordinates);
-        let is_still = replica.is_still_of(coordinates, self.objects.asks_again(), version)?;
+        let pieces = |state: &SourceVersion| self.objects.pieces(coordinates, state);
+        let asks_again = self.objects.asks_again();
+        let is_still = replica.is_still_of(coordinates, asks_again, version, pieces)?;
         let name = || self.source.map_or_else(String::new, |own| own.object_name(coordinates));
         // What is committed and not settled lies over what the replica was made of.
         Ok(is_still

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
+use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
 use bedform_geometry::{PlacedAxis, Region, Selection};
-use bedform_storage::Version;
+use bedform_storage::{Object, Version};
 
 use super::super::Array;
 use super::super::known::Known;
@@ -16,7 +17,12 @@ use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::Sources;
 use crate::replica::{OBJECTS_MAX, ObjectsOf};
 use crate::sidecar::source_version;
+use crate::source::Source as _;
+use crate::threads::workers::check_goes_on;
 use crate::zarr::source::ZarrSource;
+
+/// Bytes of a piece of an object by which it is told from another.
+const PIECE_BYTES: u64 = 4096;
 
 /// What of an array changes by itself. An object is known by its coordinates: of an archive, where its file
 /// begins and ends along the joined axis.
@@ -80,6 +86,66 @@ impl Objects<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// As [`pieces_of`], of one in the state `state`.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn pieces(&self, coordinates: &[u64], state: &SourceVersion) -> Result<Option<u32>> {
+        match (self, coordinates) {
+            (Self::OfStore(stored), _) => pieces_of_shard(&stored.source, coordinates, state),
+            (Self::OfArchive(joined), [start, end]) => {
+                pieces_of_file(joined, (*start, *end), state)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The CRC-32C of pieces of an object in the state `state`, of its begin, its middle and its end, where the index of
+/// a shard is; nothing if it is in another state.
+fn pieces_of(object: &dyn Object, state: &SourceVersion) -> Result<Option<u32>> {
+    if source_version(object.version()) != *state {
+        return Ok(None);
+    }
+    let last = state.size.saturating_sub(PIECE_BYTES);
+    let mut starts = vec![0, last / 2, last];
+    starts.dedup();
+    let mut bytes = Vec::new();
+    for start in starts {
+        let from = bytes.len();
+        let length = usize::try_from(PIECE_BYTES.min(state.size - start)).unwrap_or(0);
+        bytes.resize(from + length, 0);
+        object.read(start, &mut bytes[from..])?;
+    }
+    Ok(Some(crc32c(&bytes)))
+}
+
+/// As [`pieces_of`]; nothing for one that is not there, or far away.
+fn pieces_of_shard(
+    source: &ZarrSource<'_>,
+    coordinates: &[u64],
+    state: &SourceVersion,
+) -> Result<Option<u32>> {
+    if source.is_remote() {
+        return Ok(None);
+    }
+    match source.hierarchy.storage.open(&source.object_path(coordinates)?) {
+        Err(error) if error.is_not_found() => Ok(None),
+        opened => pieces_of(&*opened?, state),
+    }
+}
+
+/// As [`pieces_of`], of the file with this stretch of an archive; nothing for one that is not there.
+fn pieces_of_file(
+    joined: &JoinedVariable,
+    stretch: (u64, u64),
+    state: &SourceVersion,
+) -> Result<Option<u32>> {
+    match joined.opened(stretch)? {
+        Some(object) => pieces_of(&*object, state),
+        None => Ok(None),
     }
 }
 
@@ -178,7 +244,8 @@ impl Array {
             }
         }
         let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
-        Ok((ObjectsOf { key, objects }, geometry.cell_count()))
+        let of = ObjectsOf { key, objects, pieces: Vec::new(), sampled_ns: 0 };
+        Ok((of, geometry.cell_count()))
     }
 
     fn files_of(
@@ -201,6 +268,50 @@ impl Array {
                 objects.push((vec![start, end], Some(version)));
             }
         }
-        Ok((ObjectsOf { key: joined.dimension().to_owned(), objects }, count))
+        let key = joined.dimension().to_owned();
+        Ok((ObjectsOf { key, objects, pieces: Vec::new(), sampled_ns: 0 }, count))
+    }
+
+    /// The same objects, with pieces of each, where the array lies on this machine: for what moves them later.
+    ///
+    /// # Errors
+    /// `Interrupted`; those of storage.
+    pub(crate) fn with_pieces(&self, of: ObjectsOf, time: SystemTime) -> Result<ObjectsOf> {
+        let mut pieces = Vec::with_capacity(of.objects.len());
+        for (coordinates, state) in &of.objects {
+            check_goes_on("making replicas was stopped")?;
+            let found = match state {
+                Some(state) => self.pieces_of(coordinates, state)?,
+                None => Some(0),
+            };
+            // One that has changed already will not be taken for the same, either.
+            let Some(found) = found else { return Ok(of) };
+            pieces.push(found);
+        }
+        let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let sampled_ns = i64::try_from(time.as_nanos()).unwrap_or(0);
+        Ok(ObjectsOf { pieces, sampled_ns, ..of })
+    }
+
+    /// As [`pieces_of`], of an object of this array; nothing for an array of one file.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn pieces_of(
+        &self,
+        coordinates: &[u64],
+        state: &SourceVersion,
+    ) -> Result<Option<u32>> {
+        let known = self.known()?;
+        match (&known, coordinates) {
+            (Known::Stored(handle, known, _), _) => {
+                pieces_of_shard(&handle.pinned(known)?.source, coordinates, state)
+            }
+            (Known::Foreign(variable), [start, end]) => match variable.sources() {
+                Sources::Joined(joined) => pieces_of_file(joined, (*start, *end), state),
+                Sources::One(_) => Ok(None),
+            },
+            (Known::Foreign(_), _) => Ok(None),
+        }
     }
 }

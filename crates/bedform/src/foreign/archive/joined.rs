@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Selection};
+use bedform_storage::Object;
 use serde_json::{Map, Value};
 
 use super::Archive;
@@ -206,6 +207,22 @@ impl JoinedVariable {
         let found = source_version(&archive.places.storage(file).stat(&place.name)?);
         // One that has changed has other elements than the archive knows, perhaps another number of them.
         Ok((found == *known).then_some(found))
+    }
+
+    /// The file that has just this stretch, opened; nothing if there is none, or it is gone.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn opened(&self, (start, end): (u64, u64)) -> Result<Option<Box<dyn Object>>> {
+        let (archive, starts) = (&self.archive, &self.archive.starts);
+        let file = file_of(starts, start);
+        if starts.get(file) != Some(&start) || starts.get(file + 1) != Some(&end) {
+            return Ok(None);
+        }
+        match archive.places.storage(file).open(&archive.places.files[file].name) {
+            Err(error) if error.is_not_found() => Ok(None),
+            opened => Ok(Some(opened?)),
+        }
     }
 
     fn file_parts(&self, parts: Parts) -> Result<FileParts> {

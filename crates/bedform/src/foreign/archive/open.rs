@@ -55,6 +55,10 @@ impl Helper for Kept {
     fn source(&self) -> &SourceVersion {
         &self.source
     }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
 }
 
 /// The name of what is kept in the sidecar: of another dimension it is another archive.

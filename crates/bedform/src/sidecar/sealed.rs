@@ -1,0 +1,52 @@
+//! JSON objects that carry a seal, their length and CRC-32C, so that a changed bit is none of a fact.
+
+use bedform_format::checksum::crc32c;
+use serde::Serialize;
+
+const BEGIN: &[u8] = b"{\"seal\":\"";
+const UNSEALED: &str = "0000000000:00000000";
+/// Where the digits of the checksum are.
+const CHECKSUM: std::ops::Range<usize> = BEGIN.len() + 11..BEGIN.len() + 19;
+
+/// The JSON object that `document` becomes, with the member `seal` before all others; nothing for what is no object
+/// with members.
+pub(crate) fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
+    let plain = serde_json::to_vec(document).ok()?;
+    let members = plain.strip_prefix(b"{").filter(|members| members.starts_with(b"\""))?;
+    let mut bytes = [BEGIN, UNSEALED.as_bytes(), b"\",", members].concat();
+    let length = format!("{:010}", bytes.len());
+    bytes[BEGIN.len()..][..10].copy_from_slice(length.as_bytes());
+    let checksum = format!("{:08x}", crc32c(&bytes));
+    bytes[CHECKSUM].copy_from_slice(checksum.as_bytes());
+    Some(bytes)
+}
+
+/// True for bytes that [`to_sealed`] has made.
+pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+    let Some(seal) = bytes.strip_prefix(BEGIN).and_then(|rest| rest.first_chunk::<19>()) else {
+        return false;
+    };
+    let mut unsealed = bytes.to_vec();
+    unsealed[CHECKSUM].copy_from_slice(b"00000000");
+    *seal == *format!("{:010}:{:08x}", bytes.len(), crc32c(&unsealed)).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_changed_bit_and_every_length_is_noticed() {
+        let sealed = to_sealed(&serde_json::json!({"held": [[1, 2]], "id": "r"})).unwrap();
+        assert!(is_sealed(&sealed));
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&sealed).unwrap()["id"], "r");
+        for bit in 0..sealed.len() * 8 {
+            let mut changed = sealed.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_sealed(&changed), "bit {bit}");
+        }
+        assert!((0..sealed.len()).all(|length| !is_sealed(&sealed[..length])));
+        assert!(!is_sealed(&[sealed, b" ".to_vec()].concat()));
+        assert!(to_sealed(&serde_json::json!({})).is_none());
+    }
+}
