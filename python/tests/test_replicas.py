@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+from format_reader import crc32c
 from support import sealed
 from typer.testing import CliRunner
 
@@ -262,6 +263,17 @@ def test_hostile_catalogues_are_none(file: Path) -> None:
     ):
         catalogue.write_bytes(content)
         assert not is_used(), content[:200]
+
+
+def test_the_catalogue_is_sealed_as_the_page_of_formats_says(file: Path) -> None:
+    series_replica(file)
+    data = max(Path(f"{file}.bedform/catalogue").iterdir()).read_bytes()
+    length, checksum = data[9:28].split(b":")
+    assert data.startswith(b'{"seal":"') and int(length) == len(data)
+    assert int(checksum, 16) == crc32c(data[:20] + b"00000000" + data[28:])
+    catalogue = json.loads(data)
+    assert catalogue["version"] == 2
+    assert catalogue["source"]["size"] == file.stat().st_size
 
 
 def test_replicas_can_be_left_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

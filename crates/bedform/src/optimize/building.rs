@@ -66,8 +66,9 @@ pub fn build(
         return Ok(done);
     }
     let directory = directory_of(place, options.sidecars.as_deref())?;
-    let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
-    let Some(_lock) = storage.try_lock(&ObjectPath::root())? else {
+    let storage = LocalStorage::open(&directory, Mode::ReadWrite);
+    let locked = storage.and_then(|storage| storage.try_lock(&ObjectPath::root()));
+    let Some(_lock) = locked.map_err(|error| in_place(error.into(), &directory))? else {
         let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     };
@@ -94,7 +95,8 @@ pub fn build(
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
-        let made = make(&source, place, &directory, replica, options, &telling)?;
+        let made = make(&source, place, &directory, replica, options, &telling)
+            .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
             replicas.retain(|one| one.id != made.id);
@@ -136,6 +138,17 @@ fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf>
     fs::create_dir_all(&directory)
         .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
     Ok(directory)
+}
+
+/// An error of what was written to the directory of the replicas, with its name: storage names objects as it knows
+/// them, and the source is not what lacks space.
+fn in_place(error: Error, directory: &Path) -> Error {
+    let remedy = match error.kind() {
+        ErrorKind::NoSpace => "free some, or take a smaller budget, and run the same command again",
+        ErrorKind::ReadOnly => "choose another place with --sidecar DIR",
+        _ => return error,
+    };
+    error.at(format!("replicas in {}", directory.display())).followed_by(remedy)
 }
 
 /// What should be known of where replicas are.
