@@ -68,7 +68,10 @@ def open_input(path: Path, variable: str | None) -> Field:
         file.visititems(
             lambda name, item: (
                 candidates.update({name: item})
-                if isinstance(item, h5py.Dataset) and item.ndim >= 2 and item.dtype.kind in "iuf"
+                if isinstance(item, h5py.Dataset)
+                and item.ndim >= 2
+                and item.size
+                and item.dtype.kind in "iuf"
                 else None
             )
         )

@@ -1,12 +1,17 @@
-"""The picture of the demo: dots on a logarithmic axis, as SVG text, so that nothing is needed."""
+"""The picture of a demo: dots on a logarithmic axis, as SVG text, so that nothing is needed.
+
+Narrow enough to be read on a phone; light or dark as the reader's screen is.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from .._text import format_bytes, format_seconds, format_shape
+from .race import spell_gain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,77 +19,127 @@ if TYPE_CHECKING:
     from .field import Field
     from .race import Result
 
-WIDTH = 860
-LEFT, RIGHT = 150, 90
-BAR, GAP, GROUP_GAP, TOP = 16, 3, 18, 84
-FONT = 'font-family="system-ui, sans-serif"'
-# Grey for today's reader, sand for the same store read by another, water for ours.
-COLOURS = ("#9aa0a6", "#d9a441", "#1f77b4")
+WIDTH, SHOWN_WIDTH = 480, 640
+LEFT, RIGHT = 120, 150
+ROW, TOP = 38, 88
+PANEL_HEAD, PANEL_FOOT = 22, 38
+DOT = 5
+# Grey for today's reader, sand for the one between, water for ours.
+STYLE = """
+svg { font-family: system-ui, sans-serif; font-size: 13px }
+.page { fill: #fff } text { fill: #202124 } .quiet { fill: #5f6368 }
+.small { font-size: 11px } .strong { font-weight: 600 }
+.grid { stroke: #e3e5e8 } .span { stroke: #b9bec4; stroke-width: 2 }
+.first { fill: #80868b } .other { fill: #d9a441 } .ours { fill: #1f77b4 }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117 } text { fill: #e6edf3 } .quiet { fill: #9aa4af }
+  .grid { stroke: #272e37 } .span { stroke: #4b545f }
+  .first { fill: #9aa0a6 } .other { fill: #e0b15a } .ours { fill: #58a6ff }
+}
+"""
 
 
-def draw(field: Field, readers: Sequence[str], results: Sequence[Result], cold: str) -> str:
-    """Draw one group of dots per kind of read, one dot per reader; further left is better."""
-    times = [seconds for result in results for seconds in result.seconds.values()]
+@dataclass(frozen=True)
+class Panel:
+    """Lines that belong together."""
+
+    title: str
+    results: Sequence[Result]
+
+
+def draw(field: Field, readers: Sequence[str], panels: Sequence[Panel], footnote: str) -> str:
+    """Draw a row of dots for each kind of read, one dot a reader; further left is better."""
+    times = [
+        seconds for panel in panels for one in panel.results for seconds in one.seconds.values()
+    ]
     low = 10 ** math.floor(math.log10(max(min(times), 1e-6)))
     high = 10 ** math.ceil(math.log10(max(*times, low * 10)))
-    group = len(readers) * (BAR + GAP) + GROUP_GAP
-    bottom = TOP + len(results) * group
-    colours = [*COLOURS[: len(readers) - 1], COLOURS[-1]]
+    axis = _Axis(low, high)
+    classes = ["first", *("other" for _ in readers[1:-1]), "ours"]
+    title = f"{field.variable}, {format_shape(field.shape)}, {format_bytes(field.byte_count)}"
+    parts = [_text(16, 26, f"Reading {title}", "strong"), *_legend(readers, classes)]
+    y = TOP
+    for panel in panels:
+        parts += _panel(panel, y, axis, readers, classes)
+        y += PANEL_HEAD + len(panel.results) * ROW + PANEL_FOOT
+    parts.append(
+        _text(16, y, "Time of one read; each vertical line is ten times the one before.", "small")
+    )
+    parts += [
+        _text(16, y + 16 * row, line, "small quiet")
+        for row, line in enumerate(_wrapped(footnote), 1)
+    ]
+    height = y + 16 * len(_wrapped(footnote)) + 14
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{SHOWN_WIDTH}" height="{height * SHOWN_WIDTH // WIDTH}">'
+    )
+    page = f'<rect class="page" width="{WIDTH}" height="{height}"/>'
+    return "\n".join([head, f"<style>{STYLE}</style>", page, *parts, "</svg>"]) + "\n"
 
-    def across(seconds: float) -> float:
-        share = math.log10(max(seconds, low) / low) / math.log10(high / low)
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+
+    def across(self, seconds: float) -> float:
+        share = math.log10(max(seconds, self.low) / self.low) / math.log10(self.high / self.low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
-    height = bottom + 78
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(
-            16,
-            26,
-            f"Reading {field.variable}, {format_shape(field.shape)}, "
-            f"{format_bytes(field.byte_count)}: further left is better",
-            size=16,
-            weight=600,
-        ),
-    ]
+    def powers(self) -> list[float]:
+        ends = (round(math.log10(end)) for end in (self.low, self.high))
+        first, last = ends
+        return [10.0**power for power in range(first, last + 1)]
+
+
+def _legend(readers: Sequence[str], classes: Sequence[str]) -> list[str]:
+    parts = []
     at = 16.0
-    for reader, colour in zip(readers, colours, strict=True):
-        parts.append(f'<circle cx="{at + 6}" cy="50" r="6" fill="{colour}"/>')
-        parts.append(_text(at + 18, 55, reader))
-        at += 40 + 7.2 * len(reader)
-    for power in range(round(math.log10(low)), round(math.log10(high)) + 1):
-        x = across(10.0**power)
-        parts.append(f'<path d="M{x:.1f} {TOP - 8}V{bottom}" stroke="#e3e5e8"/>')
-        parts.append(_text(x, bottom + 18, format_seconds(10.0**power), anchor="middle"))
-    for row, result in enumerate(results):
-        y = TOP + row * group
-        middle = y + (group - GROUP_GAP) / 2 + 4
-        parts.append(_text(LEFT - 12, middle, result.name, anchor="end", weight=600))
-        for at_bar, (reader, colour) in enumerate(zip(readers, colours, strict=True)):
-            top = y + at_bar * (BAR + GAP)
-            end = across(result.seconds[reader])
-            centre = top + BAR / 2
-            # A dot has no length that could be taken for the time: the axis has no zero.
-            parts.append(f'<circle cx="{end:.1f}" cy="{centre}" r="6" fill="{colour}"/>')
-            parts.append(_text(end + 11, top + 12, format_seconds(result.seconds[reader])))
-    axis = "time of one read, logarithmic: each line is ten times the one before"
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 38, axis, anchor="middle", size=12))
-    parts.append(_text(16, bottom + 62, cold, size=12, fill="#5f6368"))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    for reader, name in zip(readers, classes, strict=True):
+        parts.append(f'<circle class="{name}" cx="{at + DOT}" cy="48" r="{DOT}"/>')
+        parts.append(_text(at + 15, 52.5, reader))
+        at += 34 + 7.2 * len(reader)
+    return parts
 
 
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    anchor: str = "start",
-    size: int = 13,
-    weight: int = 400,
-    fill: str = "#202124",
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{fill}">{escape(words)}</text>'
-    )
+def _panel(
+    panel: Panel, top: int, axis: _Axis, readers: Sequence[str], classes: Sequence[str]
+) -> list[str]:
+    bottom = top + PANEL_HEAD + len(panel.results) * ROW
+    parts = [_text(16, top, panel.title, "strong")]
+    labelled = axis.powers() if len(axis.powers()) <= 5 else axis.powers()[::2]
+    for power in axis.powers():
+        x = axis.across(power)
+        parts.append(f'<path class="grid" d="M{x:.1f} {top + 12}V{bottom - 8}"/>')
+        if power in labelled:
+            parts.append(_text(x, bottom + 6, format_seconds(power), "small quiet", "middle"))
+    for row, result in enumerate(panel.results):
+        y = top + PANEL_HEAD + row * ROW + 12
+        times = [result.seconds[reader] for reader in readers]
+        places = [axis.across(seconds) for seconds in times]
+        parts.append(_text(LEFT - 12, y + 4, result.name, anchor="end"))
+        parts.append(f'<path class="span" d="M{min(places):.1f} {y}H{max(places):.1f}"/>')
+        # A dot has no length that could be taken for the time: the axis has no zero.
+        for x, name in zip(places, classes, strict=True):
+            parts.append(f'<circle class="{name}" cx="{x:.1f}" cy="{y}" r="{DOT}"/>')
+        right = WIDTH - RIGHT + 16
+        parts.append(_text(right, y - 1, spell_gain(times[0] / times[-1]), "strong"))
+        ends = f"{format_seconds(times[0])}, then {format_seconds(times[-1])}"
+        parts.append(_text(right, y + 13, ends, "small quiet"))
+    return parts
+
+
+def _wrapped(words: str, columns: int = 76) -> list[str]:
+    lines = [""]
+    for word in words.split():
+        if len(lines[-1]) + len(word) >= columns:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else ''}{word}"
+    return lines
+
+
+def _text(x: float, y: float, words: str, name: str = "", anchor: str = "") -> str:
+    kind = f' class="{name}"' if name else ""
+    anchored = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{kind}{anchored}>{escape(words)}</text>'

@@ -1,8 +1,9 @@
 """Cold reads of the same selections by several readers, every answer checked.
 
 A measured read opens the file or store, reads one selection and closes: nothing that an engine
-keeps in memory carries over. Before each the page cache is emptied of the files at hand. Rounds are
-interleaved, each at places of its own; a line is the median of its rounds.
+keeps in memory carries over (Bedform's cache, which all handles share, is off). Before each the
+page cache is emptied of the files at hand. Rounds are interleaved, each at places of its own; a
+line is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -12,23 +13,42 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h5py
 import numpy as np
 
-import bedform as bf
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .field import Field
 
     Selection = tuple[int | slice, ...]
-    Reader = Callable[[Selection], np.ndarray[Any, Any]]
 
-_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 _PROBES = 64
+
+
+class Place(NamedTuple):
+    """Where a read is, as shares of the first axis, the rows and the columns."""
+
+    first: float
+    row: float
+    column: float
+
+
+#: One for each round. They reach the ends of the columns and the last row, and are in the sea of
+#: the built-in field: over land everything is fast.
+PLACES = (Place(0.5, 0.4, 0.0), Place(0.0, 0.5, 1.0), Place(1.0, 1.0, 0.8))
+#: How often a map is read for each series or plane.
+MAPS_WEIGHT = 5.0
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a selection is read, and the files that this touches."""
+
+    read: Callable[[Selection], np.ndarray[Any, Any]]
+    objects: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -43,8 +63,14 @@ class Result:
     places: int = 1
 
 
-#: How often a map is read for each series or plane.
-MAPS_WEIGHT = 5.0
+def h5py_reader(field: Field) -> Reader:
+    """Today's reader, on the file."""
+
+    def read(selection: Selection) -> np.ndarray[Any, Any]:
+        with h5py.File(field.path) as file:
+            return np.asarray(file[field.variable][selection])
+
+    return Reader(read, (Path(field.path),))
 
 
 def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
@@ -60,12 +86,37 @@ def typical_reads(dims: Sequence[str]) -> dict[tuple[str, ...], float]:
     return {maps: MAPS_WEIGHT, **{axes: 1.0 for axes in others if axes != maps}}
 
 
-def selections(shape: Sequence[int], step: int) -> dict[str, Selection]:
-    """One selection of each kind, at a place that depends on the round."""
-    share = (step + 1) / 5 + 0.17
-    point = [min(int(length * share), length - 1) for length in shape]
-    whole = slice(None)
+def whole(shape: Sequence[int]) -> list[range]:
+    """All positions of each axis."""
+    return [range(length) for length in shape]
+
+
+def hot_region(shape: Sequence[int]) -> list[range]:
+    """An eighth of the domain: a third of the rows, three eighths of the columns, all else.
+
+    >>> hot_region((9, 24, 40))
+    [range(0, 9), range(14, 22), range(15, 30)]
+    """
+    region = whole(shape)
+    shares = [(-1, 3 / 8, 3 / 8), (-2, 7 / 12, 1 / 3)] if len(shape) > 2 else [(-1, 3 / 8, 1 / 8)]
+    for axis, start, share in shares:
+        first = int(shape[axis] * start)
+        region[axis] = range(first, first + max(int(shape[axis] * share), 1))
+    return region
+
+
+def selections(region: Sequence[range], shape: Sequence[int], place: Place) -> dict[str, Selection]:
+    """One selection of each kind in a region, at a place of it.
+
+    >>> selections([range(4), range(8, 16)], (4, 20), Place(1.0, 0.0, 0.5))
+    {'map': (3, slice(8, 16, None)), 'series': (slice(None, None, None), 12), 'box': \
+(slice(3, 4, None), slice(11, 13, None))}
+    """
     last = len(shape) - 1
+    shares = [place.first, *(place.row for _ in range(last - 1)), place.column]
+    point = [
+        along[round((len(along) - 1) * share)] for along, share in zip(region, shares, strict=True)
+    ]
     spans = {
         "map": {last - 1, last} if last > 1 else {last},
         "series": {0},
@@ -73,80 +124,87 @@ def selections(shape: Sequence[int], step: int) -> dict[str, Selection]:
         "plane: time, y": {0, last - 1},
     }
     kinds: dict[str, Selection] = {
-        name: tuple(whole if axis in axes else at for axis, at in enumerate(point))
+        name: tuple(
+            _all_of(region[axis], shape[axis]) if axis in axes else at
+            for axis, at in enumerate(point)
+        )
         for name, axes in spans.items()
         if len(axes) < len(shape) and not (name.endswith("y") and last < 2)
     }
     kinds["box"] = tuple(
-        slice(start := min(at, length - max(length // 4, 1)), start + max(length // 4, 1))
-        for at, length in zip(point, shape, strict=True)
+        _quarter(along, share) for along, share in zip(region, shares, strict=True)
     )
     return kinds
 
 
-def measure(
-    field: Field, store: Path, rounds: int, progress: Callable[[int, int], None]
-) -> tuple[tuple[str, ...], tuple[Result, ...], str, tuple[str, ...]]:
-    """Measure every reader on every kind of read.
+def selections_outside(
+    region: Sequence[range], shape: Sequence[int], place: Place
+) -> dict[str, Selection]:
+    """A map and a series before a region of :func:`hot_region`; none where nothing is before it.
 
-    Returns
-    -------
-    tuple
-        The readers, one result per kind, how cold the reads were, what else to say.
+    >>> selections_outside(hot_region((9, 24, 40)), (9, 24, 40), Place(0.0, 0.5, 0.5))
+    {'outside: map': (0, slice(0, 14, None), slice(None, None, None)), \
+'outside: series': (slice(None, None, None), 6, 20)}
     """
-    readers, notes = _readers(field, store)
-    objects = {name: [Path(field.path)] if name == "h5py" else _objects(store) for name in readers}
-    cold = _how_cold(sorted({path for paths in objects.values() for path in paths}))
+    axis = len(shape) - (2 if len(shape) > 2 else 1)
+    if region[axis].start == 0:
+        return {}
+    before = whole(shape)
+    before[axis] = range(region[axis].start)
+    found = selections(before, shape, place)
+    return {f"outside: {kind}": found[kind] for kind in ("map", "series")}
+
+
+def _all_of(along: range, length: int) -> slice:
+    return slice(None) if len(along) == length else slice(along.start, along.stop)
+
+
+def _quarter(along: range, share: float) -> slice:
+    length = max(len(along) // 4, 1)
+    start = along.start + round((len(along) - length) * share)
+    return slice(start, start + length)
+
+
+def measure(
+    readers: Mapping[str, Reader],
+    lines: Mapping[str, Sequence[Selection]],
+    progress: Callable[[int, int], None],
+) -> tuple[Result, ...]:
+    """Measure every reader on every line, a selection of each in every round.
+
+    Raises
+    ------
+    ValueError
+        A reader answered something else than the first one.
+    """
     taken: dict[tuple[str, str], list[float]] = {}
     shown: dict[str, tuple[str, int]] = {}
-    total = rounds * len(selections(field.shape, 0)) * len(readers)
+    rounds = max(map(len, lines.values()))
+    total = rounds * len(lines) * len(readers)
     done = 0
     for step in range(rounds):
-        for kind, selection in selections(field.shape, step).items():
+        for kind, places in lines.items():
+            selection = places[step]
             expected = None
-            for reader, read in readers.items():
-                evict(objects[reader])
+            for name, reader in readers.items():
+                evict(reader.objects)
                 started = time.perf_counter()
-                answer = read(selection)
-                taken.setdefault((kind, reader), []).append(time.perf_counter() - started)
+                answer = reader.read(selection)
+                taken.setdefault((kind, name), []).append(time.perf_counter() - started)
                 expected = answer if expected is None else expected
-                _check(reader, kind, selection, answer, expected)
+                _check(name, kind, selection, answer, expected)
                 shown[kind] = (spell(selection), answer.nbytes)
                 done += 1
                 progress(done, total)
-    results = tuple(
-        Result(kind, *shown[kind], {r: statistics.median(taken[kind, r]) for r in readers}, rounds)
+    return tuple(
+        Result(
+            kind,
+            *shown[kind],
+            {name: statistics.median(taken[kind, name]) for name in readers},
+            rounds,
+        )
         for kind in shown
     )
-    return tuple(readers), results, cold, notes
-
-
-def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, ...]]:
-    """The readers by name, today's first and ours last."""
-
-    def read_h5py(selection: Selection) -> np.ndarray[Any, Any]:
-        with h5py.File(field.path) as file:
-            return np.asarray(file[field.variable][selection])
-
-    def read_bedform(selection: Selection) -> np.ndarray[Any, Any]:
-        with bf.open(store) as opened:
-            return np.asarray(opened[field.variable][selection])
-
-    readers: dict[str, Reader] = {"h5py": read_h5py}
-    notes: tuple[str, ...] = ()
-    try:
-        import zarr
-    except ModuleNotFoundError:
-        notes = ("zarr-python is not installed, so it is not compared: pip install zarr",)
-    else:
-
-        def read_zarr(selection: Selection) -> np.ndarray[Any, Any]:
-            array = zarr.open_array(str(store), path=field.variable, mode="r")
-            return np.asarray(array[selection])
-
-        readers["zarr-python"] = read_zarr
-    readers["Bedform"] = read_bedform
-    return readers, notes
 
 
 def _check(
@@ -176,14 +234,29 @@ def spell(selection: Selection) -> str:
     )
 
 
+def spell_gain(gain: float) -> str:
+    """How two times compare, in words.
+
+    >>> spell_gain(547.9), spell_gain(0.125), spell_gain(1.32), spell_gain(0.99)
+    ('548 times faster', '8 times slower', '1.3 times faster', 'the same')
+    """
+    ratio = max(gain, 1 / gain)
+    if ratio < 1.05:
+        return "the same"
+    shown = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}".removesuffix(".0")
+    return f"{shown} times {'faster' if gain > 1 else 'slower'}"
+
+
+def how_loaded() -> str:
+    """Say what else the machine does: ratios hold then, times are longer."""
+    cores = len(os.sched_getaffinity(0))
+    return f"load {os.getloadavg()[0]:.1f} on {cores} core{'s' if cores > 1 else ''}"
+
+
 # The page cache
 
 
-def _objects(store: Path) -> list[Path]:
-    return [path for path in store.rglob("*") if path.is_file()]
-
-
-def evict(paths: Sequence[Path]) -> None:
+def evict(paths: Iterable[Path]) -> None:
     """Ask the system to forget the pages of files; they are on disk, so nothing is lost."""
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
@@ -193,8 +266,9 @@ def evict(paths: Sequence[Path]) -> None:
             os.close(handle)
 
 
-def _how_cold(paths: Sequence[Path]) -> str:
+def how_cold(objects: Iterable[Path]) -> str:
     """Empty the page cache once, look what stayed, and say it."""
+    paths = sorted(objects)
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:

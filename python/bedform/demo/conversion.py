@@ -1,0 +1,189 @@
+"""A store laid out anew for the reads of a field, raced by three readers.
+
+The layout is the one that fits reads of which most are maps, for any reader.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Group
+
+import bedform as bf
+
+from .._text import format_bytes, format_seconds, format_shape
+from .files import STORE, Request, bytes_below, files_below, prepare
+from .picture import Panel, draw
+from .race import (
+    PLACES,
+    Reader,
+    Result,
+    h5py_reader,
+    how_cold,
+    how_loaded,
+    measure,
+    selections,
+    typical_reads,
+    whole,
+)
+from .table import rows_of, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .field import Field
+    from .race import Selection
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was built and measured."""
+
+    field: Field
+    store: str
+    store_bytes: int
+    layout: str
+    build_seconds: float
+    convert_seconds: float
+    readers: tuple[str, ...]
+    results: tuple[Result, ...]
+    cold: str
+    load: str
+    picture: str
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return asdict(self)
+
+    def render(self) -> Group:
+        """Draw the one table."""
+        sizes = (
+            f"file {format_bytes(self.field.stored_bytes)}, "
+            f"store {format_bytes(self.store_bytes)}, "
+            f"converted in {format_seconds(self.convert_seconds)}"
+        )
+        how = (
+            "h5py reads the file, the others the store; "
+            f"median over {len(PLACES)} places, every answer equal"
+        )
+        lines = [
+            f"layout: {self.layout}",
+            self.field.origin,
+            sizes,
+            how,
+            self.cold,
+            self.load,
+            *self.notes,
+            f"picture: {self.picture}",
+        ]
+        return Group(rows_of(self.readers, self.results), *texts(["", *lines]))
+
+
+def convert(request: Request) -> Conversion:
+    """Build or open the input, convert it, race the readers, draw the picture.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        The package with the built-in field is not installed.
+    OSError
+        The input cannot be read, or the directory has no room.
+    ValueError
+        A reader returned something else than the file holds.
+    """
+    subject = prepare(request)
+    field, store = subject.field, subject.named(STORE)
+    try:
+        subject.clear()
+        convert_seconds = _convert(field, store, request.progress)
+        request.say(f"converted to {store} in {format_seconds(convert_seconds)}; now reading")
+        readers, notes = _readers(field, store)
+        cold = how_cold({path for reader in readers.values() for path in reader.objects})
+        lines = _lines(field)
+        results = measure(readers, lines, request.progress)
+        load = how_loaded()
+        picture = subject.named(".svg")
+        panels = [Panel("cold reads: open, read, close", results)]
+        picture.write_text(draw(field, tuple(readers), panels, f"{cold}; {load}"))
+        done = Conversion(
+            field=field,
+            store=str(store),
+            store_bytes=bytes_below(store),
+            layout=_layout_of(store, field.variable),
+            build_seconds=subject.build_seconds,
+            convert_seconds=convert_seconds,
+            readers=tuple(readers),
+            results=results,
+            cold=cold,
+            load=load,
+            picture=str(picture),
+            notes=(*notes, subject.where(request, store)) if request.keep else notes,
+        )
+        if request.keep:
+            subject.named(".json").write_text(json.dumps(done.to_dict(), indent=2))
+    finally:
+        if not request.keep:
+            shutil.rmtree(store, ignore_errors=True)
+            subject.forget()
+    return done
+
+
+def _lines(field: Field) -> dict[str, list[Selection]]:
+    at = [selections(whole(field.shape), field.shape, place) for place in PLACES]
+    return {kind: [one[kind] for one in at] for kind in at[0]}
+
+
+def _layout_of(store: Path, variable: str) -> str:
+    with bf.open(store) as opened:
+        array = opened[variable]
+        shards = "none" if array.shards is None else format_shape(array.shards)
+        return f"chunks {format_shape(array.chunks)}, shards {shards}, order {array.order or '-'}"
+
+
+def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) -> float:
+    """Convert anew each time: it is the main job."""
+    from .._convert import convert as convert_path
+    from .._convert import partial_directory
+
+    started = time.monotonic()
+    with bf.open(field.path) as opened:
+        reads = typical_reads(opened[field.variable].dims)
+    try:
+        convert_path(field.path, store, reads=reads, restart=True, progress=progress)
+    except BaseException:
+        # The next demo begins anew: nothing here is worth keeping.
+        shutil.rmtree(partial_directory(store), ignore_errors=True)
+        raise
+    return time.monotonic() - started
+
+
+def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, ...]]:
+    """The readers by name, today's first and ours last."""
+
+    def read_bedform(selection: Selection) -> np.ndarray[Any, Any]:
+        with bf.open(store, cache=0) as opened:
+            return np.asarray(opened[field.variable][selection])
+
+    objects = tuple(files_below(store))
+    readers = {"h5py": h5py_reader(field)}
+    notes: tuple[str, ...] = ()
+    try:
+        import zarr
+    except ModuleNotFoundError:
+        notes = ("zarr-python is not installed, so it is not compared: pip install zarr",)
+    else:
+
+        def read_zarr(selection: Selection) -> np.ndarray[Any, Any]:
+            array = zarr.open_array(str(store), path=field.variable, mode="r")
+            return np.asarray(array[selection])
+
+        readers["zarr-python"] = Reader(read_zarr, objects)
+    readers["Bedform"] = Reader(read_bedform, objects)
+    return readers, notes

@@ -1,0 +1,146 @@
+"""What a demo works on, and what it leaves: its directory, its names, its room.
+
+Promises
+--------
+- Every name that the demo writes is of its own, so that it never replaces data of the user.
+- A demo replaces what an earlier one left of the same file.
+- What the demo did not make, it does not delete.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._text import format_bytes, format_shape
+from .field import PREFIX, Field, build_field, facts_of, open_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STORE = ".zarr"
+#: Directories of sidecars, by the budget of their replicas.
+REPLICAS = (".replicas-100", ".replicas-20")
+
+
+def ignore(*_: object) -> None:
+    """What is said when nobody listens."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of a demo."""
+
+    input_file: Path | None = None
+    variable: str | None = None
+    #: Bytes that the built-in field is grown to.
+    size: int = 1 << 29
+    directory: Path | None = None
+    keep: bool = True
+    say: Callable[[str], None] = ignore
+    progress: Callable[[int, int], None] = ignore
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The field of a demo, and the beginning of every name that belongs to it."""
+
+    field: Field
+    own: Path
+    build_seconds: float
+    #: Files of the built-in field that this run has made.
+    built: tuple[Path, ...]
+
+    def named(self, ending: str) -> Path:
+        """The path of something that the demo writes."""
+        return self.own.with_name(self.own.name + ending)
+
+    def clear(self) -> None:
+        """Remove what an earlier demo left of the same file, and be sure of the names."""
+        for ending in (STORE, *REPLICAS):
+            path = self.named(ending)
+            if path.is_symlink():
+                raise FileExistsError(
+                    f"{str(path)!r} is a link: remove it, or choose another --dir"
+                )
+            # The names say that they are of a demo, so they are nobody else's.
+            if path.exists():
+                shutil.rmtree(path)
+
+    def forget(self) -> None:
+        """Remove the built-in field, if this run has made it."""
+        for path in self.built:
+            path.unlink(missing_ok=True)
+
+    def where(self, request: Request, *directories: Path) -> str:
+        """Say what is kept and how to be rid of it."""
+        size = sum(map(bytes_below, directories))
+        size += self.field.stored_bytes if request.input_file is None else 0
+        delete = f"rm -r {shlex.quote(str(self.own))}.*"
+        return f"kept in {self.own.parent}: {format_bytes(size)}; delete it with: {delete}"
+
+
+def default_directory() -> Path:
+    """Where the data go: the user's cache directory."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "bedform" / "demo"
+
+
+def prepare(request: Request) -> Subject:
+    """Build or open the input, in a directory with room for the demo.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        The package with the built-in field is not installed.
+    OSError
+        The input cannot be read, or the directory has no room.
+    """
+    # Absolute, as the line that says how to delete it is typed anywhere.
+    directory = (request.directory or default_directory()).absolute()
+    started = time.monotonic()
+    built: tuple[Path, ...] = ()
+    if request.input_file is not None:
+        field = open_input(request.input_file, request.variable)
+        directory.mkdir(parents=True, exist_ok=True)
+        # The replicas of both budgets, and some.
+        _check_room(directory, field.stored_bytes * 3 // 2, "choose another place with --dir")
+    else:
+        directory.mkdir(parents=True, exist_ok=True)
+        # The field and its copies, compressed to about a half each, and room to work.
+        remedy = "choose another place with --dir or less with --size"
+        _check_room(directory, request.size * 3 // 2, remedy)
+        was_there = set(directory.iterdir())
+        field = build_field(directory, request.size, request.say, request.progress)
+        files = (Path(field.path), facts_of(Path(field.path)))
+        built = tuple(path for path in files if path not in was_there)
+    request.say(
+        f"input: {field.path}, {field.variable} {format_shape(field.shape)}, "
+        f"{format_bytes(field.byte_count)}"
+    )
+    own = directory / (PREFIX + Path(field.path).stem.removeprefix(PREFIX))
+    return Subject(field, own, time.monotonic() - started, built)
+
+
+def _check_room(directory: Path, needed: int, remedy: str) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise OSError(
+            f"{str(directory)!r} has {format_bytes(free)} free and the demo needs "
+            f"{format_bytes(needed)}: {remedy}"
+        )
+
+
+def bytes_below(directory: Path) -> int:
+    """Bytes of all files in a directory."""
+    return sum(path.stat().st_size for path in files_below(directory))
+
+
+def files_below(directory: Path) -> list[Path]:
+    """All files in a directory."""
+    return [path for path in directory.rglob("*") if path.is_file()]

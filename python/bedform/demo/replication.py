@@ -1,0 +1,296 @@
+"""The file as its producer wrote it, made fast by replicas of what was read of it.
+
+Twice: reads over the whole domain and replicas as large as the file at most, then reads in a hot
+region and replicas of a fifth. Each time the reads are made once by Bedform on the file, watched;
+their patterns are learnt, replicas made, and the same reads measured.
+
+Sidecars lie in the demo's directory, as ``BEDFORM_SIDECAR`` says while the demo runs: one that the
+file has already is neither read nor written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
+
+import bedform as bf
+
+from .._text import format_bytes, format_seconds, format_shape
+from .files import REPLICAS, Request, Subject, bytes_below, files_below, prepare
+from .picture import Panel, draw
+from .race import (
+    PLACES,
+    Reader,
+    Result,
+    h5py_reader,
+    hot_region,
+    how_cold,
+    how_loaded,
+    measure,
+    selections,
+    selections_outside,
+    whole,
+)
+from .table import rows_of, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from .field import Field
+    from .race import Selection
+
+READERS = ("h5py on the file", "Bedform before", "Bedform after")
+# What a user has set for reads of their own; here it would change what is shown.
+_SETTINGS = ("BEDFORM_REPLICAS", "BEDFORM_SIDECAR_BYTES", "BEDFORM_TRACE")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One budget: what was watched, learnt and made, and what that brought."""
+
+    budget: str
+    title: str
+    watched_reads: int
+    watch_seconds: float
+    learn_seconds: float
+    optimize_seconds: float
+    replicas: tuple[str, ...]
+    sidecar: str
+    sidecar_bytes: int
+    #: Of the file.
+    share: float
+    results: tuple[Result, ...]
+    notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """One sentence on what was made."""
+        if not self.replicas:
+            return f"{self.title}: no replica was made"
+        return (
+            f"{self.title}: {', '.join(self.replicas)}; {format_bytes(self.sidecar_bytes)}, "
+            f"{self.share:.0%} of the file, made in {format_seconds(self.optimize_seconds)}"
+        )
+
+
+@dataclass(frozen=True)
+class Replication:
+    """What was made and measured."""
+
+    field: Field
+    build_seconds: float
+    readers: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    cold: str
+    load: str
+    picture: str
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return asdict(self)
+
+    def render(self) -> Group:
+        """Draw a table for each budget."""
+        parts: list[Any] = []
+        for trial in self.trials:
+            parts += [Text(trial.title, style="bold"), rows_of(self.readers, trial.results)]
+            parts += texts([trial.summary(), *(f"note: {said}" for said in trial.notes), ""])
+        did = (
+            "the file stayed as it was; its reads were watched once, learnt, and copied in layouts "
+            "that fit them"
+        )
+        how = (
+            "each read opens the file, reads and closes it; median of "
+            f"{len(PLACES)} places, every answer equal to h5py's"
+        )
+        lines = [self.field.origin, did, how, self.cold, self.load, *self.notes]
+        return Group(*parts, *texts([*lines, f"picture: {self.picture}"]))
+
+
+def replicate(request: Request) -> Replication:
+    """Build or open the input, make replicas of what is read of it, measure, draw the picture.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        The package with the built-in field is not installed.
+    OSError
+        The input cannot be read, or the directory has no room.
+    ValueError
+        A reader returned something else than the file holds.
+    """
+    subject = prepare(request)
+    shape = subject.field.shape
+    everywhere, hot = whole(shape), hot_region(shape)
+    outside = [selections_outside(hot, shape, place) for place in PLACES]
+    sidecars = [subject.named(ending) for ending in REPLICAS]
+    is_done = False
+    try:
+        subject.clear()
+        trials, colds = zip(
+            _try(subject, request, "100%", "reads over the whole domain", sidecars[0], everywhere),
+            _try(
+                subject,
+                request,
+                "20%",
+                "reads in an eighth of it",
+                sidecars[1],
+                hot,
+                outside,
+            ),
+            strict=True,
+        )
+        # The one that says that it is not, if there is one.
+        cold = min(colds)
+        done = _concluded(subject, request, trials, cold, how_loaded(), sidecars)
+        is_done = True
+    finally:
+        if not (is_done and request.keep):
+            for sidecar in sidecars:
+                shutil.rmtree(sidecar, ignore_errors=True)
+        if not request.keep:
+            subject.forget()
+    return done
+
+
+def _concluded(
+    subject: Subject,
+    request: Request,
+    trials: tuple[Trial, ...],
+    cold: str,
+    load: str,
+    sidecars: list[Path],
+) -> Replication:
+    """Draw the picture, and write down what is kept."""
+    picture = subject.named(".svg")
+    panels = [
+        Panel(f"{trial.title}, replicas {trial.share:.0%}", trial.results) for trial in trials
+    ]
+    picture.write_text(draw(subject.field, READERS, panels, f"{cold}; {load}"))
+    notes: tuple[str, ...] = ()
+    if request.keep:
+        file = shlex.quote(str(subject.field.path))
+        look = f"BEDFORM_SIDECAR={shlex.quote(str(sidecars[0]))} bedform report {file}"
+        notes = (f"look: {look}", subject.where(request, *sidecars))
+    done = Replication(
+        field=subject.field,
+        build_seconds=subject.build_seconds,
+        readers=READERS,
+        trials=trials,
+        cold=cold,
+        load=load,
+        picture=str(picture),
+        notes=notes,
+    )
+    if request.keep:
+        subject.named(".json").write_text(json.dumps(done.to_dict(), indent=2))
+    return done
+
+
+def _try(
+    subject: Subject,
+    request: Request,
+    budget: str,
+    about: str,
+    sidecar: Path,
+    region: list[range],
+    outside: list[dict[str, Selection]] | None = None,
+) -> tuple[Trial, str]:
+    """Watch reads in a region, learn, optimize, measure them again; and say how cold that was."""
+    field = subject.field
+    at = [selections(region, field.shape, place) for place in PLACES]
+    lines = {kind: [one[kind] for one in at] for kind in at[0]}
+    title = f"budget {budget}, {about}"
+    before, after = _bedform_reader(field, replicas=False), _bedform_reader(field, replicas=True)
+    sidecar.mkdir(mode=0o700)
+    with _sidecar_at(sidecar):
+        request.say(f"{title}: watching {len(lines) * len(PLACES)} reads of the file")
+        watch_seconds = _watch(field, lines, after, request)
+        started = time.monotonic()
+        learned = bf.learn(field.path)
+        learn_seconds = time.monotonic() - started
+        request.say(f"{title}: learnt in {format_seconds(learn_seconds)}; making replicas")
+        started = time.monotonic()
+        done = bf.optimize(field.path, budget, progress=request.progress)
+        optimize_seconds = time.monotonic() - started
+        request.say(f"{title}: made in {format_seconds(optimize_seconds)}; reading again")
+        for place in outside or [{}]:
+            for kind, selection in place.items():
+                lines.setdefault(kind, []).append(selection)
+        objects = (*files_below(sidecar), *h5py_reader(field).objects)
+        readers = (h5py_reader(field), Reader(before, objects), Reader(after, objects))
+        cold = how_cold(objects)
+        results = measure(dict(zip(READERS, readers, strict=True)), lines, request.progress)
+    stored = bytes_below(sidecar)
+    arrays = learned["knowledge"]["arrays"].values()
+    trial = Trial(
+        budget=budget,
+        title=title,
+        watched_reads=sum(array["read"]["reads"] for array in arrays),
+        watch_seconds=watch_seconds,
+        learn_seconds=learn_seconds,
+        optimize_seconds=optimize_seconds,
+        replicas=tuple(_described(one) for one in done.plan["make"]),
+        sidecar=str(sidecar),
+        sidecar_bytes=stored,
+        share=stored / field.stored_bytes,
+        results=results,
+        notes=tuple(done.plan["notes"]),
+    )
+    return trial, cold
+
+
+def _described(replica: dict[str, Any]) -> str:
+    shape, chunks = format_shape(replica["shape"]), format_shape(replica["chunks"])
+    return f"a replica of {shape} in chunks of {chunks}, {replica['order']}"
+
+
+def _watch(field: Field, lines: dict[str, list[Selection]], read: Any, request: Request) -> float:
+    """Make every read once, as an analysis would, and have it recorded."""
+    started = time.monotonic()
+    bf.watch(field.path)
+    total = sum(map(len, lines.values()))
+    done = 0
+    for step in range(len(PLACES)):
+        for places in lines.values():
+            read(places[step])
+            done += 1
+            request.progress(done, total)
+    bf.watch(field.path, on=False)
+    return time.monotonic() - started
+
+
+def _bedform_reader(field: Field, *, replicas: bool) -> Any:
+    """The same lines of code before and after, but that replicas may be read."""
+
+    def read(selection: Selection) -> np.ndarray[Any, Any]:
+        with bf.open(field.path, replicas=replicas, cache=0) as opened:
+            return np.asarray(opened[field.variable][selection])
+
+    return read
+
+
+@contextmanager
+def _sidecar_at(directory: Path) -> Iterator[None]:
+    """Have all sidecars in a directory, and leave those of the user alone."""
+    names = ("BEDFORM_SIDECAR", *_SETTINGS)
+    were = {name: os.environ.pop(name, None) for name in names}
+    os.environ["BEDFORM_SIDECAR"] = str(directory)
+    try:
+        yield
+    finally:
+        for name, value in were.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

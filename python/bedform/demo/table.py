@@ -1,0 +1,42 @@
+"""Lines of a demo as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from .._text import format_bytes, format_seconds
+from .race import spell_gain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .race import Result
+
+
+def rows_of(readers: Sequence[str], results: Sequence[Result]) -> Table:
+    """The times of all readers, and the last against the first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("read")
+    table.add_column("such as")
+    table.add_column("answer", justify="right")
+    for reader in readers:
+        table.add_column(reader, justify="right")
+    table.add_column("last against first", justify="right")
+    for result in results:
+        times = [result.seconds[reader] for reader in readers]
+        table.add_row(
+            result.name,
+            Text(result.selection),
+            format_bytes(result.answer_bytes),
+            *(format_seconds(seconds) for seconds in times),
+            spell_gain(times[0] / times[-1]),
+        )
+    return table
+
+
+def texts(lines: Iterable[str]) -> list[Text]:
+    """Lines that a terminal does not break: one of them is a command that removes files."""
+    return [Text(line, no_wrap=True, overflow="ignore") for line in lines]
