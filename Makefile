@@ -70,7 +70,7 @@ preload: ## Build the library of `bedform run`, which wheels contain
 	@$(BUILD_PRELOAD)
 
 .PHONY: demo
-demo: $(STAMPS)/build ## Run the main job on real data: `make demo ARGS='--size 256MiB'`
+demo: $(STAMPS)/build ## Make the reads of a real file fast: `make demo ARGS='--size 256MiB'`
 	@$(BIN)/bedform demo $(ARGS)
 
 .PHONY: test

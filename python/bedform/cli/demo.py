@@ -23,7 +23,7 @@ def demo(
     variable: Annotated[
         str | None, typer.Option(help="Which variable of --input; else the largest.")
     ] = None,
-    size: Annotated[str, typer.Option(help="How large the built-in field is grown.")] = "512MiB",
+    size: Annotated[str, typer.Option(help="How large the built-in field is grown.")] = "384MiB",
     convert: Annotated[
         bool,
         typer.Option("--convert", help="Lay the field out as a new store instead, and compare it."),

@@ -39,7 +39,7 @@ class Request:
     input_file: Path | None = None
     variable: str | None = None
     #: Bytes that the built-in field is grown to.
-    size: int = 1 << 29
+    size: int = 384 << 20
     directory: Path | None = None
     keep: bool = True
     say: Callable[[str], None] = ignore
@@ -62,15 +62,12 @@ class Subject:
 
     def clear(self) -> None:
         """Remove what an earlier demo left of the same file, and be sure of the names."""
-        for ending in (STORE, *REPLICAS):
-            path = self.named(ending)
-            if path.is_symlink():
-                raise FileExistsError(
-                    f"{str(path)!r} is a link: remove it, or choose another --dir"
-                )
+        paths = [self.named(ending) for ending in (STORE, *REPLICAS)]
+        for path in filter(Path.is_symlink, paths):
+            raise FileExistsError(f"{str(path)!r} is a link: remove it, or choose another --dir")
+        for path in filter(Path.exists, paths):
             # The names say that they are of a demo, so they are nobody else's.
-            if path.exists():
-                shutil.rmtree(path)
+            shutil.rmtree(path)
 
     def forget(self) -> None:
         """Remove the built-in field, if this run has made it."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .field import Field
     from .race import Result
 
-WIDTH, SHOWN_WIDTH = 480, 640
-LEFT, RIGHT = 120, 150
+WIDTH, SHOWN_WIDTH = 420, 600
+LEFT, RIGHT = 106, 140
 ROW, TOP = 38, 88
 PANEL_HEAD, PANEL_FOOT = 22, 38
 DOT = 5
@@ -99,7 +99,7 @@ def _legend(readers: Sequence[str], classes: Sequence[str]) -> list[str]:
     for reader, name in zip(readers, classes, strict=True):
         parts.append(f'<circle class="{name}" cx="{at + DOT}" cy="48" r="{DOT}"/>')
         parts.append(_text(at + 15, 52.5, reader))
-        at += 34 + 7.2 * len(reader)
+        at += 30 + 6.8 * len(reader)
     return parts
 
 
@@ -118,19 +118,19 @@ def _panel(
         y = top + PANEL_HEAD + row * ROW + 12
         times = [result.seconds[reader] for reader in readers]
         places = [axis.across(seconds) for seconds in times]
-        parts.append(_text(LEFT - 12, y + 4, result.name, anchor="end"))
+        parts.append(_text(LEFT - 10, y + 4, result.name, anchor="end"))
         parts.append(f'<path class="span" d="M{min(places):.1f} {y}H{max(places):.1f}"/>')
         # A dot has no length that could be taken for the time: the axis has no zero.
         for x, name in zip(places, classes, strict=True):
             parts.append(f'<circle class="{name}" cx="{x:.1f}" cy="{y}" r="{DOT}"/>')
-        right = WIDTH - RIGHT + 16
+        right = WIDTH - RIGHT + 15
         parts.append(_text(right, y - 1, spell_gain(times[0] / times[-1]), "strong"))
         ends = f"{format_seconds(times[0])}, then {format_seconds(times[-1])}"
         parts.append(_text(right, y + 13, ends, "small quiet"))
     return parts
 
 
-def _wrapped(words: str, columns: int = 76) -> list[str]:
+def _wrapped(words: str, columns: int = 66) -> list[str]:
     lines = [""]
     for word in words.split():
         if len(lines[-1]) + len(word) >= columns:

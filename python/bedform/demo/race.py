@@ -224,9 +224,9 @@ def spell(selection: Selection) -> str:
     """A selection as it is typed.
 
     >>> spell((3, slice(None), slice(4, 9)))
-    '3, :, 4:9'
+    '3,:,4:9'
     """
-    return ", ".join(
+    return ",".join(
         str(part)
         if isinstance(part, int)
         else f"{'' if part.start is None else part.start}:{'' if part.stop is None else part.stop}"

@@ -76,9 +76,9 @@ class Trial:
     def summary(self) -> str:
         """One sentence on what was made."""
         if not self.replicas:
-            return f"{self.title}: no replica was made"
+            return "no replica was made"
         return (
-            f"{self.title}: {', '.join(self.replicas)}; {format_bytes(self.sidecar_bytes)}, "
+            f"{', '.join(self.replicas)}; {format_bytes(self.sidecar_bytes)}, "
             f"{self.share:.0%} of the file, made in {format_seconds(self.optimize_seconds)}"
         )
 
@@ -107,8 +107,8 @@ class Replication:
             parts += [Text(trial.title, style="bold"), rows_of(self.readers, trial.results)]
             parts += texts([trial.summary(), *(f"note: {said}" for said in trial.notes), ""])
         did = (
-            "the file stayed as it was; its reads were watched once, learnt, and copied in layouts "
-            "that fit them"
+            "the file stayed as it was: its reads were watched once and learnt, and replicas made "
+            "in layouts that fit them"
         )
         how = (
             "each read opens the file, reads and closes it; median of "
@@ -138,21 +138,13 @@ def replicate(request: Request) -> Replication:
     is_done = False
     try:
         subject.clear()
-        trials, colds = zip(
-            _try(subject, request, "100%", "reads over the whole domain", sidecars[0], everywhere),
-            _try(
-                subject,
-                request,
-                "20%",
-                "reads in an eighth of it",
-                sidecars[1],
-                hot,
-                outside,
-            ),
-            strict=True,
+        tried = (
+            _try(subject, request, "100%", "Reads of the whole domain", sidecars[0], everywhere),
+            _try(subject, request, "20%", "Reads of an eighth of it", sidecars[1], hot, outside),
         )
+        trials = tuple(trial for trial, _ in tried)
         # The one that says that it is not, if there is one.
-        cold = min(colds)
+        cold = min(said for _, said in tried)
         done = _concluded(subject, request, trials, cold, how_loaded(), sidecars)
         is_done = True
     finally:
@@ -174,9 +166,7 @@ def _concluded(
 ) -> Replication:
     """Draw the picture, and write down what is kept."""
     picture = subject.named(".svg")
-    panels = [
-        Panel(f"{trial.title}, replicas {trial.share:.0%}", trial.results) for trial in trials
-    ]
+    panels = [Panel(f"{trial.title}, used {trial.share:.0%}", trial.results) for trial in trials]
     picture.write_text(draw(subject.field, READERS, panels, f"{cold}; {load}"))
     notes: tuple[str, ...] = ()
     if request.keep:
@@ -211,7 +201,7 @@ def _try(
     field = subject.field
     at = [selections(region, field.shape, place) for place in PLACES]
     lines = {kind: [one[kind] for one in at] for kind in at[0]}
-    title = f"budget {budget}, {about}"
+    title = f"{about}, budget {budget}"
     before, after = _bedform_reader(field, replicas=False), _bedform_reader(field, replicas=True)
     sidecar.mkdir(mode=0o700)
     with _sidecar_at(sidecar):

@@ -24,7 +24,7 @@ def rows_of(readers: Sequence[str], results: Sequence[Result]) -> Table:
     table.add_column("answer", justify="right")
     for reader in readers:
         table.add_column(reader, justify="right")
-    table.add_column("last against first", justify="right")
+    table.add_column("against h5py", justify="right")
     for result in results:
         times = [result.seconds[reader] for reader in readers]
         table.add_row(
