@@ -39,14 +39,14 @@ def demo(
     """Make the reads of a real ocean field fast, and leave its file as it is.
 
     Builds a NetCDF-4 file as its producer would write it. Maps, series, planes and boxes are read
-    once while 'watch' records them; 'learn' finds what is read, 'optimize' keeps replicas of it,
-    and the same reads follow cold: h5py on the file, Bedform before and after. Every answer is
-    checked. Twice: reads of everything with a budget of 100%, reads of an eighth with 20%.
+    once while 'watch' records them, 'learn' finds their patterns, and 'optimize' makes replicas.
+    The same reads follow, cold: h5py on the file, Bedform before and after. Every answer is
+    checked. First for the whole domain with a budget of 100%, then for an eighth with 20%.
 
-    A file of your own stays as it is, and so does its sidecar. All is done in --dir.
+    A file of your own stays as it is, and so does its sidecar: the demo writes in --dir alone.
 
-    With --convert the field is laid out as a new Zarr store, which h5py on the file, zarr-python
-    and Bedform on the store are compared on.
+    With --convert the demo lays the field out as a new Zarr store, and compares h5py on the file
+    with zarr-python and Bedform on the store.
 
     Example: [bold]bedform demo --size 256MiB[/bold]
     """

@@ -1,4 +1,4 @@
-"""What a demo works on, and what it leaves: its directory, its names, its room.
+"""The subject of a demo, and the files that it leaves: directory, names, room.
 
 Promises
 --------
@@ -29,12 +29,12 @@ REPLICAS = (".replicas-100", ".replicas-20")
 
 
 def ignore(*_: object) -> None:
-    """What is said when nobody listens."""
+    """The callback that does nothing."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks of a demo."""
+    """The options of a demo."""
 
     input_file: Path | None = None
     variable: str | None = None
