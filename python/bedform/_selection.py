@@ -157,19 +157,21 @@ def _positions(entry: Any, axis: int, size: int) -> np.ndarray[Any, np.dtype[np.
             raise OutOfBoundsError(
                 f"a boolean index of shape {values.shape} does not fit axis {axis} of size {size}"
             )
-        return np.flatnonzero(values).astype(np.int64)
+        return np.flatnonzero(values).astype(np.int64, copy=False)
     if values.size == 0:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu":
         raise InvalidSelectionError(f"indices of axis {axis} must be integers or booleans")
+    lowest, highest = (int(values.min()), int(values.max())) if values.size else (0, -1)
     # Before the conversion: large unsigned numbers would come out of it as negative ones.
-    wrong = (values < -size) | (values >= size)
-    if wrong.any():
+    if lowest < -size or highest >= size:
+        wrong = (values < -size) | (values >= size)
         raise OutOfBoundsError(
             f"index {values[wrong].flat[0]} is out of bounds for axis {axis} of size {size}"
         )
-    values = values.astype(np.int64)
-    return np.asarray(np.where(values < 0, values + size, values))
+    values = values.astype(np.int64, copy=False)
+    # Lists may have millions of positions: they are copied only where that changes them.
+    return values if lowest >= 0 else np.where(values < 0, values + size, values)
 
 
 def orthogonal(key: Any, shape: tuple[int, ...]) -> Selected:
@@ -228,7 +230,7 @@ def points(key: Any, shape: tuple[int, ...]) -> Selected:
             values = values.reshape([-1 if at == place else 1 for at in range(len(result))])
         else:
             values = located[axis].reshape(located[axis].shape + (1,) * len(slices))
-        lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64))
+        lists.append(np.broadcast_to(values, result).reshape(-1).astype(np.int64, copy=False))
     count = int(np.prod(result, dtype=np.int64))
     return Selected(("points", lists, count), (count,), result, _is_scalar(key, result))
 

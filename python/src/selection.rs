@@ -52,12 +52,10 @@ fn axis(part: &Bound<'_, PyAny>) -> PyResult<AxisSelection> {
 
 fn coordinates(part: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let buffer = PyBuffer::<i64>::get(part)?;
-    buffer
-        .to_vec(part.py())?
-        .into_iter()
-        .map(|value| {
-            u64::try_from(value)
-                .map_err(|_| PyTypeError::new_err("coordinates must not be negative here"))
-        })
-        .collect()
+    let values = buffer.to_vec(part.py())?;
+    // Looked over first: what is collected from results is not moved in one go.
+    if values.iter().any(|value| *value < 0) {
+        return Err(PyTypeError::new_err("coordinates must not be negative here"));
+    }
+    Ok(values.into_iter().map(i64::cast_unsigned).collect())
 }

@@ -544,6 +544,51 @@ def test_names_that_are_not_utf8_are_shown_with_their_bytes(tmp_path: Path) -> N
     assert read_native(path, "caf%E9").tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "layout"),
+    [
+        ("<f4", {}),
+        (">f4", {}),
+        ("u1", {"chunks": (1000,)}),
+        (">i2", {"chunks": (4096,), "compression": "gzip"}),
+        ("<f8", {"chunks": (1 << 17,), "shuffle": True, "compression": "gzip"}),
+    ],
+)
+def test_lists_of_any_density_give_what_numpy_gives(
+    tmp_path: Path, dtype: str, layout: dict[str, Any]
+) -> None:
+    random = np.random.default_rng(3)
+    count = 3_000_000
+    values = random.integers(0, 100, count).astype(dtype)
+    with h5py.File(tmp_path / "lists.h5", "w") as file:
+        file.create_dataset("x", data=values, **layout)
+        file.create_dataset("rows", data=values.reshape(-1, 10))
+    dense = np.flatnonzero(random.random(count) < 1 / 3)
+    swarms = np.flatnonzero(np.repeat(random.random(count // 50) < 1 / 3, 50))
+    lists = {
+        "dense": dense,
+        "swarms": swarms,
+        "sparse": np.flatnonzero(random.random(count) < 1e-4),
+        "all": np.arange(count),
+        "dense, then one far away": np.append(np.arange(0, 1000, 3), count - 1),
+        "some twice": np.sort(np.concatenate([dense[:5000], dense[:5000:7]])),
+        "backwards": dense[::-1],
+        "in any order": random.permutation(dense),
+        "negative": dense - count,
+        "one": np.array([count - 1]),
+    }
+    with bf.open(tmp_path / "lists.h5") as store:
+        for name, at in lists.items():
+            for read in (store["x"].oindex, store["x"].vindex):
+                np.testing.assert_array_equal(read[at], values[at], err_msg=name)
+        rows = dense[dense < count // 10]
+        expected = values.reshape(-1, 10)
+        np.testing.assert_array_equal(store["rows"].oindex[rows], expected[rows])
+        np.testing.assert_array_equal(store["rows"].oindex[rows, 2:5], expected[rows, 2:5])
+        at = (rows, random.integers(0, 10, len(rows)))
+        np.testing.assert_array_equal(store["rows"].vindex[at], expected[at])
+
+
 def test_a_file_is_only_read(tmp_path: Path, netcdf: Path) -> None:
     path = tmp_path / "file.nc"
     shutil.copy(netcdf, path)

@@ -1,5 +1,7 @@
 //! Positions along one axis.
 
+use std::sync::Arc;
+
 use crate::error::GeometryError;
 
 /// `len` positions along one axis: `start`, `start + step`, `start + 2 * step`, ...
@@ -121,15 +123,15 @@ impl AxisRange {
 pub enum Positions {
     /// Evenly spaced positions.
     Range(AxisRange),
-    /// Positions without a rule.
-    List(Vec<u64>),
+    /// Positions without a rule, shared by what is made of them: a list may have millions.
+    List(Arc<Vec<u64>>),
 }
 
 impl Positions {
     /// The positions of `list`, as a range if they are evenly spaced.
     pub fn from_list(list: Vec<u64>) -> Self {
         let Some(step) = even_step(&list) else {
-            return Self::List(list);
+            return Self::List(Arc::new(list));
         };
         let start = list.first().copied().unwrap_or(0);
         Self::Range(AxisRange::derived(start, step, list.len() as u64))
@@ -267,9 +269,9 @@ mod tests {
         assert_eq!(Positions::from_list(vec![7]), range(7, 1, 1));
         assert_eq!(Positions::from_list(vec![7, 8, 9]), range(7, 1, 3));
         assert_eq!(Positions::from_list(vec![7, 4, 1]), range(7, -3, 3));
-        assert_eq!(Positions::from_list(vec![7, 7]), Positions::List(vec![7, 7]));
-        assert_eq!(Positions::from_list(vec![1, 2, 4]), Positions::List(vec![1, 2, 4]));
+        assert_eq!(Positions::from_list(vec![7, 7]), Positions::List(vec![7, 7].into()));
+        assert_eq!(Positions::from_list(vec![1, 2, 4]), Positions::List(vec![1, 2, 4].into()));
         let far = vec![0, u64::MAX - 1];
-        assert_eq!(Positions::from_list(far.clone()), Positions::List(far));
+        assert_eq!(Positions::from_list(far.clone()), Positions::List(far.into()));
     }
 }

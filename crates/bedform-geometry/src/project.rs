@@ -66,6 +66,11 @@ impl ChunkGrid {
         }
     }
 
+    /// As [`ChunkGrid::project_axis`], of positions that are listed.
+    pub fn project_list(&self, axis: usize, positions: &[u64]) -> AxisProjection {
+        project_coords(positions, self.chunk_shape()[axis])
+    }
+
     /// At most how many pieces [`ChunkGrid::project_axis`] gives, at no cost for ranges.
     pub fn axis_piece_bound(&self, axis: usize, selection: &AxisSelection) -> u64 {
         let chunk_size = self.chunk_shape()[axis];
@@ -136,6 +141,9 @@ fn project_range(range: AxisRange, chunk_size: u64) -> AxisProjection {
 /// Cuts a list of coordinates: by chunk, and within a chunk in the order of the result, which keeps
 /// the writes to the result in sequence.
 fn project_coords(coords: &[u64], chunk_size: u64) -> AxisProjection {
+    if coords.is_sorted() {
+        return project_sorted(coords, chunk_size);
+    }
     let mut places: Vec<(u64, u64, u64)> = (0_u64..)
         .zip(coords)
         .map(|(result, at)| (at / chunk_size, result, at % chunk_size))
@@ -151,6 +159,38 @@ fn project_coords(coords: &[u64], chunk_size: u64) -> AxisProjection {
             result: Positions::from_list(piece.iter().map(|place| place.1).collect()),
         })
         .collect()
+}
+
+/// As [`project_coords`], of coordinates that ascend: what lies in a chunk is a stretch of them, and each
+/// is held once more and no more often.
+fn project_sorted(coords: &[u64], chunk_size: u64) -> AxisProjection {
+    let mut pieces = Vec::new();
+    let mut done = 0;
+    while let Some(&first) = coords.get(done) {
+        let chunk = first / chunk_size;
+        let start = chunk * chunk_size;
+        let count = length_below(&coords[done..], start.saturating_add(chunk_size));
+        let inside = coords[done..done + count].iter().map(|at| at - start).collect();
+        pieces.push(AxisPiece {
+            chunk,
+            inside: Positions::from_list(inside),
+            result: Positions::Range(AxisRange::derived(done as u64, 1, count as u64)),
+        });
+        done += count;
+    }
+    pieces
+}
+
+/// How many of positions that ascend, the first of which is below `end`, are: by steps that double, since
+/// there may be as many chunks as positions.
+fn length_below(coords: &[u64], end: u64) -> usize {
+    let (mut low, mut step) = (0, 1);
+    while coords.get(low + step).is_some_and(|at| *at < end) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step).min(coords.len());
+    low + coords[low..high].partition_point(|at| *at < end)
 }
 
 #[cfg(test)]
@@ -187,8 +227,8 @@ mod tests {
     #[test]
     fn sorted_coordinates_fill_contiguous_parts_of_the_result() {
         let pieces = project(10, 4, AxisSelection::Coords(vec![0, 1, 3, 5, 5, 6]));
-        assert_eq!(pieces[0].inside, Positions::List(vec![0, 1, 3]));
-        assert_eq!(pieces[1].inside, Positions::List(vec![1, 1, 2]));
+        assert_eq!(pieces[0].inside, Positions::List(vec![0, 1, 3].into()));
+        assert_eq!(pieces[1].inside, Positions::List(vec![1, 1, 2].into()));
         assert_eq!((&pieces[0].result, &pieces[1].result), (&range(0, 1, 3), &range(3, 1, 3)));
     }
 

@@ -40,6 +40,7 @@ impl AxisSelection {
     pub fn bounds(&self) -> Option<(u64, u64)> {
         match self {
             Self::Range(range) => range.bounds(),
+            Self::Coords(coords) if coords.is_sorted() => Some((*coords.first()?, *coords.last()?)),
             Self::Coords(coords) => Some((*coords.iter().min()?, *coords.iter().max()?)),
         }
     }
@@ -185,7 +186,11 @@ impl Selection {
             Self::Points(points) => {
                 check_ranks_equal(shape.len(), points.rank())?;
                 for (axis, coords) in points.coords().iter().enumerate() {
-                    check_highest(axis, coords.iter().max().copied(), shape[axis])?;
+                    let highest = match coords.is_sorted() {
+                        true => coords.last(),
+                        false => coords.iter().max(),
+                    };
+                    check_highest(axis, highest.copied(), shape[axis])?;
                 }
             }
             Self::Union(regions) => {

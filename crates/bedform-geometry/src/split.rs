@@ -1,5 +1,7 @@
 //! Selections in parts: what of a selection lies in a box, what does not, and where both go in the result.
 
+use std::sync::Arc;
+
 use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::selection::AxisSelection;
@@ -79,7 +81,8 @@ impl PlacedAxis {
         match (&self.selection, runs) {
             (AxisSelection::Range(_), [(first, count)]) => self.at(*first, first + count),
             _ => {
-                let (inside, outside) = self.partition(|at| run_of(runs, at).is_some());
+                let mut finder = RunFinder::new(runs);
+                let (inside, outside) = self.partition(|at| finder.run_of(at).is_some());
                 (inside, outside.into_iter().collect())
             }
         }
@@ -107,7 +110,8 @@ impl PlacedAxis {
             starts.push(total);
             total = total.saturating_add(*count);
         }
-        let place = |at| run_of(runs, at).map_or(0, |run| starts[run] + (at - runs[run].0));
+        let mut finder = RunFinder::new(runs);
+        let place = |at| finder.run_of(at).map_or(0, |run| starts[run] + (at - runs[run].0));
         let places = Positions::from_list(self.positions().map(place).collect());
         Self { selection: selection_of(places), result: self.result.clone() }
     }
@@ -128,7 +132,7 @@ impl PlacedAxis {
         Self { selection, result: self.result.clone() }
     }
 
-    fn partition(&self, is_inside: impl Fn(u64) -> bool) -> (Option<Self>, Option<Self>) {
+    fn partition(&self, mut is_inside: impl FnMut(u64) -> bool) -> (Option<Self>, Option<Self>) {
         let (mut inside, mut outside) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for (at, result) in self.positions().zip(self.result.iter()) {
             let (positions, results) = if is_inside(at) { &mut inside } else { &mut outside };
@@ -212,14 +216,31 @@ pub fn split_by(
 fn selection_of(positions: Positions) -> AxisSelection {
     match positions {
         Positions::Range(range) => AxisSelection::Range(range),
-        Positions::List(list) => AxisSelection::Coords(list),
+        Positions::List(list) => AxisSelection::Coords(Arc::unwrap_or_clone(list)),
     }
 }
 
-/// The run that a position lies in.
-fn run_of(runs: &[(u64, u64)], at: u64) -> Option<usize> {
-    let run = runs.partition_point(|(first, _)| *first <= at).checked_sub(1)?;
-    (at - runs[run].0 < runs[run].1).then_some(run)
+/// Finds the runs of positions, most of which follow each other.
+struct RunFinder<'r> {
+    runs: &'r [(u64, u64)],
+    /// The last that begins at or before the position that was looked for last.
+    last: usize,
+}
+
+impl<'r> RunFinder<'r> {
+    fn new(runs: &'r [(u64, u64)]) -> Self {
+        Self { runs, last: 0 }
+    }
+
+    /// The run that a position lies in.
+    fn run_of(&mut self, at: u64) -> Option<usize> {
+        let begins = |run: usize| self.runs.get(run).is_some_and(|(first, _)| *first <= at);
+        if !begins(self.last) || begins(self.last + 1) {
+            self.last = self.runs.partition_point(|(first, _)| *first <= at).checked_sub(1)?;
+        }
+        let (first, count) = *self.runs.get(self.last)?;
+        (at - first < count).then_some(self.last)
+    }
 }
 
 #[cfg(test)]

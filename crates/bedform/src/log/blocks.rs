@@ -7,7 +7,6 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bedform_format::log::Block;
@@ -280,7 +279,7 @@ impl BlockSource<'_> {
         loop {
             let end = i64::try_from(*ends.get(at)?).ok()?;
             let fits = fitting(&left, end - source - below);
-            if fits == count(&left) {
+            if fits == left.count() {
                 return match fits {
                     0 => Some(()),
                     _ => self.add(at, source, target, &with_first(left, rest)),
@@ -288,26 +287,21 @@ impl BlockSource<'_> {
             }
             let done = match fits {
                 0 => {
-                    let (from, to) = offset(&left, 0);
+                    let (from, to) = left.offset(0);
                     self.cut(source + from, target + to, rest)?;
                     1
                 }
                 _ => {
-                    self.add(at, source, target, &with_first(slice(&left, 0..fits), rest))?;
+                    self.add(at, source, target, &with_first(left.slice(0..fits), rest))?;
                     fits
                 }
             };
-            left = slice(&left, done..count(&left));
-            if count(&left) == 0 {
+            if done == left.count() {
                 return Some(());
             }
             // What is left counts from its own first element.
-            let (from, to) = match &mut left {
-                Axis::Even { source_step, target_step, .. } => {
-                    (*source_step * signed(done), *target_step * signed(done))
-                }
-                Axis::Table { offsets, .. } => rebase(offsets),
-            };
+            let (from, to) = left.offset(done);
+            left = left.slice(done..left.count());
             (source, target) = (source + from, target + to);
             let place = u64::try_from(source).ok()?;
             at += ends.get(at..)?.partition_point(|end| *end <= place);
@@ -341,7 +335,11 @@ impl BlockSource<'_> {
 /// The same copy with axes that only lead forward in the source, the outermost first.
 fn ascending(mut copy: Copy) -> Copy {
     for axis in &mut copy.axes {
+        if let Axis::List { .. } = axis {
+            *axis = axis.clone().into_table();
+        }
         match axis {
+            Axis::List { .. } => {}
             Axis::Even { source_step, target_step, count } => {
                 let last = signed(count.saturating_sub(1));
                 if *source_step < 0 {
@@ -368,22 +366,6 @@ fn rebase(offsets: &mut [(i64, i64)]) -> (i64, i64) {
     first
 }
 
-fn count(axis: &Axis) -> u64 {
-    match axis {
-        Axis::Even { count, .. } => *count,
-        Axis::Table { offsets, .. } => offsets.len() as u64,
-    }
-}
-
-fn offset(axis: &Axis, at: u64) -> (i64, i64) {
-    match axis {
-        Axis::Even { source_step, target_step, .. } => {
-            (source_step * signed(at), target_step * signed(at))
-        }
-        Axis::Table { offsets, .. } => offsets.get(index(at)).copied().unwrap_or_default(),
-    }
-}
-
 /// Bytes from the first element of the axes to the last.
 fn span(axes: &[Axis]) -> i64 {
     axes.iter().map(|axis| axis.reach()[0].1).sum()
@@ -397,22 +379,21 @@ fn fitting(axis: &Axis, room: i64) -> u64 {
             0 => *count,
             step => (*count).min((room / step).cast_unsigned() + 1),
         },
-        Axis::Table { offsets, .. } => offsets.partition_point(|pair| pair.0 <= room) as u64,
+        axis => partition_point(axis.count(), |at| axis.offset(at).0 <= room),
     }
 }
 
-fn slice(axis: &Axis, range: Range<u64>) -> Axis {
-    match axis {
-        Axis::Even { source_step, target_step, .. } => Axis::Even {
-            source_step: *source_step,
-            target_step: *target_step,
-            count: range.end - range.start,
-        },
-        Axis::Table { offsets, target_step } => Axis::Table {
-            offsets: offsets[index(range.start)..index(range.end)].to_vec(),
-            target_step: *target_step,
-        },
+/// How many of `0..count` come before the first that `holds` not.
+fn partition_point(count: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match holds(middle) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
     }
+    low
 }
 
 fn with_first(first: Axis, rest: &[Axis]) -> Vec<Axis> {

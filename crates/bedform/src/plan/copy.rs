@@ -11,6 +11,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bedform_geometry::Positions;
 
@@ -63,15 +64,127 @@ impl<'a> Target<'a> {
 pub(crate) enum Axis {
     /// Evenly spaced in source and target.
     Even { source_step: i64, target_step: i64, count: u64 },
+    /// Positions of a list in the source, counted from the first, and evenly spaced in the target.
+    List { positions: Listed, source_step: i64, target_step: i64 },
     /// Offsets from the start in source and target.
     Table { offsets: Vec<(i64, i64)>, target_step: i64 },
 }
 
+/// Some neighbours in a list of positions, at least one. The list is shared: copies of a read of millions of
+/// listed elements take no memory for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    list: Arc<Vec<u64>>,
+    numbers: Range<usize>,
+    /// The lowest and the highest position.
+    bounds: (u64, u64),
+    ascends: bool,
+}
+
+impl Listed {
+    /// All positions of a list; nothing for an empty one.
+    fn new(list: &Arc<Vec<u64>>) -> Option<Self> {
+        let (ascends, numbers) = (list.is_sorted(), 0..list.len());
+        Self { list: list.clone(), numbers, bounds: (0, 0), ascends }.bounded()
+    }
+
+    fn bounded(mut self) -> Option<Self> {
+        let all = self.as_slice();
+        let (low, high) = match self.ascends {
+            true => (all.first()?, all.last()?),
+            false => (all.iter().min()?, all.iter().max()?),
+        };
+        self.bounds = (*low, *high);
+        Some(self)
+    }
+
+    /// The positions.
+    pub(crate) fn as_slice(&self) -> &[u64] {
+        &self.list[self.numbers.clone()]
+    }
+
+    /// True if no position is below the one before.
+    pub(crate) fn ascends(&self) -> bool {
+        self.ascends
+    }
+
+    fn first(&self) -> u64 {
+        self.as_slice().first().copied().unwrap_or(0)
+    }
+
+    /// Some of the positions, by their numbers; nothing if there are none.
+    pub(crate) fn slice(&self, numbers: Range<usize>) -> Option<Self> {
+        let (from, end) = (self.numbers.start + numbers.start, self.numbers.start + numbers.end);
+        let numbers = from.min(self.numbers.end)..end.min(self.numbers.end);
+        Self { numbers, ..self.clone() }.bounded()
+    }
+
+    /// The lowest and highest offset from the first position.
+    fn reach(&self, step: i64) -> (i64, i64) {
+        let first = signed(self.first());
+        let place = |at: u64| (signed(at) - first).saturating_mul(step);
+        let (one, other) = (place(self.bounds.0), place(self.bounds.1));
+        (one.min(other), one.max(other))
+    }
+}
+
 impl Axis {
-    fn count(&self) -> u64 {
+    /// How many positions.
+    pub(crate) fn count(&self) -> u64 {
         match self {
             Self::Even { count, .. } => *count,
+            Self::List { positions, .. } => positions.as_slice().len() as u64,
             Self::Table { offsets, .. } => offsets.len() as u64,
+        }
+    }
+
+    /// The offsets of position number `at` in source and target.
+    pub(crate) fn offset(&self, at: u64) -> (i64, i64) {
+        match self {
+            Self::Even { source_step, target_step, .. } => {
+                (source_step * signed(at), target_step * signed(at))
+            }
+            Self::List { positions, source_step, target_step } => {
+                let all = positions.as_slice();
+                let place = all.get(index(at)).copied().unwrap_or(positions.first());
+                let from = signed(place) - signed(positions.first());
+                (from * source_step, target_step * signed(at))
+            }
+            Self::Table { offsets, .. } => offsets.get(index(at)).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Some of the positions, by their numbers, counted from their own first.
+    pub(crate) fn slice(&self, numbers: Range<u64>) -> Self {
+        let count = numbers.end.saturating_sub(numbers.start);
+        match self {
+            Self::Even { source_step, target_step, .. } => {
+                Self::Even { source_step: *source_step, target_step: *target_step, count }
+            }
+            Self::List { positions, source_step, target_step } => {
+                let (source_step, target_step) = (*source_step, *target_step);
+                match positions.slice(index(numbers.start)..index(numbers.end)) {
+                    Some(positions) => Self::List { positions, source_step, target_step },
+                    None => Self::Even { source_step, target_step, count: 0 },
+                }
+            }
+            Self::Table { offsets, target_step } => {
+                let part = &offsets[index(numbers.start)..index(numbers.end)];
+                let (from, to) = part.first().copied().unwrap_or_default();
+                let offsets = part.iter().map(|pair| (pair.0 - from, pair.1 - to)).collect();
+                Self::Table { offsets, target_step: *target_step }
+            }
+        }
+    }
+
+    /// The same, as a table.
+    pub(crate) fn into_table(self) -> Self {
+        match self {
+            Self::List { target_step, .. } => Self::Table {
+                offsets: (0..self.count()).map(|at| self.offset(at)).collect(),
+                target_step,
+            },
+            other => other,
         }
     }
 
@@ -83,7 +196,9 @@ impl Axis {
 
     fn target_step(&self) -> i64 {
         match self {
-            Self::Even { target_step, .. } | Self::Table { target_step, .. } => *target_step,
+            Self::Even { target_step, .. }
+            | Self::List { target_step, .. }
+            | Self::Table { target_step, .. } => *target_step,
         }
     }
 
@@ -96,6 +211,10 @@ impl Axis {
                     let end = step.saturating_mul(last);
                     (end.min(0), end.max(0))
                 })
+            }
+            Self::List { positions, source_step, target_step } => {
+                let end = target_step.saturating_mul(signed(self.count().saturating_sub(1)));
+                [positions.reach(*source_step), (end.min(0), end.max(0))]
             }
             Self::Table { offsets, .. } => {
                 let range = |pick: fn(&(i64, i64)) -> i64| {
@@ -189,7 +308,15 @@ impl Copy {
         result: &Positions,
         target_stride: i64,
     ) {
-        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        if let (Positions::List(list), Positions::Range(result)) = (inside, result)
+            && let Some(positions) = Listed::new(list)
+        {
+            self.source_start += signed(positions.first()) * source_stride;
+            self.target_start += signed(result.start()) * target_stride;
+            let target_step = result.step() * target_stride;
+            self.axes.push(Axis::List { positions, source_step: source_stride, target_step });
+            return;
+        }
         match (inside, result) {
             (Positions::Range(inside), Positions::Range(result)) => {
                 self.source_start += signed(inside.start()) * source_stride;
@@ -218,10 +345,11 @@ impl Copy {
         let axes = self
             .axes
             .into_iter()
-            .map(|axis| match axis {
+            .map(|axis| match axis.into_table() {
                 Axis::Even { source_step, target_step, count } => {
                     Axis::Even { source_step: target_step, target_step: source_step, count }
                 }
+                list @ Axis::List { .. } => list,
                 Axis::Table { offsets, .. } => {
                     let target_step = offsets.windows(2).map(|pair| pair[1].0 - pair[0].0).min();
                     Axis::Table {
@@ -392,6 +520,11 @@ fn for_each_place(
                 target = target.saturating_add(*target_step);
             }
         }
+        Axis::List { .. } => {
+            for (from, to) in (0..first.count()).map(|at| first.offset(at)) {
+                for_each_place(rest, source + from, target + to, act)?;
+            }
+        }
         Axis::Table { offsets, .. } => {
             for (from, to) in offsets {
                 for_each_place(rest, source + from, target + to, act)?;
@@ -432,6 +565,17 @@ fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> E
              please report it"
         ),
     )
+}
+
+fn signed(value: u64) -> i64 {
+    // Positions inside a chunk and a result, whose bytes were counted when the plan was begun.
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn index(value: u64) -> usize {
+    // Counts of things that are in memory.
+    value as usize
 }
 
 #[allow(clippy::cast_possible_truncation)]
@@ -478,6 +622,22 @@ unsafe fn walk<const N: usize>(
                     );
                 }
             }
+            Axis::List { positions, source_step, target_step } => {
+                let steps = (isize_of(*source_step), isize_of(*target_step));
+                if rest.is_empty() && N > 0 && (swap == 1 || swap == N) {
+                    return copy_listed::<N>(positions, (source, target), steps, swap);
+                }
+                let base = isize_of(signed(positions.first()));
+                for (place, at) in positions.as_slice().iter().zip(0_isize..) {
+                    walk::<N>(
+                        rest,
+                        source.offset((isize_of(signed(*place)) - base) * steps.0),
+                        target.offset(at * steps.1),
+                        item,
+                        swap,
+                    );
+                }
+            }
             Axis::Table { offsets, .. } => {
                 for (from, to) in offsets {
                     walk::<N>(
@@ -507,6 +667,28 @@ unsafe fn copy_steps<const N: usize>(
         unsafe {
             let value = source.offset(index * source_step).cast::<[u8; N]>().read();
             target.offset(index * target_step).cast::<[u8; N]>().write(value);
+        }
+    }
+}
+
+/// # Safety
+/// As [`walk`].
+unsafe fn copy_listed<const N: usize>(
+    positions: &Listed,
+    (source, target): (*const u8, *mut u8),
+    (source_step, target_step): (isize, isize),
+    swap: usize,
+) {
+    let base = isize_of(signed(positions.first()));
+    for (place, at) in positions.as_slice().iter().zip(0_isize..) {
+        // SAFETY: by the contract; arrays of bytes have no alignment.
+        unsafe {
+            let from = (isize_of(signed(*place)) - base) * source_step;
+            let mut value = source.offset(from).cast::<[u8; N]>().read();
+            if swap > 1 {
+                value.reverse();
+            }
+            target.offset(at * target_step).cast::<[u8; N]>().write(value);
         }
     }
 }
@@ -567,7 +749,7 @@ mod tests {
     fn steps_tables_and_reversals_go_where_a_naive_loop_puts_them() {
         let source: Vec<u8> = (0..6 * 7 * 2).map(|i| i as u8).collect();
         let rows = range(5, -2, 3);
-        let columns = Positions::List(vec![6, 0, 0, 3]);
+        let columns = Positions::List(vec![6, 0, 0, 3].into());
         let mut copy = Copy::default();
         copy.push(&rows, 14, &range(0, 1, 3), 8);
         copy.push(&columns, 2, &range(0, 1, 4), 2);
@@ -586,6 +768,29 @@ mod tests {
             }
             assert_eq!(run(&copy, &source, 24, 2, swap).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_part_of_a_list_counts_from_its_own_first_position() {
+        let source: Vec<u8> = (0..40).collect();
+        let mut copy = Copy::default();
+        copy.push(&Positions::List(vec![1, 2, 6, 9].into()), 4, &range(0, 1, 4), 4);
+        assert_eq!((copy.source_start, copy.source_range(4)), (4, 4..40));
+        let Axis::List { positions, source_step, target_step } = copy.axes.remove(0) else {
+            panic!("not a list")
+        };
+        let positions = positions.slice(1..3).unwrap();
+        assert!(positions.slice(2..2).is_none());
+        let axes = vec![Axis::List { positions, source_step, target_step }];
+        let part = Copy { source_start: 8, target_start: 0, axes };
+        assert_eq!(part.source_range(4), 8..28);
+        assert_eq!(run(&part, &source, 8, 4, 1).unwrap(), [8, 9, 10, 11, 24, 25, 26, 27]);
+        assert_eq!(run(&part, &source, 8, 4, 4).unwrap(), [11, 10, 9, 8, 27, 26, 25, 24]);
+        assert!(run(&part, &source[..24], 8, 4, 1).is_err());
+        let table = Copy { axes: vec![part.axes[0].clone().into_table()], ..part.clone() };
+        assert_eq!(run(&table, &source, 8, 4, 1), run(&part, &source, 8, 4, 1));
+        let back = part.reversed();
+        assert_eq!(run(&back, &source, 28, 4, 1).unwrap()[24..], source[4..8]);
     }
 
     #[test]

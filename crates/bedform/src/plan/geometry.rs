@@ -112,6 +112,12 @@ impl Geometry {
             Selection::Orthogonal(axes) => {
                 Cells::Product(BoxTable::new(grid, per_object, axes, item_size, 0)?)
             }
+            // Points along one axis are a list of positions.
+            Selection::Points(points) if points.rank() == 1 => {
+                let pieces = vec![grid.project_list(0, &points.coords()[0])];
+                let shape = [points.count()];
+                Cells::Product(BoxTable::of_pieces(pieces, &shape, per_object, item_size, 0))
+            }
             other => listed(grid, per_object, other, item_size)?,
         };
         Ok(Self {
@@ -156,6 +162,12 @@ impl Geometry {
         results: &[u64],
         item_size: usize,
     ) -> Result<Self> {
+        if points.rank() == 1 {
+            let list = points.coords()[0].clone();
+            let placed = PlacedAxis::listed(list, results.to_vec());
+            let count = results.iter().max().map_or(0, |last| last.saturating_add(1));
+            return Self::placed(grid, per_object, &[placed], &[count], item_size);
+        }
         let geometry = Self::new(grid, per_object, &Selection::Points(points), item_size)?;
         Ok(geometry.with_places(results))
     }
@@ -389,8 +401,11 @@ impl Geometry {
     fn part_of_points(&self, moves: &[PointMove]) -> Part<'_> {
         let mut inside = vec![Vec::with_capacity(moves.len()); self.chunk_shape.len()];
         for point in moves {
-            let place = delinearize(point.inside, &self.chunk_shape);
-            inside.iter_mut().zip(place).for_each(|(axis, at)| axis.push(at));
+            let mut left = point.inside;
+            for (axis, length) in inside.iter_mut().zip(&self.chunk_shape).rev() {
+                axis.push(left % length);
+                left /= length;
+            }
         }
         let item = signed(self.item_size as u64);
         let targets = moves.iter().map(|point| signed(point.result) * item).collect();
@@ -399,15 +414,17 @@ impl Geometry {
 
     fn copy_points(&self, moves: &[PointMove], chunk_strides: &[i64]) -> Copy {
         let item = signed(self.item_size as u64);
-        let offsets = moves
-            .iter()
-            .map(|point| {
-                let place = delinearize(point.inside, &self.chunk_shape);
-                let source: i64 =
-                    place.iter().zip(chunk_strides).map(|(at, stride)| signed(*at) * stride).sum();
-                (source, signed(point.result) * item)
-            })
-            .collect();
+        let axes = || self.chunk_shape.iter().zip(chunk_strides).rev();
+        let offset = |inside: u64| -> i64 {
+            let (mut left, mut source) = (inside, 0);
+            for (length, stride) in axes() {
+                source += signed(left % length) * stride;
+                left /= length;
+            }
+            source
+        };
+        let offsets =
+            moves.iter().map(|point| (offset(point.inside), signed(point.result) * item)).collect();
         Copy {
             source_start: 0,
             target_start: 0,
@@ -447,20 +464,29 @@ impl BoxTable {
             ));
         }
         let shape: Vec<u64> = selections.iter().map(AxisSelection::len).collect();
-        let axes = selections
-            .iter()
-            .enumerate()
-            .map(|(axis, selection)| {
-                let pieces = grid.project_axis(axis, selection);
-                AxisTable { objects: group(&pieces, per_object[axis]), pieces }
-            })
-            .collect();
+        let axes = selections.iter().enumerate();
+        let pieces = axes.map(|(axis, selection)| grid.project_axis(axis, selection)).collect();
+        Ok(Self::of_pieces(pieces, &shape, per_object, item_size, target_start))
+    }
+
+    /// What has these pieces along its axes, of a result of `shape`.
+    fn of_pieces(
+        pieces: Vec<Vec<AxisPiece>>,
+        shape: &[u64],
+        per_object: &[u64],
+        item_size: usize,
+        target_start: u64,
+    ) -> Self {
+        let table = |(pieces, per_object): (Vec<AxisPiece>, &u64)| AxisTable {
+            objects: group(&pieces, *per_object),
+            pieces,
+        };
         let item = item_size as u64;
-        Ok(Self {
-            axes,
+        Self {
+            axes: pieces.into_iter().zip(per_object).map(table).collect(),
             target_start: signed(target_start * item),
-            target_strides: strides(&shape).iter().map(|stride| signed(stride * item)).collect(),
-        })
+            target_strides: strides(shape).iter().map(|stride| signed(stride * item)).collect(),
+        }
     }
 
     /// Sends the elements of `part`, which the table is of, to their places in a result of `result_shape`.

@@ -47,7 +47,7 @@ fn gather_chunk(
     let mut blocks: Vec<(Block, Vec<Axis>)> = Vec::new();
     let mut pieces: Vec<BlockPlace> = Vec::new();
     geometry.for_each_copy(cell.number, task, codec.strides(), |mut copy| {
-        if copy.axes.iter().any(|axis| axis_count(axis) == 0) {
+        if copy.axes.iter().any(|axis| axis.count() == 0) {
             return Ok(());
         }
         // Walk in the order of the file.
@@ -88,7 +88,7 @@ struct BlockPlace {
 fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     let split = split_axis(&copy.axes, item, gap_max);
     let Some(at) = split.checked_sub(1) else { return vec![copy] };
-    if let (0, Axis::Table { .. }) = (at, &copy.axes[0]) {
+    if let (0, Axis::Table { .. } | Axis::List { .. }) = (at, &copy.axes[0]) {
         return listed_parts(copy, item, gap_max);
     }
     let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
@@ -129,36 +129,57 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
 
 /// As [`parts`], along a list of positions: those that follow each other with small gaps are read in one go.
 fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
-    let Some((Axis::Table { offsets, target_step }, inner)) = copy.axes.split_first() else {
-        return vec![copy];
-    };
+    let Some((axis, inner)) = copy.axes.split_first() else { return vec![copy] };
     let span = Block::new(inner, item).span;
-    if span > UNIT_BYTES_MAX || !offsets.is_sorted_by_key(|(source, _)| *source) {
+    if span > UNIT_BYTES_MAX || !ascends(axis) {
         return vec![copy];
     }
     let mut parts = Vec::new();
-    let mut rest = &offsets[..];
-    while let Some(&(first, first_target)) = rest.first() {
-        let goes_on = |at: &usize| {
-            let (before, here) = (rest[at - 1].0, rest[*at].0);
-            let gap = here.abs_diff(before).saturating_sub(span);
-            gap <= gap_max && here.abs_diff(first) <= UNIT_BYTES_MAX - span
-        };
-        let count = (1..rest.len()).take_while(goes_on).count() + 1;
-        let (block, behind) = rest.split_at(count);
-        let moved = |(source, target): &(i64, i64)| (source - first, target - first_target);
-        let axis = (count > 1).then(|| Axis::Table {
-            offsets: block.iter().map(moved).collect(),
-            target_step: *target_step,
-        });
+    let mut done = 0;
+    while done < axis.count() {
+        let (first, first_target) = axis.offset(done);
+        let count = near_count(axis, done, span, (gap_max, UNIT_BYTES_MAX - span));
+        let block = (count > 1).then(|| axis.slice(done..done + count));
         parts.push(Copy {
             source_start: copy.source_start + first,
             target_start: copy.target_start + first_target,
-            axes: axis.into_iter().chain(inner.iter().cloned()).collect(),
+            axes: block.into_iter().chain(inner.iter().cloned()).collect(),
         });
-        rest = behind;
+        done += count;
     }
     parts
+}
+
+/// How many positions of an axis that ascends, from number `first` on, follow each other with gaps of at most
+/// `gap_max` bytes, each of `span` bytes, at most `room` bytes behind the first.
+fn near_count(axis: &Axis, first: u64, span: u64, (gap_max, room): (u64, u64)) -> u64 {
+    let place = |at| axis.offset(at).0;
+    let distance = |one: u64, other: u64| place(other).abs_diff(place(one));
+    let mut at = first;
+    while at + 1 < axis.count() {
+        // Between two that are near enough all are: they ascend.
+        let far = (at + STRIDE).min(axis.count() - 1);
+        let next = match distance(at, far).saturating_sub(span) <= gap_max {
+            true if distance(first, far) <= room => far,
+            _ => at + 1,
+        };
+        if distance(at, next).saturating_sub(span) > gap_max || distance(first, next) > room {
+            break;
+        }
+        at = next;
+    }
+    at + 1 - first
+}
+
+/// Positions of a list that are looked over at once, where they lie close together.
+const STRIDE: u64 = 64;
+
+fn ascends(axis: &Axis) -> bool {
+    match axis {
+        Axis::Even { source_step, .. } => *source_step >= 0,
+        Axis::List { positions, source_step, .. } => positions.ascends() && *source_step >= 0,
+        Axis::Table { offsets, .. } => offsets.is_sorted_by_key(|(source, _)| *source),
+    }
 }
 
 /// The bytes that a block of inner axes spans around its first element.
@@ -181,9 +202,8 @@ impl Block {
 fn split_axis(axes: &[Axis], item: u64, gap_max: u64) -> usize {
     let mut span = item;
     for at in (0..axes.len()).rev() {
-        let step = largest_step(&axes[at]);
         let whole = span + source_span(&axes[at]);
-        if step.saturating_sub(span) > gap_max || whole > UNIT_BYTES_MAX {
+        if whole > UNIT_BYTES_MAX || !is_dense(&axes[at], span, gap_max) {
             return at + 1;
         }
         span = whole;
@@ -191,26 +211,21 @@ fn split_axis(axes: &[Axis], item: u64, gap_max: u64) -> usize {
     0
 }
 
-fn axis_count(axis: &Axis) -> u64 {
-    match axis {
-        Axis::Even { count, .. } => *count,
-        Axis::Table { offsets, .. } => offsets.len() as u64,
-    }
-}
-
 fn source_span(axis: &Axis) -> u64 {
     let (low, high) = axis.reach()[0];
     (high - low).cast_unsigned()
 }
 
-fn largest_step(axis: &Axis) -> u64 {
+/// True if between positions of `span` bytes each no gap is larger than `gap_max` bytes.
+fn is_dense(axis: &Axis, span: u64, gap_max: u64) -> bool {
+    let fits = |step: u64| step.saturating_sub(span) <= gap_max;
     match axis {
-        Axis::Even { source_step, .. } => source_step.unsigned_abs(),
-        Axis::Table { offsets, .. } => {
-            let mut sources: Vec<i64> = offsets.iter().map(|pair| pair.0).collect();
+        Axis::Even { source_step, .. } => fits(source_step.unsigned_abs()),
+        list if ascends(list) => near_count(list, 0, span, (gap_max, u64::MAX)) == list.count(),
+        list => {
+            let mut sources: Vec<i64> = (0..list.count()).map(|at| list.offset(at).0).collect();
             sources.sort_unstable();
-            let steps = sources.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned());
-            steps.max().unwrap_or(0)
+            sources.windows(2).all(|pair| fits((pair[1] - pair[0]).cast_unsigned()))
         }
     }
 }
@@ -219,12 +234,7 @@ fn largest_step(axis: &Axis) -> u64 {
 fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> {
     let mut positions = vec![(source, target)];
     for axis in outer {
-        let offsets: Vec<(i64, i64)> = match axis {
-            Axis::Even { source_step, target_step, count } => (0..*count)
-                .map(|at| (at.cast_signed() * source_step, at.cast_signed() * target_step))
-                .collect(),
-            Axis::Table { offsets, .. } => offsets.clone(),
-        };
+        let offsets: Vec<(i64, i64)> = (0..axis.count()).map(|at| axis.offset(at)).collect();
         positions = positions
             .iter()
             .flat_map(|(source, target)| {

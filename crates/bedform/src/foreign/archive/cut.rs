@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bedform_geometry::{
-    AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Positions, Region, Selection,
+    AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Region, Selection,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -156,13 +156,8 @@ fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
                 positions.push(at - starts[file]);
                 places.push(place);
             }
-            let placed = |(file, (positions, places))| {
-                let selection = match Positions::from_list(positions) {
-                    Positions::Range(range) => AxisSelection::Range(range),
-                    Positions::List(list) => AxisSelection::Coords(list),
-                };
-                (file, PlacedAxis { selection, result: Positions::from_list(places) })
-            };
+            let placed =
+                |(file, (positions, places))| (file, PlacedAxis::listed(positions, places));
             by_file.into_iter().map(placed).collect()
         }
     }
