@@ -390,6 +390,18 @@ def test_points_of_which_replicas_have_some_are_those_of_the_file(tmp_path: Path
     assert served > 0
 
 
+def test_points_of_an_array_with_a_fill_value_come_from_their_replica(tmp_path: Path) -> None:
+    path = tmp_path / "particles.nc"
+    values = np.random.default_rng(5).random(500_000).astype("f4")
+    with h5py.File(path, "w") as target:
+        target.create_dataset("x", data=values, fillvalue=9.96921e36)
+    hot = np.sort(np.random.default_rng(8).choice(len(values), 1500, replace=False))
+    bf.optimize(path, "400%", selections={"x": [hot]})
+    with bf.open(path) as store:
+        assert store["x"].explain((hot,)).to_dict()["replica_bytes"] == 4 * len(hot)
+        np.testing.assert_array_equal(store["x"].oindex[hot], values[hot])
+
+
 def test_points_of_a_cube_come_from_a_replica_and_the_rest_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / "particles.h5"
     _, cube = particles(path)
@@ -407,6 +419,23 @@ def test_points_of_a_cube_come_from_a_replica_and_the_rest_from_the_file(tmp_pat
         )
         np.testing.assert_array_equal(array.vindex[mixed], cube[mixed])
         np.testing.assert_array_equal(array[3, 4:9], cube[3, 4:9])
+
+
+def test_a_replica_that_does_not_help_is_found_out_once_and_one_that_does_goes_on(
+    file: Path,
+) -> None:
+    series_replica(file, region={"lat": (0, 20)})
+    expected = values_of(file)
+    with bf.open(file) as store:
+        array = store["t"]
+        for step in range(3):
+            np.testing.assert_array_equal(array[step], expected[step])
+            np.testing.assert_array_equal(array[:, step, 7], expected[:, step, 7])
+            np.testing.assert_array_equal(array[:, 39 - step, 7], expected[:, 39 - step, 7])
+        assert used(array, np.s_[:, 5, 7]) and not used(array, np.s_[5])
+        shutil.rmtree(replicas_of(file)[0])
+        for step in range(3):
+            np.testing.assert_array_equal(array[:, step, 9], expected[:, step, 9])
 
 
 def test_rows_of_labels_lie_one_after_the_other_in_a_replica(file: Path) -> None:

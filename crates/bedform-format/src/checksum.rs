@@ -64,6 +64,25 @@ impl Fingerprint {
         }
     }
 
+    /// Adds numbers to what has been seen, each as a whole: several times faster than their bytes, and another
+    /// fingerprint.
+    ///
+    /// ```
+    /// use bedform_format::checksum::Fingerprint;
+    /// let of = |numbers: &[u64]| {
+    ///     let mut fingerprint = Fingerprint::new();
+    ///     fingerprint.update_numbers(numbers);
+    ///     fingerprint.finish()
+    /// };
+    /// assert_ne!(of(&[1, 2]), of(&[2, 1]));
+    /// assert_eq!(format!("{:032x}", of(&[3, 1 << 40])), "0880945dc5ab1be95a9f38305528bbde");
+    /// ```
+    pub fn update_numbers(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.0 = (self.0 ^ u128::from(*number)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    }
+
     /// The fingerprint of everything seen.
     pub fn finish(&self) -> u128 {
         self.0

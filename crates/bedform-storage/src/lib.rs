@@ -68,7 +68,7 @@ pub use os_file_system::{OsFileSystem, open_without_waiting};
 pub use price::{Demand, Dominant, ReadSeconds, ReadWork};
 pub use profile::{
     CodecTimes, ColdRequest, Coldness, Factor, GapCheck, Processor, ProcessorSeconds,
-    ProcessorWork, Profile, ProfileError, ReadKind, Refined, profile_directory,
+    ProcessorWork, Profile, ProfileError, ReadKind, Refined, cores, profile_directory,
 };
 pub use recording::{Event, Operation, Recording};
 pub use simulated::{CallKind, Failure, SimulatedFileSystem};

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{StorageError, open_without_waiting};
 
 pub use cold::ColdRequest;
-pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork};
+pub use processor::{CodecTimes, Processor, ProcessorSeconds, ProcessorWork, cores};
 pub use refined::{Factor, ReadKind, Refined};
 
 const FORMAT: &str = "bedform-profile";

@@ -13,6 +13,7 @@
 //! bytes, one of zeros those that come out.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -241,6 +242,13 @@ const fn times(chunk: f64, encoded: f64, decoded: f64, encode: f64) -> CodecTime
     }
 }
 
+/// Cores that this process may use, counted once: the count is read from several files, and is asked for whenever
+/// something is opened.
+pub fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 impl Default for Processor {
     /// Two cores of a server of 2024: what is assumed where nothing was measured.
     fn default() -> Self {
@@ -258,8 +266,7 @@ impl Default for Processor {
         ];
         Self {
             name: String::new(),
-            cores: std::thread::available_parallelism()
-                .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(CORES_MAX)),
+            cores: u32::try_from(cores()).unwrap_or(CORES_MAX),
             gain: 1.6,
             read_seconds: 12e-6,
             thread_seconds: 40e-6,

@@ -384,6 +384,10 @@ impl Source for CalledVariable {
         true
     }
 
+    fn has_names(&self) -> bool {
+        false
+    }
+
     fn object_name(&self, _: &[u64]) -> String {
         self.facts.name.clone()
     }

@@ -213,6 +213,10 @@ impl Source for Variable {
     fn object_name(&self, _: &[u64]) -> String {
         self.facts.name.clone()
     }
+
+    fn has_names(&self) -> bool {
+        false
+    }
 }
 
 /// Where the chunks of one variable lie.

@@ -19,7 +19,7 @@ use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTa
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
-use crate::replica::{CATALOGUE, Catalogue, PLACES, Replica};
+use crate::replica::{CATALOGUE, Catalogue, PLACES, PlacesOf, Replica, fingerprint_of};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::{StagedStore, Store};
 use crate::threads::workers::check_goes_on;
@@ -207,7 +207,10 @@ fn make(
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
-    let places = replica.places.as_ref().map(|_| document_of(&place, PLACES)).transpose()?;
+    let places = replica.places.as_ref().map(|places| {
+        let document = document_of(&place, PLACES)?;
+        Ok::<_, Error>(PlacesOf { fingerprint: fingerprint_of(places), document })
+    });
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
         id: replica.id.clone(),
@@ -218,10 +221,10 @@ fn make(
         raw_bytes: replica.raw_bytes,
         objects,
         document,
-        places_document: places,
         made: made.as_secs(),
         building_seconds: began.elapsed().as_secs_f64(),
         of,
+        places: places.transpose()?,
         expected: replica.expected.clone(),
     })
 }
@@ -254,7 +257,11 @@ fn make_points(
         outer = outer.parent();
     }
     let mut values = described(array.data_type()?.to_string(), json!("auto"))?;
-    values.fill_value = FillValue::Bytes(array.fill_bytes()?);
+    // A replica with another fill value is none of the array.
+    let fill = array.fill_bytes()?;
+    if matches!(&values.fill_value, FillValue::Bytes(own) if own.len() == fill.len()) {
+        values.fill_value = FillValue::Bytes(fill);
+    }
     let values = staged.store().create_array(&own, &values)?;
     let placed = described("uint64".to_owned(), json!(["pcodec"]))?;
     let placed = staged.store().create_array(&ObjectPath::parse(PLACES)?, &placed)?;

@@ -133,7 +133,7 @@ impl Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = bedform_storage::cores();
         Self {
             threads: cores,
             threads_waiting: 32.max(cores),

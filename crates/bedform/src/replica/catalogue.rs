@@ -1,6 +1,7 @@
 //! Which replicas a source has, and what each is of.
 
 use bedform_format::Limits;
+use bedform_format::checksum::Fingerprint;
 use bedform_format::chunk_map::SourceVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -54,9 +55,6 @@ pub struct Replica {
     pub objects: u64,
     /// The document of its array, so that nobody has to look for that.
     pub document: Value,
-    /// The document of the array of places, of a replica of points.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub places_document: Option<Value>,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     /// Seconds that it took to make it.
@@ -64,8 +62,28 @@ pub struct Replica {
     /// The objects that it was made of, where the source is a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<ObjectsOf>,
+    /// Where its elements are, if it has single ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<PlacesOf>,
     /// What it was made for.
     pub expected: Vec<Expected>,
+}
+
+/// The places of a replica's elements, without reading them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlacesOf {
+    /// Their fingerprint: a read of just these places needs no look at them, and replicas of several arrays that
+    /// have the same places share them in memory.
+    pub fingerprint: String,
+    /// The document of the array that they are in, so that nobody has to look for that.
+    pub document: Value,
+}
+
+/// The fingerprint of a list of places.
+pub(crate) fn fingerprint_of(places: &[u64]) -> String {
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.update_numbers(places);
+    format!("{:032x}", fingerprint.finish())
 }
 
 /// The objects of an array that a replica was made of.
@@ -185,10 +203,10 @@ mod tests {
             raw_bytes: 64,
             objects: 1,
             document: Value::Null,
-            places_document: None,
             made: 0,
             building_seconds: 0.5,
             of: None,
+            places: None,
             expected: Vec::new(),
         }
     }

@@ -30,8 +30,8 @@ mod catalogue;
 mod held;
 mod opened;
 
-pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES};
-pub use catalogue::{Catalogue, Expected, ObjectsOf, Replica};
+pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, fingerprint_of};
+pub use catalogue::{Catalogue, Expected, ObjectsOf, PlacesOf, Replica};
 pub use held::{Held, Runs};
 pub use opened::ReplicaStatistics;
 pub(crate) use opened::{OpenReplica, ReplicaSource, Replicas};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
@@ -12,8 +12,9 @@ use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Profile, Version};
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::catalogue::{CATALOGUE, Catalogue, ObjectsOf, PLACES, Replica};
+use super::catalogue::{CATALOGUE, Catalogue, ObjectsOf, PLACES, Replica, fingerprint_of};
 use super::held::Held;
 use crate::error::{Error, Result};
 use crate::opening::storage_of_owners;
@@ -55,6 +56,9 @@ pub struct ReplicaStatistics {
 /// The replicas, by their numbers, that reads of an array take which have something in common.
 type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
 
+/// What was chosen for a kind of reads, and how many eighths of such a read it leaves to the array.
+pub(crate) type Remembered = (Vec<usize>, u64);
+
 /// The replicas of one opened source.
 #[derive(Debug)]
 pub(crate) struct Replicas {
@@ -64,7 +68,12 @@ pub(crate) struct Replicas {
     by_array: OnceLock<BTreeMap<String, Vec<Arc<OpenReplica>>>>,
     /// What was chosen for kinds of reads of an array.
     choices: Mutex<Choices>,
+    /// The same, by numbers of kinds.
+    kinds: Mutex<HashMap<u64, Remembered>>,
 }
+
+/// Places that replicas of several arrays have, read by the first that needs them.
+type SharedPlaces = Arc<OnceLock<Option<Vec<u64>>>>;
 
 /// A replica, opened or not yet.
 #[derive(Debug)]
@@ -77,7 +86,7 @@ pub(crate) struct OpenReplica {
     options: OpenOptions,
     opened: OnceLock<Option<Opened>>,
     /// The places of its elements, where it has points.
-    places: OnceLock<Option<Vec<u64>>>,
+    places: SharedPlaces,
     /// The numbers of the objects that it was made of, by their coordinates.
     objects: OnceLock<HashMap<Vec<u64>, usize>>,
     /// States of objects that were found to be the same as when it was made.
@@ -129,6 +138,7 @@ impl Replicas {
             options,
             by_array: OnceLock::new(),
             choices: Mutex::default(),
+            kinds: Mutex::default(),
         }))
     }
 
@@ -136,12 +146,20 @@ impl Replicas {
     pub(crate) fn of_array(&self, path: &str, source: &SourceVersion) -> &[Arc<OpenReplica>] {
         let load = || {
             let mut by_array: BTreeMap<String, Vec<Arc<OpenReplica>>> = BTreeMap::new();
+            let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
             for sidecar in &self.sidecars {
                 let newest = sidecar.load_newest(CATALOGUE, source, &self.options.limits);
                 let replicas = newest.map(|(_, Catalogue { replicas, .. })| replicas);
                 for record in replicas.unwrap_or_default() {
                     let of_array = by_array.entry(record.array.clone()).or_default();
-                    of_array.extend(self.unopened(record, sidecar).map(Arc::new));
+                    let places = match &record.places {
+                        Some(of) => {
+                            let key = (of.fingerprint.clone(), record.held.shape());
+                            shared.entry(key).or_default().clone()
+                        }
+                        None => SharedPlaces::default(),
+                    };
+                    of_array.extend(self.unopened(record, sidecar, places).map(Arc::new));
                 }
             }
             by_array
@@ -175,13 +193,40 @@ impl Replicas {
         chosen
     }
 
+    /// What was chosen for a kind of reads.
+    pub(crate) fn remembered(&self, kind: u64) -> Option<Remembered> {
+        self.kinds().get(&kind).cloned()
+    }
+
+    /// True if it is known that reads of a kind take nothing of a replica.
+    pub(crate) fn are_no_help(&self, kind: u64) -> bool {
+        self.kinds().get(&kind).is_some_and(|(choice, _)| choice.is_empty())
+    }
+
+    pub(crate) fn remember(&self, kind: u64, what: Remembered) {
+        let mut kinds = self.kinds();
+        if kinds.len() >= CHOICES_MAX {
+            kinds.clear();
+        }
+        kinds.insert(kind, what);
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, HashMap<u64, Remembered>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What was read of each that is known so far.
     pub(crate) fn statistics(&self) -> Vec<ReplicaStatistics> {
         let known = self.by_array.get().into_iter().flat_map(|all| all.values().flatten());
         known.map(|replica| replica.statistics()).collect()
     }
 
-    fn unopened(&self, record: Replica, sidecar: &Sidecar) -> Option<OpenReplica> {
+    fn unopened(
+        &self,
+        record: Replica,
+        sidecar: &Sidecar,
+        places: SharedPlaces,
+    ) -> Option<OpenReplica> {
         Some(OpenReplica {
             directory: sidecar.own_directory()?.join(REPLICAS).join(&record.id),
             sidecar: sidecar.clone(),
@@ -189,7 +234,7 @@ impl Replicas {
             options: self.options.clone(),
             record,
             opened: OnceLock::new(),
-            places: OnceLock::new(),
+            places,
             objects: OnceLock::new(),
             renewed: Mutex::default(),
             looked: Mutex::default(),
@@ -225,14 +270,23 @@ impl OpenReplica {
         let storage = storage_of_owners(&self.directory, self.sidecar.owners(), &options)?;
         let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
         let path = ObjectPath::parse(&self.record.array)?;
-        let document = self.record.document.clone();
-        let metadata = parse_array(&document, &hierarchy.options.limits)
-            .map_err(|error| Error::metadata(self.name(), error))?;
-        let state = ArrayState::new(&hierarchy, &path, metadata, document, None)?;
+        let state = self.state_of(&hierarchy, &path, self.record.document.clone())?;
         if state.metadata.shape != self.record.held.shape() {
             return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
         }
         Ok(Opened { hierarchy, path, state })
+    }
+
+    /// An array of it, as its document says.
+    fn state_of(
+        &self,
+        hierarchy: &Hierarchy,
+        path: &ObjectPath,
+        document: Value,
+    ) -> Result<ArrayState> {
+        let metadata = parse_array(&document, &hierarchy.options.limits)
+            .map_err(|error| Error::metadata(self.name(), error))?;
+        ArrayState::new(hierarchy, path, metadata, document, None)
     }
 
     /// The places of its elements in the C order of the array, ascending, where it has points; nothing where they
@@ -250,10 +304,8 @@ impl OpenReplica {
         let Held::Points { count, first, last } = self.record.held else { return Err(damaged()) };
         let opened = self.opened.get_or_init(|| self.open().ok()).as_ref().ok_or_else(damaged)?;
         let path = ObjectPath::parse(PLACES)?;
-        let document = self.record.places_document.clone().ok_or_else(damaged)?;
-        let metadata = parse_array(&document, &opened.hierarchy.options.limits)
-            .map_err(|error| Error::metadata(self.name(), error))?;
-        let state = ArrayState::new(&opened.hierarchy, &path, metadata, document, None)?;
+        let of = self.record.places.as_ref().ok_or_else(damaged)?;
+        let state = self.state_of(&opened.hierarchy, &path, of.document.clone())?;
         let is_number = state.metadata.data_type == DataType::UInt64;
         if state.metadata.shape != [count] || !is_number {
             return Err(damaged());
@@ -280,7 +332,10 @@ impl OpenReplica {
         let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
         let places: Vec<u64> = buffer.as_chunks::<8>().0.iter().map(number).collect();
         let ascend = places.windows(2).all(|pair| pair[0] < pair[1]);
-        let is_right = ascend && places.first() == Some(&first) && places.last() == Some(&last);
+        let is_right = ascend
+            && places.first() == Some(&first)
+            && places.last() == Some(&last)
+            && of.fingerprint == fingerprint_of(&places);
         is_right.then_some(places).ok_or_else(damaged)
     }
 

@@ -152,7 +152,9 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
                 let mut own = resolved.cost(cell, comes_whole);
                 own.decoding_nanos = decoding_nanos(plan, cell, resolved, own.decoded_bytes);
                 own.runs = runs(cell, resolved)?;
-                own.names = names.waits_for(&cell.piece.geometry.cell_coordinates(cell.number));
+                if cell.piece.source.has_names() {
+                    own.names = names.waits_for(&cell.coordinates());
+                }
                 own
             }
             Fetch::Payload { object, unit } => payload_cost(&**object, unit),

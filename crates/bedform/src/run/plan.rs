@@ -198,6 +198,20 @@ impl<'a> ReadPlan<'a> {
         Price { exact: false, ..self.price(&cost) }
     }
 
+    /// The most that the price can be, without I/O: as if no chunk were compressed, and no request had more than a
+    /// chunk, or a stretch that lies together where parts of chunks are read.
+    pub(crate) fn estimate_at_most(&self) -> Price {
+        let objects = self.cell_count();
+        let (decoded, result) = (self.decoded_bytes(), self.result_bytes());
+        let cost = Cost { objects, index_requests: objects, ..self.processing(decoded) };
+        let (requests, bytes) = match self.is_raw() {
+            true => (cost.runs, decoded.min(result)),
+            false => (cost.chunks, decoded),
+        };
+        let largest = self.most(|codec| codec.decoded_bytes() as u64).min(bytes);
+        Price { exact: false, ..self.price(&Cost { requests, bytes, largest, ..cost }) }
+    }
+
     /// Bytes of all chunks when they are decoded.
     fn decoded_bytes(&self) -> u64 {
         let decoded = self.pieces.iter().map(|piece| {
@@ -300,7 +314,8 @@ impl<'a> ReadPlan<'a> {
     fn names(&self) -> u64 {
         let mut names = Names::default();
         let cells = (0..self.cell_count().min(NAMED_MAX)).filter_map(|number| self.cell(number));
-        let waits: u64 = cells.map(|cell| names.waits_for(&cell.coordinates())).sum();
+        let named = cells.filter(|cell| cell.piece.source.has_names());
+        let waits: u64 = named.map(|cell| names.waits_for(&cell.coordinates())).sum();
         waits.saturating_sub(DOCUMENT_WAITS)
     }
 

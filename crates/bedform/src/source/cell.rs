@@ -61,6 +61,12 @@ pub(crate) trait Source: Sync {
         false
     }
 
+    /// True if the name of an object may still have to be looked for when it is read; false where all objects are
+    /// one file, which was found when it was opened.
+    fn has_names(&self) -> bool {
+        true
+    }
+
     /// True if opening an object is a wait for a server.
     fn is_remote(&self) -> bool {
         false
@@ -75,6 +81,7 @@ pub(crate) struct PendingCell {
 }
 
 /// An object and the places of its chunks.
+#[derive(Clone)]
 pub(crate) struct OpenCell {
     pub(crate) object: Arc<dyn Object>,
     pub(crate) locations: ChunkLocations,
@@ -123,7 +130,7 @@ impl Object for Absent {
 }
 
 /// How the place of a chunk follows from its position in the object.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum ChunkLocations {
     /// The object is not there.
     Nowhere,

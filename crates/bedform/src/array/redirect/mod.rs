@@ -7,38 +7,47 @@
 //! read cheapest, as long as one does. What is read of the array itself is priced as it would be run, what replicas
 //! give by its geometry alone: to ask for their indexes would cost what they save.
 //!
-//! What was chosen counts for all reads of the same lengths of which the replicas hold as much. A read of a kind
-//! that a replica was made for is not priced at all: that was done when it was made.
+//! What was chosen counts for all reads of the same lengths of which the replicas hold as much, and is remembered by
+//! the kind of the read, which is known before the read is cut into parts: a read that no replica serves better costs
+//! the look at its kind. A read of a kind that a replica was made for is not priced at all: that was done when it was
+//! made.
 //!
 //! | module | holds |
 //! |---|---|
+//! | `kinds` | kinds of reads, as numbers |
 //! | `objects` | what replicas were made of, and whether that is as it was |
 //! | `points` | points that replicas of points have |
 
+mod kinds;
 mod objects;
 mod points;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection, split};
 
+use self::kinds::{Kind, kind_of};
+use self::objects::{Objects, StoredObjects};
+use self::points::asks_for_points;
 use super::known::Known;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::{FileRead, JoinedVariable, Member};
 use crate::foreign::facts::Sources;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
+use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::replica::{OpenReplica, ReplicaSource, Replicas};
 use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
 use crate::run::plan::{Piece, ReadPlan};
-use crate::source::{Moment, Settled, Source, StoredLayout};
-use objects::{Objects, StoredObjects};
+use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
 
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 8;
@@ -57,12 +66,64 @@ const ALIKE: u64 = 2;
 pub(super) struct Base<'a> {
     /// Nothing for an array that lies in many files.
     pub(super) source: Option<&'a dyn Source>,
+    /// The same, for prices.
+    pub(super) priced: Option<OpenedOnce<'a>>,
     pub(super) moment: &'a dyn Moment,
     pub(super) layout: &'a StoredLayout,
     pub(super) meaning: u64,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
     pub(super) objects: Objects<'a>,
+}
+
+/// A source whose objects are opened once for all plans that are compared: a look at each is a wait.
+pub(super) struct OpenedOnce<'a> {
+    source: &'a dyn Source,
+    opened: Mutex<BTreeMap<Vec<u64>, Option<OpenCell>>>,
+}
+
+impl<'a> OpenedOnce<'a> {
+    fn new(source: &'a dyn Source) -> Self {
+        Self { source, opened: Mutex::default() }
+    }
+}
+
+impl Source for OpenedOnce<'_> {
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        asked: Option<PendingCell>,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = opened().get(coordinates) {
+            return Ok(known.clone());
+        }
+        let found = self.source.open(coordinates, need, asked, waits)?;
+        opened().insert(coordinates.to_vec(), found.clone());
+        Ok(found)
+    }
+
+    fn comes_whole(&self, need: Need) -> bool {
+        self.source.comes_whole(need)
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        self.source.object_name(coordinates)
+    }
+
+    fn makes_chunks(&self) -> bool {
+        self.source.makes_chunks()
+    }
+
+    fn has_names(&self) -> bool {
+        self.source.has_names()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.source.is_remote()
+    }
 }
 
 /// What a read takes of something.
@@ -97,6 +158,27 @@ pub(super) struct Redirected {
 
 /// Which replicas a kind of read takes, by their numbers, in the order in which they take parts.
 pub(crate) type Choice = Vec<usize>;
+
+/// In what way replicas may help a read.
+struct Hope {
+    /// Replicas of points may have some of its elements.
+    of_points: bool,
+    /// The kind of the read; nothing if no other replica has any of it, or all are known not to help.
+    kind: Option<Kind>,
+}
+
+impl Hope {
+    /// How replicas may help a read, as far as a look tells; nothing if they do not.
+    fn of(
+        selection: &Selection,
+        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        array: &str,
+    ) -> Option<Self> {
+        let of_points = asks_for_points(selection, of_array);
+        let kind = kind_of(array, selection, of_array).filter(|kind| !replicas.are_no_help(*kind));
+        (of_points || kind.is_some()).then_some(Self { of_points, kind })
+    }
+}
 
 impl Base<'_> {
     /// True if a replica can be of the array as it is.
@@ -151,6 +233,10 @@ impl Base<'_> {
         Some((valid, changed))
     }
 
+    fn priced(&self) -> Option<&dyn Source> {
+        self.priced.as_ref().map(|source| source as &dyn Source)
+    }
+
     fn price(&self, parts: &[Part]) -> Option<f64> {
         let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_own());
         let mut seconds = 0.0;
@@ -158,9 +244,11 @@ impl Base<'_> {
             let is_own = group.iter().all(|part| part.is_own());
             // To resolve what is perhaps not taken would ask its storage for every index.
             seconds += self
-                .with_pieces(group, |plan| match !is_own || plan.cell_count() > RESOLVED_MAX {
-                    true => Ok(plan.estimate().seconds),
-                    false => priced(plan).map(|(_, price)| price.seconds),
+                .with_pieces(group, self.priced(), |plan| {
+                    match !is_own || plan.cell_count() > RESOLVED_MAX {
+                        true => Ok(plan.estimate().seconds),
+                        false => priced(plan).map(|(_, price)| price.seconds),
+                    }
                 })?
                 .ok()?;
         }
@@ -171,6 +259,7 @@ impl Base<'_> {
     fn with_pieces<T>(
         &self,
         parts: &[&Part],
+        own: Option<&dyn Source>,
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let mut sources: Vec<PartSource<'_>> = Vec::with_capacity(parts.len());
@@ -180,7 +269,7 @@ impl Base<'_> {
                 (PartOf::File(read), Objects::OfArchive(joined)) => {
                     PartSource::File { joined, read, member: joined.member(read) }
                 }
-                (PartOf::Array | PartOf::File(_), _) => PartSource::Array(self.source?),
+                (PartOf::Array | PartOf::File(_), _) => PartSource::Array(own?),
             });
         }
         let piece = |(part, source)| self.piece(part, source);
@@ -265,6 +354,8 @@ struct Cutting<'c> {
     base: &'c Base<'c>,
     replicas: &'c [Arc<OpenReplica>],
     result_shape: Vec<u64>,
+    /// True once some replica had something that has changed since: other reads of the kind may find it as it was.
+    has_changed: Cell<bool>,
 }
 
 /// The parts of a selection: of replicas, by their numbers, and those that are left.
@@ -283,8 +374,11 @@ impl Cutting<'_> {
             let (inside, rest) = held.split(part);
             next.left.extend(rest);
             let Some(inside) = inside else { continue };
-            let (valid, changed) =
-                self.base.parts_that_are_still(&self.replicas[number], inside)?;
+            let still = self.base.parts_that_are_still(&self.replicas[number], inside);
+            if still.as_ref().is_none_or(|(_, changed)| !changed.is_empty()) {
+                self.has_changed.set(true);
+            }
+            let (valid, changed) = still?;
             next.left.extend(changed);
             next.taken.extend(valid.iter().map(|part| (number, held.inner(part))));
         }
@@ -307,8 +401,36 @@ impl Cutting<'_> {
         self.base.price(&self.parts(cut).ok()?)
     }
 
+    /// What these replicas take of a read, one after the other.
+    fn by(&self, whole: Cut, choice: &[usize]) -> Cut {
+        choice.iter().fold(whole, |cut, number| self.with(&cut, *number).unwrap_or(cut))
+    }
+
+    /// True if what a replica gives takes less time than all of the read can take of the array itself: told by
+    /// geometry alone, before an object of the array is opened for its price.
+    fn may_gain(&self, whole: &Cut, number: usize) -> Option<bool> {
+        // What lies over the objects of an array has a price of its own.
+        if !self.base.moment.is_settled() {
+            return Some(true);
+        }
+        let seconds = |cut: &Cut, of: fn(&ReadPlan<'_>) -> f64| {
+            let parts = self.parts(cut).ok()?;
+            let parts: Vec<&Part> = parts.iter().collect();
+            self.base.with_pieces(&parts, self.base.priced(), |plan| Ok(of(&plan)))?.ok()
+        };
+        let cut = Cut { left: Vec::new(), ..self.with(whole, number)? };
+        let least = seconds(&cut, |plan| plan.estimate().seconds)?;
+        let most = seconds(whole, |plan| plan.estimate_at_most().seconds)?;
+        Some(least < most * (1.0 - GAIN_MIN))
+    }
+
     /// The replicas that make the read cheapest, one after the other.
     fn choose(&self, whole: &Cut, among: &[usize]) -> Choice {
+        let may_gain = |number: &usize| self.may_gain(whole, *number).unwrap_or(false);
+        let among: Vec<usize> = among.iter().copied().filter(may_gain).collect();
+        if among.is_empty() {
+            return Choice::new();
+        }
         let Some(mut seconds) = self.price(whole) else { return Choice::new() };
         let (mut cut, mut choice) = (whole.clone(), Choice::new());
         while choice.len() < TAKEN_MAX {
@@ -332,45 +454,70 @@ impl Cutting<'_> {
 
 impl Redirected {
     /// What replicas take of a read of `selection`; nothing where none makes it cheaper. `array` names it.
-    pub(super) fn find(
+    fn find(
         base: &Base<'_>,
-        selection: &Selection,
+        (selection, hope): (&Selection, &Hope),
         (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
-        if let Some(found) = Self::find_points(base, selection, (replicas, of_array), array) {
+        if hope.of_points
+            && let Some(found) = Self::find_points(base, selection, (replicas, of_array), array)
+        {
             return Some(found);
         }
+        let (kind, axes) = (hope.kind?, &axes_of(selection)?[..]);
+        let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
+        let (result_shape, has_changed) = (selection.result_shape(), Cell::new(false));
+        let cutting = Cutting { base, replicas: of_array, result_shape, has_changed };
+        let whole = Cut { left: vec![whole], ..Cut::default() };
+        if let Some((choice, left)) = replicas.remembered(kind)
+            && choice.iter().all(|number| base.may_have(&of_array[*number]))
+        {
+            // What has changed since may leave more.
+            let cut = cutting.by(whole.clone(), &choice);
+            if eighths(axes, &cut.left) == left {
+                return Self::of_cut(&cutting, &cut);
+            }
+        }
+        let choice = Self::decide(&cutting, (&whole, axes), (selection, replicas), array);
+        let cut = cutting.by(whole, &choice);
+        if !cutting.has_changed.get() {
+            replicas.remember(kind, (choice, eighths(axes, &cut.left)));
+        }
+        Self::of_cut(&cutting, &cut)
+    }
+
+    fn of_cut(cutting: &Cutting<'_>, cut: &Cut) -> Option<Self> {
+        let parts = (!cut.taken.is_empty()).then(|| cutting.parts(cut).ok()).flatten()?;
+        Some(Self { parts })
+    }
+
+    /// Which replicas a read takes that takes `axes`.
+    fn decide(
+        cutting: &Cutting<'_>,
+        (whole, axes): (&Cut, &[AxisSelection]),
+        (selection, replicas): (&Selection, &Replicas),
+        array: &str,
+    ) -> Choice {
+        let (base, of_array) = (cutting.base, cutting.replicas);
         let meets = |number: &usize| {
             let replica = &of_array[*number];
             let has_runs = replica.record.held.runs().is_some();
             has_runs && replica.may_have(selection) && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
-        if among.is_empty() {
-            return None;
-        }
-        let axes = &axes_of(selection)?[..];
-        let whole: PlacedBox = axes.iter().map(PlacedAxis::whole).collect();
-        let result_shape = selection.result_shape();
-        let cutting = Cutting { base, replicas: of_array, result_shape };
-        let whole = Cut { left: vec![whole], ..Cut::default() };
         let cuts: Vec<(usize, Cut)> = among
             .iter()
-            .filter_map(|number| Some((*number, cutting.with(&whole, *number)?)))
+            .filter_map(|number| Some((*number, cutting.with(whole, *number)?)))
             .collect();
-        let choice = match made_for(&cuts, of_array, &cutting.result_shape) {
+        match made_for(&cuts, of_array, &cutting.result_shape) {
             Some(number) => vec![number],
             None => {
                 let among: Vec<usize> = cuts.iter().map(|(number, _)| *number).collect();
                 let key = key_of(axes, &cuts);
-                replicas.choice(array, key, || cutting.choose(&whole, &among))
+                replicas.choice(array, key, || cutting.choose(whole, &among))
             }
-        };
-        let cut =
-            choice.iter().fold(whole, |cut, number| cutting.with(&cut, *number).unwrap_or(cut));
-        let parts = (!cut.taken.is_empty()).then(|| cutting.parts(&cut).ok()).flatten()?;
-        Some(Self { parts })
+        }
     }
 
     /// Calls `act` with the plan of the read; nothing if a replica is gone.
@@ -380,7 +527,7 @@ impl Redirected {
         act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let parts: Vec<&Part> = self.parts.iter().collect();
-        base.with_pieces(&parts, act)
+        base.with_pieces(&parts, base.source, act)
     }
 
     /// The names of the replicas, and the bytes of the result that each gives.
@@ -451,25 +598,23 @@ fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
         AxisSelection::Range(range) => [range.len(), range.step().unsigned_abs()],
         AxisSelection::Coords(list) => [list.len() as u64, 0],
     };
+    let share = |(number, cut): &(usize, Cut)| [*number as u64, 8 - eighths(axes, &cut.left)];
+    axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
+}
+
+/// How many whole eighths of a read that takes `axes` are left.
+fn eighths(axes: &[AxisSelection], left: &[PlacedBox]) -> u64 {
     let elements = |part: &PlacedBox| part.iter().map(|axis| axis.len() as f64).product::<f64>();
     let whole: f64 = axes.iter().map(|axis| axis.len() as f64).product();
-    let share = |(number, cut): &(usize, Cut)| {
-        let left: f64 = cut.left.iter().map(elements).sum();
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let eighths = (8.0 * (1.0 - left / whole.max(1.0))).ceil() as u64;
-        [*number as u64, eighths]
-    };
-    axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
+    let left: f64 = left.iter().map(elements).sum();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let eighths = (8.0 * left / whole.max(1.0)).floor() as u64;
+    eighths.min(8)
 }
 
 /// Replicas that may have something of the array at `path`.
 fn may_help<'r>(replicas: Option<&'r Replicas>, path: &str) -> Option<&'r Replicas> {
     replicas.filter(|replicas| replicas.may_have(path))
-}
-
-/// True if a replica may have something of a selection.
-fn has_some(replicas: &[Arc<OpenReplica>], selection: &Selection) -> bool {
-    replicas.iter().any(|replica| replica.may_have(selection))
 }
 
 impl Known<'_> {
@@ -509,7 +654,9 @@ impl Known<'_> {
                 let Some(state) = variable.state() else { return Ok(None) };
                 let of_array = replicas.of_array(&facts.path, state);
                 // What cannot help costs a read no look at the file.
-                if !has_some(of_array, selection) || !variable.is_as_opened()? {
+                let hope = Hope::of(selection, (replicas, of_array), &facts.path);
+                let Some(hope) = hope else { return Ok(None) };
+                if !variable.is_as_opened()? {
                     return Ok(None);
                 }
                 let (source, objects) = match variable.sources() {
@@ -518,6 +665,7 @@ impl Known<'_> {
                 };
                 let base = Base {
                     source,
+                    priced: source.map(OpenedOnce::new),
                     moment: &Settled,
                     layout: &facts.layout,
                     meaning: 0,
@@ -525,7 +673,8 @@ impl Known<'_> {
                     tuning: &facts.tuning,
                     objects,
                 };
-                let found = Redirected::find(&base, selection, (replicas, of_array), &facts.path);
+                let wanted = (selection, &hope);
+                let found = Redirected::find(&base, wanted, (replicas, of_array), &facts.path);
                 found.map(|redirected| act(&base, &redirected)).transpose()
             }
             Self::Stored(handle, state, snapshot) => {
@@ -535,9 +684,11 @@ impl Known<'_> {
                 };
                 let of_array = replicas.of_array(path, &SourceVersion::default());
                 // What is held at a moment may be older than what replicas were made of.
-                if store.held.is_some() || !has_some(of_array, selection) {
+                if store.held.is_some() {
                     return Ok(None);
                 }
+                let hope = Hope::of(selection, (replicas, of_array), path);
+                let Some(hope) = hope else { return Ok(None) };
                 let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
                 let state = &handle.closed_by_now(state)?;
                 let pinned = handle.pinned_to(state, snapshot);
@@ -545,6 +696,7 @@ impl Known<'_> {
                 let asks_again = store.options.freshness == Freshness::Read;
                 let base = Base {
                     source: Some(&pinned.source),
+                    priced: Some(OpenedOnce::new(&pinned.source)),
                     moment: &pinned.moment,
                     layout: &state.layout,
                     meaning: state.meaning,
@@ -556,7 +708,8 @@ impl Known<'_> {
                         asks_again,
                     }),
                 };
-                let found = Redirected::find(&base, selection, (replicas, of_array), path);
+                let wanted = (selection, &hope);
+                let found = Redirected::find(&base, wanted, (replicas, of_array), path);
                 found.map(|redirected| act(&base, &redirected)).transpose()
             }
         }

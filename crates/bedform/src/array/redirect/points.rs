@@ -1,6 +1,7 @@
 //! Points of which replicas have some: each is looked for among the places that a replica says it holds.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::SourceVersion;
@@ -11,7 +12,7 @@ use super::{Base, CELLS_MAX, Part, PartOf, Redirected, of_files};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
-use crate::replica::{Held, OpenReplica, Replicas};
+use crate::replica::{Held, OpenReplica, Replicas, fingerprint_of};
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
@@ -20,6 +21,8 @@ const SAMPLED: usize = 64;
 /// Places whose neighbours are looked at, in so many stretches at most.
 const WINDOW: usize = 256;
 const WINDOWS: usize = 64;
+/// Stretches of which each place is looked for in replicas.
+const WINDOWS_LOOKED_FOR: usize = 8;
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 4;
 /// The share of its time that a read must gain by replicas.
@@ -57,6 +60,27 @@ fn places_of<'s>(selection: &'s Selection, shape: &[u64]) -> Option<Cow<'s, [u64
     }
 }
 
+/// True if a selection is of points and some replica has points.
+pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica>]) -> bool {
+    let is_listed = match selection {
+        Selection::Orthogonal(axes) => matches!(axes.as_slice(), [AxisSelection::Coords(_)]),
+        Selection::Points(_) => true,
+        Selection::Union(_) => false,
+    };
+    let has_points = |replica: &Arc<OpenReplica>| {
+        matches!(replica.record.held, Held::Points { .. }) && !replica.is_broken()
+    };
+    is_listed && replicas.iter().any(has_points)
+}
+
+/// The lowest and the highest of some places.
+fn bounds_of(places: &[u64]) -> Option<(u64, u64)> {
+    match places.is_sorted() {
+        true => Some((*places.first()?, *places.last()?)),
+        false => Some((*places.iter().min()?, *places.iter().max()?)),
+    }
+}
+
 impl Redirected {
     /// As [`Redirected::find`], of replicas of points.
     pub(super) fn find_points(
@@ -65,32 +89,31 @@ impl Redirected {
         (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
-        let is_of_points = |replica: &&Arc<OpenReplica>| {
-            matches!(replica.record.held, Held::Points { .. }) && !replica.is_broken()
-        };
-        if !of_array.iter().any(|replica| is_of_points(&replica)) {
-            return None;
-        }
         let shape = base.layout.grid.array_shape();
         let places = places_of(selection, shape)?;
-        let (low, high) = (*places.iter().min()?, *places.iter().max()?);
+        let (low, high) = bounds_of(&places)?;
         let meets = |number: &usize| {
             let record = &of_array[*number].record;
             let meets = match record.held {
                 Held::Points { first, last, .. } => first <= high && low <= last,
                 Held::Runs(_) => false,
             };
-            meets && !of_array[*number].is_broken() && base.has_all_of(&of_array[*number])
+            meets && !of_array[*number].is_broken()
         };
-        let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
+        let mut among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
+        // Those with most points first: what is in one of them is looked for in no other.
+        among.sort_by_key(|number| std::cmp::Reverse(of_array[*number].record.held.shape()));
         let count = places.len() as u64;
         let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
-        if let Some(whole) = same_cut(&cuts[0], &among, of_array) {
-            cuts.push(whole);
-        }
-        if cuts.len() == 1 && !base.would_gain(&cuts[0].left.places, &among, of_array) {
+        let whole = same_cut(&cuts[0], &among, of_array);
+        if among.is_empty()
+            || whole.is_none() && !base.would_gain(&cuts[0].left.places, &among, of_array)
+        {
             return None;
         }
+        // To ask whether they are of the array as it is may take a look at many objects.
+        among.retain(|number| base.has_all_of(&of_array[*number]));
+        cuts.extend(whole.filter(|cut| cut.taken.iter().all(|(at, _)| among.contains(at))));
         while cuts.len() <= TAKEN_MAX && !cuts.last()?.left.places.is_empty() {
             let next = best_cut(cuts.last()?, &among, of_array);
             let Some(next) = next else { break };
@@ -136,13 +159,19 @@ fn same_cut<'a>(
 ) -> Option<Cut<'a>> {
     let places = &whole.left.places;
     let wanted = Held::points(places)?;
+    let fingerprint = LazyCell::new(|| fingerprint_of(places));
     let is_same = |number: &&usize| {
         let replica = &replicas[**number];
-        replica.record.held == wanted && replica.places().is_some_and(|held| held == &**places)
+        replica.record.held == wanted
+            && match &replica.record.places {
+                Some(of) => of.fingerprint == *fingerprint,
+                None => replica.places().is_some_and(|held| held == &**places),
+            }
     };
     let number = *among.iter().find(is_same)?;
-    let (taken, left) = whole.left.split(replicas[number].places()?);
-    Some(Cut { taken: vec![(number, taken?)], left })
+    let all = AxisSelection::Range(AxisRange::whole(places.len() as u64));
+    let left = Wanted { results: Some(Vec::new()), ..Wanted::default() };
+    Some(Cut { taken: vec![(number, PlacedAxis::whole(&all))], left })
 }
 
 /// What takes all points from replicas that were made for as many of them.
@@ -170,12 +199,30 @@ impl Base<'_> {
     fn would_gain(&self, places: &[u64], among: &[usize], replicas: &[Arc<OpenReplica>]) -> bool {
         let held: Vec<&[u64]> =
             among.iter().filter_map(|number| replicas[*number].places()).collect();
+        let step = places.len().div_ceil(SAMPLED).max(1);
+        let is_held = |place: &u64| held.iter().any(|held| held.binary_search(place).is_ok());
+        if !places.iter().step_by(step).any(is_held) {
+            return false;
+        }
         let windows = || {
-            let step = (places.len() / WINDOWS).max(WINDOW);
+            let step = (places.len() / WINDOWS_LOOKED_FOR).max(WINDOW);
             places.chunks(step).flat_map(|window| &window[..window.len().min(WINDOW)])
         };
-        let is_left = |place: &&u64| held.iter().all(|held| held.binary_search(place).is_err());
-        let left: Vec<u64> = windows().filter(is_left).copied().collect();
+        // Where the next one is looked for first, in each replica.
+        let mut near = vec![0; held.len()];
+        let mut is_left = |place: &&u64| {
+            held.iter().zip(&mut near).all(|(held, near)| match find_from(held, **place, *near) {
+                Ok(number) => {
+                    *near = number;
+                    false
+                }
+                Err(number) => {
+                    *near = number;
+                    true
+                }
+            })
+        };
+        let left: Vec<u64> = windows().filter(|place| is_left(place)).copied().collect();
         let seen = windows().count().max(1);
         let without = self.price_places(places);
         let with = self.price_sample(&left, (places.len() * left.len() / seen) as u64);
@@ -229,7 +276,7 @@ impl Base<'_> {
 
     /// Seconds of a part by its geometry alone.
     fn estimate(&self, part: &Part) -> Option<f64> {
-        self.with_pieces(&[part], |plan| Ok(plan.estimate().seconds))?.ok()
+        self.with_pieces(&[part], self.priced(), |plan| Ok(plan.estimate().seconds))?.ok()
     }
 }
 
