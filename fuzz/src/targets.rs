@@ -26,7 +26,7 @@ use bedform_format::metadata::{
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
     BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
-    trace,
+    trace::{self, selection::selection_blocks},
 };
 use bedform_patterns::{Analyzer, Place};
 use bedform_storage::Profile;
@@ -85,6 +85,7 @@ fn traces(data: &[u8]) {
         let again = block.encode().expect("what was read can be written");
         assert_eq!(trace::blocks(&again).next(), Some(block));
     }
+    selections(data);
     if let Some(known) = Knowledge::decode(data, &Limits::default()) {
         known.encode().expect("what was read can be written");
         for global in known.arrays.values().flat_map(|array| &array.global.0) {
@@ -94,6 +95,29 @@ fn traces(data: &[u8]) {
         follow(&mut Analyzer::knowing(patterns), data);
     }
     follow(&mut Analyzer::default(), data);
+}
+
+/// What reads of lists and points have selected: as a file, and as the content of a block that names its hash.
+fn selections(data: &[u8]) {
+    let blocks: Vec<_> = selection_blocks(data).collect();
+    assert!(blocks.iter().map(|block| block.bytes.len()).sum::<usize>() <= data.len());
+    let framed = |payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes();
+        [b"BfSe".as_slice(), &length, &crc32c(payload).to_le_bytes(), payload].concat()
+    };
+    // No fuzzer finds a hash either: that which the content has is put in its place.
+    let mut bytes = framed(data);
+    if let Some(hash) = selection_blocks(&bytes).next().and_then(|block| block.hash_of_content()) {
+        let mut payload = data.to_vec();
+        payload[1..9].copy_from_slice(&hash.to_le_bytes());
+        bytes = framed(&payload);
+        let block = selection_blocks(&bytes).next().expect("a block that has its hash");
+        let selection = block.decode().expect("content of this hash");
+        assert_eq!(selection.hash(), hash);
+        let again = selection.encode(hash).expect("what was read can be written");
+        let block = selection_blocks(&again).next().expect("what was written can be read");
+        assert_eq!(block.decode(), Some(selection));
+    }
 }
 
 fn follow(analyzer: &mut Analyzer, data: &[u8]) {

@@ -134,7 +134,40 @@ def _render_known(path: str, learned: dict[str, Any]) -> Group:
     parts: list[Any] = [paragraph(head), Text(""), table]
     if (more := len(shown) - _FILES_SHOWN) > 0:
         parts.append(paragraph(f"{more} more, with fewer bytes: --json has them"))
-    return Group(*parts, Text(""), patterns) if patterns.row_count else Group(*parts)
+    if patterns.row_count:
+        parts += [Text(""), patterns]
+    return Group(*parts, *_render_selections({name: arrays[name] for name in shown}))
+
+
+def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
+    """Lists and points that were read, and of which only the box is known."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("array", overflow="fold")
+    table.add_column("lists and points within")
+    for column in ("reads", "elements", "time"):
+        table.add_column(column, justify="right")
+    notes = []
+    for name, array in arrays.items():
+        known = array.get("selections", [])
+        kept = [one for one in known if one["is_kept"]]
+        for one in kept[:_PATTERNS_SHOWN]:
+            box = [
+                bound for bounds in zip(one["start"], one["end"], strict=False) for bound in bounds
+            ]
+            elements = one["bytes"] // max(one["reads"] * array["item_size"], 1)
+            row = (_box(box), f"{one['reads']:,}", f"{elements:,}", f"{one['seconds']:.3g} s")
+            table.add_row(cell(name or "/"), *row)
+        if (more := len(kept) - _PATTERNS_SHOWN) > 0:
+            table.add_row(cell(name or "/"), f"{more} more: --json has them")
+        if unknown := array["lists"]["reads"] - sum(one["reads"] for one in kept):
+            notes.append(
+                paragraph(
+                    f"{name or '/'}: of {unknown:,} reads of lists or points the box alone is "
+                    "known: they are too large to be kept, too many, or of an earlier version"
+                )
+            )
+    parts: list[Any] = [Text(""), table] if table.row_count else []
+    return [*parts, Text(""), *notes] if notes else parts
 
 
 def _patterns_of(array: dict[str, Any]) -> list[str]:

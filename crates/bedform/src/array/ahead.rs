@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use bedform_geometry::Selection;
 
 use super::known::Known;
+use super::redirect::{Redirected, Taken};
 use super::{Array, Backing};
 use crate::error::Result;
 use crate::plan::copy::Target;
@@ -13,6 +14,7 @@ use crate::prefetch::{Followed, Follows, MakeReader, ReadAhead, ReadsAhead};
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute_noting;
 use crate::run::{FollowedReads, ReadStatistics};
+use crate::trace::MadeRead;
 
 impl ReadsAhead for Array {
     fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead> {
@@ -78,7 +80,7 @@ impl Known<'_> {
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
-        (took, was_ahead): (Duration, bool),
+        (took, was_ahead, replicas): (Duration, bool, &Taken),
     ) {
         let Some((follows, path)) = self.follows().filter(|(follows, _)| follows.records()) else {
             return;
@@ -90,7 +92,15 @@ impl Known<'_> {
         };
         let layout = self.layout();
         let array = (path, layout.grid.array_shape(), layout.item_size as u64);
-        follows.record(array, selection, (bytes, took, was_ahead));
+        follows.record(array, selection, &MadeRead { bytes, took, was_ahead, replicas });
+    }
+
+    /// What replicas gave of a read, where that is recorded.
+    pub(super) fn taken(&self, redirected: &Redirected) -> Taken {
+        match self.follows() {
+            Some((follows, _)) if follows.records() => redirected.taken_by_name(),
+            _ => Taken::new(),
+        }
     }
 
     /// The array, for the threads that read ahead.
@@ -126,10 +136,18 @@ impl Known<'_> {
         deliver: Deliver<'_>,
         followed: Option<&mut Followed<'_>>,
         own: Option<&mut Option<Vec<u8>>>,
-    ) -> Result<Option<ReadStatistics>> {
+    ) -> Result<Option<(ReadStatistics, Taken)>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };
         let Some(read) = followed.take()? else { return Ok(None) };
-        let is_still = self.with_best_plan(selection, |plan| plan.is_still(&read.as_of));
+        let mut taken = Taken::new();
+        let is_still = self.with_best_plan_of(selection, |plan, redirected| {
+            let is_still = plan.is_still(&read.as_of)?;
+            if let Some(redirected) = redirected.filter(|_| is_still) {
+                redirected.count();
+                taken = self.taken(redirected);
+            }
+            Ok(is_still)
+        });
         if !matches!(is_still, Ok(true)) || read.elements.len() != target.len() {
             followed.drop_taken();
             return is_still.map(|_| None);
@@ -139,6 +157,6 @@ impl Known<'_> {
             None => target.fill(&read.elements),
         }
         followed.use_taken();
-        Ok(Some(read.statistics))
+        Ok(Some((read.statistics, taken)))
     }
 }

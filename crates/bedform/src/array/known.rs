@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bedform_geometry::Selection;
 
+use super::redirect::{Redirected, Taken};
 use super::{Array, Backing};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::facts::{ForeignVariable, Sources};
@@ -124,19 +125,19 @@ impl Known<'_> {
         let reader = || self.reader();
         let (began, mut was_ahead) = (Instant::now(), true);
         let mut followed = self.followed(selection, deliver, &reader);
-        let done = match self.read_before(selection, deliver, followed.as_mut(), own)? {
+        let (done, taken) = match self.read_before(selection, deliver, followed.as_mut(), own)? {
             Some(done) => done,
             None => {
                 was_ahead = false;
                 let began = Instant::now();
-                let done = self.read_now(selection, deliver, once_begun)?;
+                let (done, taken) = self.read_now(selection, deliver, once_begun)?;
                 if let Some(followed) = followed {
                     followed.was_made(began.elapsed(), done.waits > 0);
                 }
-                done
+                (done, taken)
             }
         };
-        self.record(selection, deliver, (began.elapsed(), was_ahead));
+        self.record(selection, deliver, (began.elapsed(), was_ahead, &taken));
         // What is not there was never written, or is gone with its array.
         if let Self::Stored(handle, state, _) = self
             && done.absent > 0
@@ -146,19 +147,19 @@ impl Known<'_> {
         Ok(done)
     }
 
-    /// As [`Known::read`], of what nobody has read ahead.
+    /// As [`Known::read`], of what nobody has read ahead; and what replicas gave of it.
     fn read_now(
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
         once_begun: Option<&AtomicBool>,
-    ) -> Result<ReadStatistics> {
+    ) -> Result<(ReadStatistics, Taken)> {
         let is_whole = matches!(deliver, Deliver::Buffer(_));
         if is_whole && let Some(done) = self.read_of_replicas(selection, deliver)? {
             return Ok(done);
         }
         let began = Instant::now();
-        self.with_plan(selection, |plan| match execute(plan, deliver) {
+        let done = self.with_plan(selection, |plan| match execute(plan, deliver) {
             Err(error) if once_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) => {
                 Ok(Err(error))
             }
@@ -168,7 +169,8 @@ impl Known<'_> {
                 }
                 outcome.map(Ok)
             }
-        })?
+        })?;
+        Ok((done?, Taken::new()))
     }
 
     /// As [`Known::read_now`], by replicas, where they serve the read better; nothing where they do not, or
@@ -177,12 +179,12 @@ impl Known<'_> {
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
-    ) -> Result<Option<ReadStatistics>> {
+    ) -> Result<Option<(ReadStatistics, Taken)>> {
         let outcome = self.redirected(selection, |base, redirected| {
             match redirected.with_plan(base, |plan| execute(plan, deliver)) {
                 Some(Ok(done)) => {
                     redirected.count();
-                    Ok(Some(done))
+                    Ok(Some((done, self.taken(redirected))))
                 }
                 Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
                 // Of the array itself, which is planned again.
@@ -206,13 +208,22 @@ impl Known<'_> {
         selection: &Selection,
         mut act: impl FnMut(ReadPlan<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.with_best_plan_of(selection, |plan, _| act(plan))
+    }
+
+    /// As [`Known::with_best_plan`]; `act` sees as well what replicas take, if they take something.
+    pub(super) fn with_best_plan_of<T>(
+        &self,
+        selection: &Selection,
+        mut act: impl FnMut(ReadPlan<'_>, Option<&Redirected>) -> Result<T>,
+    ) -> Result<T> {
         let of_replicas = self.redirected(selection, |base, redirected| {
-            redirected.with_plan(base, &mut act).transpose()
+            redirected.with_plan(base, |plan| act(plan, Some(redirected))).transpose()
         });
         match of_replicas {
             Ok(Some(Some(done))) => Ok(done),
             Err(error) if error.kind() != ErrorKind::SnapshotMoved => Err(error),
-            _ => self.with_plan(selection, act),
+            _ => self.with_plan(selection, |plan| act(plan, None)),
         }
     }
 

@@ -4,20 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Region, Selection};
 use bedform_storage::Profile;
 
-use super::reads::{Exact, Kind};
+use super::reads::{Exact, Kind, recency};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
 use crate::codec::choice::{ReadRates, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
-use crate::replica::{Expected, Held, ObjectsOf, Replica, Runs};
-use crate::sidecar::Sidecar;
+use crate::options::OpenOptions;
+use crate::replica::{Expected, Held, ObjectsOf, PLACES, Replica, Runs};
+use crate::sidecar::{REPLICAS, Sidecar};
+use crate::store::Store;
+use crate::trace::{ReplicaUse, positions_in, shared};
 
 /// Kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
@@ -44,6 +47,14 @@ const PLACE_SECONDS: f64 = 6e-9;
 /// What a replica could hold: with the places of points, and the kinds that it would be laid out for.
 type Listed = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
 
+/// A share of the elements of a listed read of which it is worth to read them from a replica, and the rest from the
+/// array.
+const PART_MIN: f64 = 0.25;
+/// Bytes of an array between points that are read together with them.
+const BLOCK_BYTES: u64 = 64 << 10;
+/// Places of a replica that are looked at.
+const PLACES_MAX: u64 = 1 << 26;
+
 /// Bytes a second that a replica is written with, where nothing is known.
 const WRITTEN_PER_SECOND: f64 = 200e6;
 
@@ -57,8 +68,35 @@ pub(super) struct CandidateReplica {
     pub(super) id: String,
     pub(super) bytes: u64,
     pub(super) building_seconds: f64,
-    /// For each kind of read the share of the reads that it holds all of, and the seconds of one of them.
+    /// For each kind of read the share of the reads that it holds all of, and the seconds of one of them; of a listed
+    /// read the share of the elements, and the seconds of all if all were read as fast.
     pub(super) serves: Vec<Option<(f64, f64)>>,
+    /// What it was worth so far, where it is there.
+    pub(super) worth: Worth,
+}
+
+/// What a replica that is there was worth.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Worth {
+    /// Seconds that it saved, as predicted, of the reads that took something of it; reads of long ago count less.
+    pub(super) seconds: f64,
+    /// When the last of them began, or it was made, in nanoseconds since 1970.
+    pub(super) last_ns: u64,
+}
+
+impl Worth {
+    fn of(replica: &Replica, used: Option<&ReplicaUse>, newest_ns: u64) -> Self {
+        let made_ns = replica.made.saturating_mul(1_000_000_000);
+        let Some(used) = used else { return Self { seconds: 0.0, last_ns: made_ns } };
+        let (mut reads, mut saved) = (0.0, 0.0);
+        for expected in &replica.expected {
+            reads += expected.reads;
+            saved += expected.reads * (expected.seconds_without - expected.seconds_with).max(0.0);
+        }
+        let each = if reads > 0.0 { saved / reads } else { 0.0 };
+        let seconds = each * used.reads as f64 * recency(used.last_ns, newest_ns);
+        Self { seconds, last_ns: used.last_ns.max(made_ns) }
+    }
 }
 
 /// What of the reads of `kind` lies in the box of a replica, as a share of the places where they can be.
@@ -195,13 +233,24 @@ fn share_still(source: &Source, replica: &Replica) -> f64 {
 
 fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
     let still = share_still(source, replica);
+    // Looked at only where reads of points may be served.
+    let mut places = None;
     let serves = kinds.iter().map(|kind| {
-        if kind.array != replica.array || kind.array_shape != replica.array_shape {
+        if kind.array != replica.array || kind.array_shape != replica.array_shape || still <= 0.0 {
             return None;
         }
-        let share = still * share_of(kind, &replica.held);
-        let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts)?;
-        (share > 0.0).then_some((share, alike.seconds_with))
+        let is_of_points = matches!((&replica.held, &kind.exact), (Held::Points { .. }, Some(_)));
+        let places = match is_of_points {
+            true => places.get_or_insert_with(|| places_of(source, replica)).as_ref(),
+            false => None,
+        };
+        let part = part_of(kind, &replica.held, places.map(|places| places.as_slice()))?;
+        let alike = replica.expected.iter().find(|expected| expected.shape == kind.counts);
+        let seconds = match (alike.filter(|_| kind.exact.is_none() || part.share >= 1.0), kind) {
+            (Some(alike), _) => alike.seconds_with,
+            (None, kind) => part.seconds_of_all(seconds_of_whole(kind, replica)?, kind.seconds),
+        };
+        (seconds < kind.seconds).then_some((still * part.share, seconds))
     });
     CandidateReplica {
         planned: None,
@@ -210,7 +259,35 @@ fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateRepl
         bytes: replica.stored_bytes,
         building_seconds: 0.0,
         serves: serves.collect(),
+        worth: Worth::of(replica, source.uses.get(&replica.id), source.newest_ns()),
     }
+}
+
+/// Seconds that all of a replica of listed elements takes, for a listed read of some of them.
+fn seconds_of_whole(kind: &Kind, replica: &Replica) -> Option<f64> {
+    let is_listed = kind.exact.is_some() && !is_box(&replica.held);
+    let expected = replica.expected.iter().map(|expected| expected.seconds_with);
+    expected.filter(|_| is_listed).reduce(f64::max)
+}
+
+/// The places of the elements of a replica of points, ascending; nothing where they cannot be read.
+fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
+    let Held::Points { count, .. } = replica.held else { return None };
+    if count > PLACES_MAX {
+        return None;
+    }
+    let directory = source.sidecar.as_ref()?.own_directory()?.join(REPLICAS).join(&replica.id);
+    let store = Store::open_path(&directory, OpenOptions::default()).ok()?;
+    let array = store.array(&ObjectPath::parse(PLACES).ok()?).ok()?;
+    if array.shape().ok()? != [count] || array.data_type().ok()? != DataType::UInt64 {
+        return None;
+    }
+    let mut bytes = vec![0; usize::try_from(count).ok()?.checked_mul(8)?];
+    array.read(&Selection::all(&[count]), &mut bytes).ok()?;
+    #[allow(clippy::host_endian_bytes)]
+    let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let places: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(number).collect();
+    places.is_sorted_by(|a, b| a < b).then(|| Arc::new(places))
 }
 
 /// The kinds of reads of one array.
@@ -378,7 +455,7 @@ impl<'a> ArrayKinds<'a> {
         let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
         model.compression_ratio = self.ratio;
         let serves: Vec<_> = (0..self.kinds.len())
-            .map(|number| self.serves(number, held, &model, &layout))
+            .map(|number| self.serves(number, (held, places.as_deref()), &model, &layout))
             .collect();
         if serves.iter().all(Option::is_none) {
             return Ok(None);
@@ -395,6 +472,10 @@ impl<'a> ArrayKinds<'a> {
         let building_seconds = raw * (self.seconds_per_byte + 1.0 / WRITTEN_PER_SECOND);
         let expected = serves.iter().enumerate().filter_map(|(number, served)| {
             let (kind, (share, seconds)) = (&self.kinds[number], (*served)?);
+            // Of a listed read that it has in part a replica is asked for its price each time.
+            if kind.exact.is_some() && share < 1.0 {
+                return None;
+            }
             Some(Expected {
                 shape: kind.counts.clone(),
                 reads: kind.reads * share,
@@ -417,30 +498,40 @@ impl<'a> ArrayKinds<'a> {
             building_seconds,
             expected: expected.collect(),
         };
-        let (planned, is_of_site) = (Some(planned), false);
-        Ok(Some(CandidateReplica { planned, is_of_site, id, bytes, building_seconds, serves }))
+        let (planned, worth) = (Some(planned), Worth::default());
+        let is_of_site = false;
+        Ok(Some(CandidateReplica {
+            planned,
+            is_of_site,
+            id,
+            bytes,
+            building_seconds,
+            serves,
+            worth,
+        }))
     }
 
     /// The share of the reads of a kind that a replica holds all of, and the seconds of one, where it is faster.
     fn serves(
         &self,
         number: usize,
-        held: &Held,
+        (held, places): (&Held, Option<&Vec<u64>>),
         model: &CostModel,
         layout: &Layout,
     ) -> Option<(f64, f64)> {
         let kind = &self.kinds[number];
-        let share = if kind.array == self.array { share_of(kind, held) } else { 0.0 };
-        if share <= 0.0 {
-            return None;
-        }
+        let is_own = kind.array == self.array;
+        let part = part_of(kind, held, places.map(Vec::as_slice)).filter(|_| is_own)?;
         let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
         if let Held::Points { count, .. } = held {
             // Where they are is read as well.
             let whole = model.price(layout, &Read::Everything).seconds;
             seconds += whole * PLACE_BYTES / self.item_size as f64 + *count as f64 * PLACE_SECONDS;
         }
-        (seconds < kind.seconds).then_some((share, seconds))
+        if kind.exact.is_some() {
+            seconds = part.seconds_of_all(seconds, kind.seconds);
+        }
+        (seconds < kind.seconds).then_some((part.share, seconds))
     }
 
     /// A name that is the same for the same replica of the same state of the source.
@@ -458,45 +549,82 @@ impl<'a> ArrayKinds<'a> {
     }
 }
 
-/// The share of the reads of a kind that a replica holds all of.
-fn share_of(kind: &Kind, held: &Held) -> f64 {
-    match (&kind.exact, held.bounds()) {
-        (Some(exact), _) => f64::from(u8::from(holds(held, exact))),
-        // One with gaps holds less than its bounds.
-        (None, Some(region)) if is_box(held) => share_within(kind, &region),
-        _ => 0.0,
+/// What a replica holds of the reads of a kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct HeldPart {
+    /// The share of the reads that it holds all of; of a listed read the share of its elements.
+    share: f64,
+    /// The share of its time that a read takes of the array for what the replica does not hold.
+    rest: f64,
+}
+
+impl HeldPart {
+    fn of_reads(share: f64) -> Self {
+        Self { share, rest: 1.0 - share }
+    }
+
+    /// As seconds of all of a listed read at which a share of it counts, where the replica gives its part in
+    /// `seconds`, and the array all in `of_array`.
+    fn seconds_of_all(self, seconds: f64, of_array: f64) -> f64 {
+        (seconds + (self.rest - (1.0 - self.share)) * of_array) / self.share
     }
 }
 
-/// True if a replica has all elements of an exact read.
-fn holds(held: &Held, exact: &Exact) -> bool {
-    let has = |held: &[(u64, u64)], run: &(u64, u64)| {
-        let (first, count) = *run;
-        held.iter().any(|(start, length)| *start <= first && first + count <= start + length)
+/// What a replica holds of the reads of a kind; nothing where that is nothing, or too little to read it apart.
+/// `places` are those of a replica of points.
+fn part_of(kind: &Kind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart> {
+    let part = match (&kind.exact, held) {
+        (Some(Exact::Runs(runs)), Held::Runs(held)) => {
+            let along = |(held, runs): (&Runs, &Runs)| {
+                positions_in(&shared(held, runs)) as f64 / positions_in(runs).max(1) as f64
+            };
+            HeldPart::of_reads(held.iter().zip(runs).map(along).product())
+        }
+        (Some(Exact::Points(wanted)), Held::Points { .. }) => {
+            part_of_places(places?, wanted, kind.item_size)
+        }
+        (Some(_), _) => return None,
+        // One with gaps holds less than its bounds.
+        (None, _) if is_box(held) => HeldPart::of_reads(share_within(kind, &held.bounds()?)),
+        (None, _) => return None,
     };
-    match (held, exact) {
-        (Held::Runs(held), Exact::Runs(runs)) => {
-            held.iter().zip(runs).all(|(held, runs)| runs.iter().all(|run| has(held, run)))
+    let least = if kind.exact.is_some() { PART_MIN } else { f64::MIN_POSITIVE };
+    (part.share >= least).then_some(part)
+}
+
+/// What a replica of points at `places` holds of a read of others. What is left takes as many blocks of the array as
+/// it lies in: of points that lie close together, all of them.
+fn part_of_places(places: &[u64], wanted: &[u64], item_size: u64) -> HeldPart {
+    let block = (BLOCK_BYTES / item_size.max(1)).max(1);
+    let (mut held, mut common) = (places, 0_usize);
+    let (mut blocks, mut blocks_left) = (0_usize, 0_usize);
+    let (mut last, mut last_left) = (u64::MAX, u64::MAX);
+    for place in wanted {
+        held = &held[held.partition_point(|other| other < place)..];
+        let at = place / block;
+        blocks += usize::from(at != last);
+        last = at;
+        if held.first() == Some(place) {
+            common += 1;
+        } else {
+            blocks_left += usize::from(at != last_left);
+            last_left = at;
         }
-        // Those that were made of it.
-        (Held::Points { count, first, last }, Exact::Points(places)) => {
-            *count >= places.len() as u64
-                && places.first().is_some_and(|place| first <= place)
-                && places.last().is_some_and(|place| place <= last)
-        }
-        _ => false,
     }
+    let share = common as f64 / wanted.len().max(1) as f64;
+    HeldPart { share, rest: blocks_left as f64 / blocks.max(1) as f64 }
 }
 
 fn is_box(held: &Held) -> bool {
     held.runs().is_some_and(|runs| runs.iter().all(|runs| runs.len() == 1))
 }
 
-/// A read of a kind in the positions of what holds all of it.
+/// What of a read of a kind a replica holds, in its positions.
 fn read_of(kind: &Kind, held: &Held) -> Read {
     match (&kind.exact, held.runs()) {
         (Some(Exact::Runs(runs)), Some(own)) if own != runs => {
-            Read::Selection(inner_selection(runs, held))
+            let held_runs = own.iter().zip(runs).map(|(own, runs)| shared(own, runs));
+            Read::Selection(inner_selection(&held_runs.collect::<Vec<_>>(), held))
         }
         // Of points that others are among as well: they are all over it.
         (Some(_), _) => Read::Everything,
@@ -555,4 +683,23 @@ fn padded_bytes(shape: &[u64], chunk: &[u64], item_size: u64) -> f64 {
 
 fn bytes_of(shape: &[u64], item_size: u64) -> f64 {
     shape.iter().map(|length| *length as f64).product::<f64>() * item_size as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_sparse_points_what_a_replica_lacks_takes_its_share_of_the_time_of_dense_ones_all_of_it() {
+        let sparse: Vec<u64> = (0..100).map(|at| at * 1_000_000).collect();
+        let part = part_of_places(&sparse[..75], &sparse, 8);
+        assert_eq!(part, HeldPart { share: 0.75, rest: 0.25 });
+        let dense: Vec<u64> = (0..100_000).map(|at| at * 10).collect();
+        let held: Vec<u64> = dense.iter().copied().filter(|place| place % 40 != 0).collect();
+        let part = part_of_places(&held, &dense, 8);
+        assert_eq!(part, HeldPart { share: 0.75, rest: 1.0 });
+        // The part of the replica comes on top of all of the array.
+        assert!(part.seconds_of_all(1.0, 10.0) > 10.0);
+        assert_eq!(part_of_places(&[], &sparse, 8), HeldPart { share: 0.0, rest: 1.0 });
+    }
 }

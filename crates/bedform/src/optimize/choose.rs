@@ -28,6 +28,12 @@ fn seconds_with(kinds: &[Kind], replicas: &[&CandidateReplica]) -> Vec<f64> {
     let of_kind = |(number, kind): (usize, &Kind)| {
         let mut served: Vec<(f64, f64)> =
             replicas.iter().filter_map(|replica| replica.serves[number]).collect();
+        if kind.exact.is_some() {
+            // Which elements several replicas have together is not known: the best of them counts.
+            let with =
+                served.iter().map(|(share, with)| share * with + (1.0 - share) * kind.seconds);
+            return with.fold(kind.seconds, f64::min);
+        }
         served.sort_by(|a, b| a.1.total_cmp(&b.1));
         let (mut seconds, mut left) = (0.0, 1.0);
         for (share, with) in served.into_iter().filter(|(_, with)| *with < kind.seconds) {
@@ -92,9 +98,15 @@ pub(super) fn choose(
     let seconds_then = beside_site(&chosen);
     let bytes = chosen.iter().map(|one| one.bytes).sum();
     let is_chosen = |one: &&CandidateReplica| chosen.iter().any(|taken| taken.id == one.id);
-    let (keep, unused): (Vec<&CandidateReplica>, Vec<&CandidateReplica>) =
+    let (keep, mut unused): (Vec<&CandidateReplica>, Vec<&CandidateReplica>) =
         existing.iter().copied().partition(is_chosen);
-    // What nobody needs the place of may stay: other reads may come again.
+    // What nobody needs the place of may stay: other reads may come again. Of what has no place for all, those go
+    // first that were used least lately for their bytes and what they save.
+    unused.sort_by(|a, b| {
+        let by_bytes = |one: &CandidateReplica| one.worth.seconds / one.bytes.max(1) as f64;
+        let by_use = by_bytes(b).total_cmp(&by_bytes(a));
+        by_use.then_with(|| b.worth.last_ns.cmp(&a.worth.last_ns))
+    });
     let (mut stay, mut drop, mut used) = (Vec::new(), Vec::new(), bytes);
     for one in unused {
         if used + one.bytes <= budget_bytes {
@@ -128,5 +140,41 @@ fn give_up_useless(
             true => *chosen = others,
             false => at += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::Worth;
+    use super::*;
+
+    fn there(id: &str, bytes: u64, seconds: f64, last_ns: u64) -> CandidateReplica {
+        CandidateReplica {
+            planned: None,
+            id: id.to_owned(),
+            bytes,
+            building_seconds: 0.0,
+            serves: Vec::new(),
+            worth: Worth { seconds, last_ns },
+        }
+    }
+
+    #[test]
+    fn of_replicas_that_no_read_needs_those_go_first_that_saved_least_for_their_bytes_and_longest_ago()
+     {
+        let replicas = vec![
+            there("never", 10, 0.0, 5),
+            there("large", 100, 20.0, 90),
+            there("small", 10, 9.0, 50),
+            there("later", 10, 0.0, 80),
+        ];
+        let kept = |budget| choose(&[], replicas.clone(), budget).keep;
+        assert_eq!(kept(130), ["small", "large", "later", "never"]);
+        assert_eq!(kept(120), ["small", "large", "later"]);
+        assert_eq!(kept(110), ["small", "large"]);
+        assert_eq!(kept(30), ["small", "later", "never"]);
+        let chosen = choose(&[], replicas.clone(), 20);
+        assert_eq!((chosen.keep, chosen.bytes), (vec!["small".to_owned(), "later".to_owned()], 20));
+        assert_eq!(chosen.drop, ["large", "never"]);
     }
 }

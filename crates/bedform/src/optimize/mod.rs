@@ -5,13 +5,16 @@
 //! # How
 //!
 //! 1. *Reads*: the kinds of reads that were learnt of each array, where they were, and how often
-//!    ([`ReadKind`](crate::trace::ReadKind)); or those that the caller expects.
+//!    ([`ReadKind`](crate::trace::ReadKind)), and the lists and points that were
+//!    ([`LearnedSelection`](crate::trace::LearnedSelection)); or those that the caller expects. Reads of a month ago
+//!    count half.
 //! 2. *Prices*: each kind is priced at a few of its places, by the plan of the read as it would be run.
 //! 3. *Candidates*: for each kind, for the kinds of an array together, and for where they mostly are, the box that
 //!    they take, in the layout that costs least for them ([`advise`](mod@crate::layout::advise)).
 //! 4. *Choice*: the candidate that saves most predicted time for its bytes, of those that fit the budget, until none
 //!    saves more than it costs to make. Replicas that are there count as candidates that cost nothing to make; those
-//!    that are not chosen go if their place is needed.
+//!    that are not chosen go if their place is needed, those first that saved least for their bytes, and longest ago,
+//!    by the reads that were recorded.
 //! 5. *Building*: each replica is a conversion of a part of the source ([`convert`](mod@crate::convert)), with its
 //!    promises: what was stopped goes on, nothing is seen before it is whole. Then the catalogue names it.
 //!
@@ -32,6 +35,7 @@ mod choose;
 mod place;
 mod reads;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +51,7 @@ use crate::sidecar::Sidecar;
 use crate::size;
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
+use crate::trace::{Knowledge, ReplicaUse};
 use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build};
@@ -226,9 +231,16 @@ struct Source {
     of_site: Vec<Replica>,
     state: SourceVersion,
     bytes: u64,
+    /// What reads took from the replicas that are there.
+    uses: BTreeMap<String, ReplicaUse>,
 }
 
 impl Source {
+    /// When a replica was used last, in nanoseconds since 1970.
+    fn newest_ns(&self) -> u64 {
+        self.uses.values().map(|used| used.last_ns).max().unwrap_or(0)
+    }
+
     /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
     /// replicas.
     fn open(place: &SourcePlace, sidecars: Option<&Path>) -> Result<Self> {
@@ -251,7 +263,9 @@ impl Source {
             Some(file) => file.size,
             None => stored_bytes(&store)?,
         };
-        Ok(Self { store, sidecar, catalogue, of_site, state, bytes })
+        let known = sidecar.as_ref().and_then(Knowledge::newest);
+        let uses = known.map(|known| known.replicas).unwrap_or_default();
+        Ok(Self { store, sidecar, catalogue, of_site, state, bytes, uses })
     }
 
     /// The dimension along which its files are joined, if it is many.

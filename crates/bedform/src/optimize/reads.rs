@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
 use crate::sidecar::Sidecar;
-use crate::trace::{Knowledge, ReadKind};
+use crate::trace::{Knowledge, LearnedArray, ReadKind, kept_selection, runs_of};
 use crate::zarr::nodes::NodeKind;
 
 /// Kinds of reads that are looked at: those that take most time.
@@ -20,6 +20,12 @@ const KINDS_MAX: usize = 64;
 const PLACES: [f64; 3] = [0.17, 0.5, 0.83];
 /// Reads that expected ones stand for, all of them together: an afternoon's work.
 const READS_EXPECTED: f64 = 1000.0;
+
+/// Positions of all lists and points that were learnt: beyond it those that took least time are left out.
+const POSITIONS_MAX: u64 = 1 << 26;
+/// Reads that were made so much earlier than the last ones count half.
+const HALF_LIFE_DAYS: i32 = 30;
+const DAY_NS: u64 = 86_400 * 1_000_000_000;
 
 /// Positions of a run of which it is worth to keep it as one, and not as places, in the mean.
 const RUN_PLACES_MIN: usize = 8;
@@ -137,6 +143,12 @@ impl Kind {
     }
 }
 
+/// How much reads count of which the last began at `last_ns`, beside those at `newest_ns`.
+pub(super) fn recency(last_ns: u64, newest_ns: u64) -> f64 {
+    let days = newest_ns.saturating_sub(last_ns) / DAY_NS;
+    0.5_f64.powf(days as f64 / f64::from(HALF_LIFE_DAYS))
+}
+
 /// The kinds of reads that count: those that the caller expects, else those that were learnt.
 ///
 /// # Errors
@@ -159,8 +171,11 @@ pub(super) fn kinds_of(
     Ok(kinds)
 }
 
+/// An array, its shape, bytes of an element, and names of its axes.
+type OpenedArray = (Array, Vec<u64>, u64, Vec<String>);
+
 /// An array of the source, if it is one of elements of fixed size.
-fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<String>)> {
+fn opened(source: &Source, path: &str) -> Option<OpenedArray> {
     let array = source.store.array(&ObjectPath::parse(path).ok()?).ok()?;
     let item_size = array.data_type().ok()?.item_size()? as u64;
     let (shape, names) = (array.shape().ok()?, array.dimension_names().ok()?);
@@ -173,9 +188,14 @@ fn opened(source: &Source, path: &str) -> Option<(Array, Vec<u64>, u64, Vec<Stri
 }
 
 /// What was learnt of the source at a place.
-fn knowledge_of(place: &SourcePlace) -> Result<Option<Knowledge>> {
-    let sidecar = Sidecar::find(&place.sidecar_name()?, None)?;
-    Ok(sidecar.as_ref().and_then(Knowledge::newest))
+fn knowledge_of(place: &SourcePlace) -> Result<Option<(Sidecar, Knowledge)>> {
+    Ok(Sidecar::find(&place.sidecar_name()?, None)?.and_then(known_in))
+}
+
+/// What was learnt, and where that lies.
+fn known_in(sidecar: Sidecar) -> Option<(Sidecar, Knowledge)> {
+    let knowledge = Knowledge::newest(&sidecar)?;
+    Some((sidecar, knowledge))
 }
 
 fn learnt(
@@ -187,12 +207,12 @@ fn learnt(
     let known = match like {
         Some(like) => knowledge_of(like)?,
         // Replicas may lie elsewhere than what was learnt.
-        None => match source.sidecar.as_ref().and_then(Knowledge::newest) {
+        None => match source.sidecar.clone().and_then(known_in) {
             Some(known) => Some(known),
             None => knowledge_of(place)?,
         },
     };
-    let knowledge = known.ok_or_else(|| {
+    let (sidecar, knowledge) = known.ok_or_else(|| {
         let shown = like.unwrap_or(place).shown();
         let text = format!(
             "{shown}: no reads were learnt: turn recording on with 'bedform watch {shown}', read, then \
@@ -200,31 +220,106 @@ fn learnt(
         );
         Error::new(ErrorKind::NotFound, text)
     })?;
+    let newest_ns = knowledge.newest_ns();
+    let mut lists = LearntLists { sidecar: &sidecar, newest_ns, room: POSITIONS_MAX };
     let mut kinds = Vec::new();
     for (name, learned) in &knowledge.arrays {
-        let Some((array, shape, item_size, dims)) = opened(source, name) else { continue };
+        let Some(opened) = opened(source, name) else { continue };
+        let (array, shape, item_size, dims) = &opened;
         // Files may have come since.
         let may_differ = like.is_some() || source.joined().is_some();
-        if learned.shape.len() != shape.len() || (!may_differ && learned.shape != shape) {
+        if learned.shape.len() != shape.len() || (!may_differ && learned.shape != *shape) {
             notes.push(format!("{name}: its shape has changed since its reads were learnt"));
             continue;
         }
-        if learned.lists.reads > learned.read.reads / 2 {
-            notes.push(format!(
-                "{name}: most of its reads are lists of positions or points: say which by --selections"
-            ));
-        }
         for kind in &learned.kinds.0 {
+            let last_ns = kind.last_ns;
             let Some(found) = of_learnt(kind, &learned.shape) else { continue };
-            let Some(mut kind) = found.in_shape(&learned.shape, &shape) else { continue };
+            let Some(mut kind) = found.in_shape(&learned.shape, shape) else { continue };
             kind.array.clone_from(name);
             (kind.dims, kind.array_shape, kind.item_size) =
-                (dims.clone(), shape.clone(), item_size);
-            kind.seconds = kind.priced(&array)?;
+                (dims.clone(), shape.clone(), *item_size);
+            kind.reads *= recency(last_ns, newest_ns);
+            kind.seconds = kind.priced(array)?;
             kinds.push(kind);
         }
+        kinds.extend(lists.kinds(name, learned, &opened, notes)?);
     }
     Ok(kinds)
+}
+
+/// Selections of lists and points that were learnt, as far as there is memory for them.
+struct LearntLists<'a> {
+    sidecar: &'a Sidecar,
+    /// When the last read of the source began.
+    newest_ns: u64,
+    /// Positions that may still be loaded.
+    room: u64,
+}
+
+impl LearntLists<'_> {
+    /// The kinds of reads that the lists and points of an array are. What is not known of them is noted.
+    fn kinds(
+        &mut self,
+        name: &str,
+        learned: &LearnedArray,
+        opened: &OpenedArray,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Kind>> {
+        let mut kinds = Vec::new();
+        let (mut unknown, mut elsewhere) = (learned.lists.reads, 0_u64);
+        for one in &learned.selections.all {
+            let Some(selection) = kept_selection(self.sidecar, one) else { continue };
+            let shape = &opened.1;
+            let Some(selection) = in_shape(selection, &one.shape, shape) else {
+                elsewhere += one.reads;
+                unknown = unknown.saturating_sub(one.reads);
+                continue;
+            };
+            let positions = selection.result_shape().iter().sum::<u64>();
+            if selection.validate(shape).is_err() || positions > self.room {
+                continue;
+            }
+            self.room -= positions;
+            unknown = unknown.saturating_sub(one.reads);
+            let reads = one.reads as f64 * recency(one.last_ns, self.newest_ns);
+            kinds.extend(listed_kind(name, &selection, opened, reads)?);
+        }
+        if elsewhere > 0 {
+            notes.push(format!(
+                "{name}: {elsewhere} reads of lists or points are left out: its shape is another one, where their \
+                 positions do not mean the same"
+            ));
+        }
+        if unknown > learned.read.reads / 2 {
+            notes.push(format!(
+                "{name}: most of its reads are lists of positions or points of which only the box is known: say \
+                 which by --selections"
+            ));
+        }
+        Ok(kinds)
+    }
+}
+
+/// A selection of an array of shape `then` in one of shape `now`: what spans an axis spans it there; nothing where
+/// positions do not mean the same.
+fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection> {
+    if then == now {
+        return Some(selection);
+    }
+    let Selection::Orthogonal(axes) = selection else { return None };
+    let axis = |(at, axis): (usize, AxisSelection)| {
+        let (then, now) = (*then.get(at)?, *now.get(at)?);
+        match axis {
+            axis if then == now => Some(axis),
+            AxisSelection::Range(range) if range == AxisRange::whole(then) => {
+                Some(AxisSelection::Range(AxisRange::whole(now)))
+            }
+            _ => None,
+        }
+    };
+    let axes = axes.into_iter().enumerate().map(axis).collect::<Option<Vec<_>>>()?;
+    (axes.len() == now.len()).then_some(Selection::Orthogonal(axes))
 }
 
 /// A kind of reads as it was learnt; nothing for reads of the whole array, which no replica makes faster, and for
@@ -262,24 +357,35 @@ fn listed_kinds(source: &Source, place: &SourcePlace, listed: &[ListedRead]) -> 
             let text = format!("{}: no array {:?} of numbers", place.shown(), read.array);
             Error::new(ErrorKind::NotFound, text)
         };
-        let (array, shape, item_size, dims) = opened(source, &read.array).ok_or_else(unknown)?;
-        read.selection.validate(&shape)?;
-        let Some((exact, bounds)) = exact_of(&read.selection, &shape)? else { continue };
-        kinds.push(Kind {
-            array: read.array.clone(),
-            dims,
-            array_shape: shape,
-            item_size,
-            counts: read.selection.result_shape(),
-            steps: vec![1; read.selection.result_shape().len()],
-            reads: READS_EXPECTED * read.weight / total,
-            hot: bounds.clone(),
-            bounds,
-            seconds: array.price(&read.selection)?.seconds,
-            exact: Some(exact),
-        });
+        let opened = opened(source, &read.array).ok_or_else(unknown)?;
+        read.selection.validate(&opened.1)?;
+        let reads = READS_EXPECTED * read.weight / total;
+        kinds.extend(listed_kind(&read.array, &read.selection, &opened, reads)?);
     }
     Ok(kinds)
+}
+
+/// So many reads of a selection as a kind of read; nothing for one without elements.
+fn listed_kind(
+    name: &str,
+    selection: &Selection,
+    (array, shape, item_size, dims): &OpenedArray,
+    reads: f64,
+) -> Result<Option<Kind>> {
+    let Some((exact, bounds)) = exact_of(selection, shape)? else { return Ok(None) };
+    Ok(Some(Kind {
+        array: name.to_owned(),
+        dims: dims.clone(),
+        array_shape: shape.clone(),
+        item_size: *item_size,
+        counts: selection.result_shape(),
+        steps: vec![1; selection.result_shape().len()],
+        reads,
+        hot: bounds.clone(),
+        bounds,
+        seconds: array.price(selection)?.seconds,
+        exact: Some(exact),
+    }))
 }
 
 /// The elements of a selection, and the box around them; nothing for one without.
@@ -326,18 +432,6 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Regio
     let runs: Vec<_> = runs.collect();
     let bounds = bounds(&runs)?;
     Ok(Some((Exact::Runs(runs), bounds)))
-}
-
-/// Positions, which ascend, as runs: a first one and a count each.
-fn runs_of(positions: &[u64]) -> Vec<(u64, u64)> {
-    let mut runs: Vec<(u64, u64)> = Vec::new();
-    for &at in positions {
-        match runs.last_mut() {
-            Some((first, count)) if *first + *count == at => *count += 1,
-            _ => runs.push((at, 1)),
-        }
-    }
-    runs
 }
 
 fn expected_kinds(

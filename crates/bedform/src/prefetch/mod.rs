@@ -48,7 +48,6 @@ mod workers;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bedform_geometry::Selection;
 use bedform_patterns::Pattern;
@@ -56,7 +55,7 @@ use bedform_patterns::Pattern;
 use crate::options::{OpenOptions, Prefetch};
 use crate::run::FollowedReads;
 use crate::sidecar::Sidecar;
-use crate::trace::{self, KnownPatterns};
+use crate::trace::{self, KnownPatterns, MadeRead};
 
 pub(crate) use ahead::ReadAhead;
 pub(crate) use follower::{Followed, MakeReader};
@@ -126,7 +125,7 @@ impl Follows {
         &self,
         array: (&str, &[u64], u64),
         selection: &Selection,
-        read: (u64, Duration, bool),
+        read: &MadeRead<'_>,
     ) {
         if let Some(place) = &self.traces {
             trace::record(place, array, selection, read);

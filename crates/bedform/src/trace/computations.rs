@@ -198,6 +198,7 @@ mod tests {
             bytes: axes.iter().map(|axis| axis.1).fold(8, u64::saturating_mul),
             was_ahead: false,
             is_list: false,
+            selection: 0,
             axes: axes.iter().map(axis).collect(),
         }
     }

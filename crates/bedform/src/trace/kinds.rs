@@ -155,6 +155,7 @@ mod tests {
             bytes: 8,
             was_ahead: false,
             is_list: false,
+            selection: 0,
             axes: axes.iter().map(|&(first, count)| TracedAxis { first, count, step: 1 }).collect(),
         }
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::{Key, is_other};
 use super::kinds::ReadKinds;
 use super::processes::own_parts;
+use super::selections::LearnedSelections;
 use crate::sidecar::{Helper, Sidecar};
 
 const VERSION: u64 = 1;
@@ -20,6 +21,8 @@ pub(super) const LIST: &str = "knowledge";
 pub(super) const ARRAYS_MAX: usize = 4096;
 /// Patterns of an array that are kept, the newest.
 pub(super) const PATTERNS_MAX: usize = 64;
+/// Replicas whose use is known, those that were used last.
+const REPLICAS_MAX: usize = 4096;
 
 /// Reads, and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,6 +57,8 @@ pub struct LearnedArray {
     pub was_ahead: Explained,
     /// Those of lists of positions and points, which have no pattern.
     pub lists: Explained,
+    /// What these selected.
+    pub selections: LearnedSelections,
     /// Those that a pattern of the reads before them had said, by kind.
     pub predicted: BTreeMap<String, Explained>,
     /// Kinds of reads: where they were, and how long they took.
@@ -62,6 +67,20 @@ pub struct LearnedArray {
     pub patterns: Patterns,
     /// What the processes of a run read together, those that were found last at the end.
     pub global: Globals,
+}
+
+/// What reads took from a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplicaUse {
+    /// Reads that took something of it.
+    pub reads: u64,
+    /// Bytes that they took.
+    pub bytes: u64,
+    /// Seconds that these reads took together.
+    pub seconds: f64,
+    /// When the last of them began, in nanoseconds since 1970.
+    pub last_ns: u64,
 }
 
 /// What is known of the reads of a store or file.
@@ -75,6 +94,8 @@ pub struct Knowledge {
     pub store: String,
     /// By path.
     pub arrays: BTreeMap<String, LearnedArray>,
+    /// What reads took from replicas, by their names.
+    pub replicas: BTreeMap<String, ReplicaUse>,
     #[serde(skip)]
     source: SourceVersion,
 }
@@ -88,7 +109,10 @@ impl Helper for Knowledge {
 
     fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
         let found: Self = serde_json::from_slice(bytes).ok()?;
-        (found.version == VERSION && found.arrays.len() <= ARRAYS_MAX).then_some(found)
+        let is_valid = found.version == VERSION
+            && found.arrays.len() <= ARRAYS_MAX
+            && found.replicas.len() <= REPLICAS_MAX;
+        is_valid.then_some(found)
     }
 
     // It is of whatever the source was when it was read.
@@ -106,24 +130,30 @@ impl Knowledge {
     /// read.
     pub(super) fn of_store(self, key: &Key) -> Self {
         let known = parse_hex(&self.store).unwrap_or_default();
-        let arrays = if is_other(&known, key) { BTreeMap::new() } else { self.arrays };
+        let (arrays, replicas) = match is_other(&known, key) {
+            true => (BTreeMap::new(), BTreeMap::new()),
+            false => (self.arrays, self.replicas),
+        };
         let store = match *key == Key::default() {
             true => self.store,
             false => format!("{:032x}", u128::from_be_bytes(*key)),
         };
-        Self { arrays, store, ..self }
+        Self { arrays, replicas, store, ..self }
     }
 
     /// This, as small as it must be to be kept: with fewer patterns, then with fewer arrays.
     pub(super) fn fitted(mut self) -> Self {
-        let mut most = self.arrays.values().map(|array| array.patterns.0.len()).max().unwrap_or(0);
+        self.forget_replicas();
+        let length = |array: &LearnedArray| array.patterns.0.len().max(array.selections.all.len());
+        let mut most = self.arrays.values().map(length).max().unwrap_or(0);
         while !self.arrays.is_empty() && !self.fits() {
             if most == 0 {
                 self.forget_half();
                 continue;
             }
             most /= 2;
-            for LearnedArray { patterns, global, .. } in self.arrays.values_mut() {
+            for LearnedArray { patterns, global, selections, .. } in self.arrays.values_mut() {
+                selections.all.truncate(most);
                 patterns.0.drain(..patterns.0.len().saturating_sub(most));
                 global.0.drain(..global.0.len().saturating_sub(most));
             }
@@ -135,12 +165,32 @@ impl Knowledge {
         self.encode().is_some_and(|bytes| bytes.len() as u64 <= Self::BYTES_MAX)
     }
 
+    /// Forgets the replicas that were used least recently, where there are too many.
+    fn forget_replicas(&mut self) {
+        let Some(excess) = self.replicas.len().checked_sub(REPLICAS_MAX).filter(|more| *more > 0)
+        else {
+            return;
+        };
+        let mut sorted: Vec<_> = std::mem::take(&mut self.replicas).into_iter().collect();
+        sorted.sort_by_key(|(_, used)| used.last_ns);
+        self.replicas = sorted.into_iter().skip(excess).collect();
+    }
+
     /// Forgets the arrays of which the least was read.
     fn forget_half(&mut self) {
         let mut sorted: Vec<_> = std::mem::take(&mut self.arrays).into_iter().collect();
         sorted.sort_by_key(|(_, array)| std::cmp::Reverse(array.read.bytes));
         sorted.truncate(sorted.len() / 2);
         self.arrays = sorted.into_iter().collect();
+    }
+
+    /// When the last read began that has a kind or a selection, in nanoseconds since 1970.
+    pub(crate) fn newest_ns(&self) -> u64 {
+        let of_array = |array: &LearnedArray| {
+            let kinds = array.kinds.0.iter().map(|kind| kind.last_ns);
+            kinds.chain(array.selections.all.iter().map(|one| one.last_ns)).max()
+        };
+        self.arrays.values().filter_map(of_array).max().unwrap_or(0)
     }
 
     /// The newest valid one of a sidecar.

@@ -9,6 +9,7 @@ use std::path::Path;
 use bedform_format::trace::{blocks, whole_bytes};
 use serde::Serialize;
 
+use super::keeping::{keep_selections, remove_unnamed};
 use super::knowledge::{Knowledge, LIST};
 use super::merging::Merging;
 use super::record::{FILE_BYTES_MAX, keep_traces};
@@ -75,9 +76,14 @@ pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -
     if learned.traces == 0 {
         return Ok(learned);
     }
+    let own = sidecar.own_directory().ok_or_else(none)?;
+    keep_selections(&sidecar, &own, &mut learned.knowledge.arrays)?;
     learned.knowledge = learned.knowledge.fitted();
     match sidecar.save_next(LIST, &learned.knowledge) {
-        Some(saved) if saved == number + 1 => Ok(learned),
+        Some(saved) if saved == number + 1 => {
+            remove_unnamed(&own, &learned.knowledge.arrays);
+            Ok(learned)
+        }
         Some(_) => {
             let text = format!("{}: others have learnt meanwhile; learn again", path.display());
             Err(Error::new(ErrorKind::Conflict, text))
@@ -100,12 +106,13 @@ fn add_traces(
     progress: Progress<'_>,
 ) -> Result<()> {
     let mut read = BTreeMap::new();
-    let mut merging = Merging::new(&mut learned.knowledge.arrays, key);
+    let Knowledge { arrays, replicas, traces, .. } = &mut learned.knowledge;
+    let mut merging = Merging::new(arrays, replicas, key);
     for (done, name) in names.iter().enumerate() {
         check_goes_on("learning was stopped")?;
         progress(done as u64, names.len() as u64);
-        let before = learned.knowledge.traces.get(name).copied().unwrap_or(0);
-        let bytes = read_own(&directory.join(name), before);
+        let before = traces.get(name).copied().unwrap_or(0);
+        let bytes = read_own(&directory.join(name), before, FILE_BYTES_MAX + SLACK);
         let whole = bytes.as_deref().map_or(0, whole_bytes) as u64;
         learned.traces += u64::from(whole > 0);
         learned.left_out += u64::from(bytes.is_none() || whole == 0 && before == 0);
@@ -128,8 +135,8 @@ fn names_of(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What a trace of this user has from `offset` on; nothing for what is none.
-fn read_own(path: &Path, offset: u64) -> Option<Vec<u8>> {
+/// What a file of this user, of at most `most` bytes, has from `offset` on; nothing for what is none.
+pub(super) fn read_own(path: &Path, offset: u64, most: u64) -> Option<Vec<u8>> {
     use std::io::{Seek as _, SeekFrom};
     let mut file = fs::OpenOptions::new()
         .read(true)
@@ -139,11 +146,11 @@ fn read_own(path: &Path, offset: u64) -> Option<Vec<u8>> {
         .ok()?;
     let found = file.metadata().ok()?;
     let is_own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
-    if !is_own || found.len() > FILE_BYTES_MAX + SLACK {
+    if !is_own || found.len() > most {
         return None;
     }
     file.seek(SeekFrom::Start(offset)).ok()?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + SLACK).read_to_end(&mut bytes).ok()?;
+    file.take(most).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead};
+use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead, TracedReplica};
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_patterns::{Analyzer, Pattern, Walk};
 
 use super::computations::Computations;
 use super::form::{Form, place_of};
 use super::identity::{Key, is_other};
-use super::knowledge::{ARRAYS_MAX, Explained, LearnedArray, PATTERNS_MAX};
+use super::knowledge::{ARRAYS_MAX, Explained, LearnedArray, PATTERNS_MAX, ReplicaUse};
 use super::processes::{GLOBALS_MAX, PARTS_MAX, Part, globals};
 use crate::error::Result;
 use crate::threads::workers::check_goes_on;
@@ -20,12 +20,15 @@ const FOLLOWED_BYTES_MAX: usize = 256 << 20;
 const FOLLOWED_BYTES: usize = 1 << 10;
 /// Bytes of the patterns that one call may find.
 const PATTERN_BYTES_MAX: usize = 64 << 20;
+/// Replicas whose use is counted, before those that were used least recently are forgotten.
+const REPLICAS_COUNTED_MAX: usize = 1 << 16;
 /// Reads of one trace that are looked at.
 const READS_MAX: usize = 1 << 24;
 
 /// What is known, while traces are added.
 pub(super) struct Merging<'a> {
     arrays: &'a mut BTreeMap<String, LearnedArray>,
+    replicas: &'a mut BTreeMap<String, ReplicaUse>,
     computations: Computations,
     source: Key,
     /// What each process has read of each array, where that is one walk.
@@ -58,9 +61,14 @@ struct Followed {
 
 impl<'a> Merging<'a> {
     /// Adds to what is known of `source`.
-    pub(super) fn new(arrays: &'a mut BTreeMap<String, LearnedArray>, source: Key) -> Self {
+    pub(super) fn new(
+        arrays: &'a mut BTreeMap<String, LearnedArray>,
+        replicas: &'a mut BTreeMap<String, ReplicaUse>,
+        source: Key,
+    ) -> Self {
         let (computations, parts) = (Computations::default(), BTreeMap::new());
-        Self { arrays, computations, source, parts, parts_count: 0, pattern_bytes: 0, ignored: 0 }
+        let (parts_count, pattern_bytes, ignored) = (0, 0, 0);
+        Self { arrays, replicas, computations, source, parts, parts_count, pattern_bytes, ignored }
     }
 
     /// Adds the blocks of one trace.
@@ -134,7 +142,8 @@ impl<'a> Merging<'a> {
     }
 
     fn add_block(&mut self, one: &mut Followed, block: TraceBlock) {
-        let TraceBlock { weight, array: traced, mut reads, .. } = block;
+        let TraceBlock { weight, array: traced, mut reads, replicas, .. } = block;
+        replicas.iter().for_each(|replica| self.add_use(replica));
         let array = self.arrays.entry(traced.path.clone()).or_default();
         (array.shape, array.item_size) = (traced.shape, traced.item_size);
         order(&mut reads);
@@ -152,6 +161,18 @@ impl<'a> Merging<'a> {
                 }
             }
         }
+    }
+
+    /// Adds what reads took from a replica.
+    fn add_use(&mut self, traced: &TracedReplica) {
+        if !self.replicas.contains_key(&traced.id) && self.replicas.len() >= REPLICAS_COUNTED_MAX {
+            return;
+        }
+        let used = self.replicas.entry(traced.id.clone()).or_default();
+        used.reads = used.reads.saturating_add(traced.reads);
+        used.bytes = used.bytes.saturating_add(traced.bytes);
+        used.seconds += traced.took_ns as f64 * 1e-9;
+        used.last_ns = used.last_ns.max(traced.last_ns);
     }
 
     fn add_computations(&mut self) -> Result<()> {
@@ -237,6 +258,7 @@ impl LearnedArray {
             count(&mut self.was_ahead);
         }
         self.kinds.add(&self.shape, read, weight);
+        self.selections.count(&self.shape, read, weight);
         let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
             followed.is_part = true;
             count(&mut self.lists);
@@ -291,6 +313,7 @@ mod tests {
             bytes: 8,
             was_ahead: false,
             is_list: false,
+            selection: 0,
             axes: vec![TracedAxis { first, count: 1, step: 1 }],
         }
     }

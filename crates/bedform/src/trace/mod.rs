@@ -8,7 +8,8 @@
 //! - **At one place**: `Known::read` in `array`, where every read of an array comes by.
 //! - **Bounded**: reads wait in memory for ten seconds or a block; a process writes no more than
 //!   [`FILE_BYTES_MAX`], of more and more reads every fourth, 16th, 64th for as many; the oldest files go when all
-//!   have more than [`ALL_BYTES_MAX`].
+//!   have more than [`ALL_BYTES_MAX`]. What lists and points select takes at most an eighth of that, 64 MiB an array;
+//!   of more the box around it is all that is known.
 //! - **Harmless**: what cannot be written is not kept, and no read fails. A process that is killed loses the last
 //!   seconds. A forked child has a file of its own.
 //!
@@ -19,6 +20,9 @@
 //! |---|---|
 //! | `form` | selections as places of a pattern, and back |
 //! | `record` | reads that wait, and the file that they go to |
+//! | `recorded` | what reads of lists and points selected, beside the file of the reads |
+//! | `selections` | selections that were read of an array, and how often |
+//! | `keeping` | the selections that are kept, each in a file of its own |
 //! | `knowledge` | merged patterns as a helper file |
 //! | `learn` | the traces of a source into its knowledge |
 //! | `merging` | reads into the patterns of their arrays |
@@ -29,12 +33,15 @@
 mod computations;
 pub(crate) mod form;
 mod identity;
+mod keeping;
 mod kinds;
 mod knowledge;
 mod learn;
 mod merging;
 mod processes;
 mod record;
+mod recorded;
+mod selections;
 #[cfg(test)]
 mod tests;
 
@@ -43,12 +50,15 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+pub(crate) use keeping::kept_selection;
 pub use kinds::{ReadKind, ReadKinds};
-pub use knowledge::{Explained, Knowledge, LearnedArray};
+pub use knowledge::{Explained, Knowledge, LearnedArray, ReplicaUse};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
 pub use learn::{Learned, learn, learn_in};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
-pub(crate) use record::{Place, forget, record};
+pub(crate) use record::{MadeRead, Place, forget, record};
+pub use selections::{LearnedSelection, LearnedSelections};
+pub(crate) use selections::{positions_in, runs_of, shared};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::url_of;
@@ -138,4 +148,24 @@ fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     private_file(path)?.write_all(bytes)
+}
+
+/// Removes the oldest files of a directory where there are too many: names begin with a time.
+fn make_room(directory: &Path, bytes_max: u64, files_max: usize) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let sized = entries.flatten().filter_map(|entry| {
+        let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        Some((entry.file_name(), metadata.len()))
+    });
+    let mut all: Vec<_> = sized.collect();
+    all.sort_unstable();
+    let mut bytes: u64 = all.iter().map(|(_, size)| size).sum();
+    let mut count = all.len();
+    for (name, size) in all {
+        if bytes < bytes_max && count < files_max {
+            return;
+        }
+        let _ = fs::remove_file(directory.join(name));
+        (bytes, count) = (bytes.saturating_sub(size), count - 1);
+    }
 }

@@ -3,14 +3,18 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use bedform_format::trace::{BLOCK_READS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead};
+use bedform_format::trace::{
+    BLOCK_READS_MAX, BLOCK_REPLICAS_MAX, TraceBlock, TracedArray, TracedAxis, TracedRead,
+    TracedReplica,
+};
 use bedform_geometry::{AxisSelection, Selection};
 
-use super::{TRACES, append, identity};
+use super::recorded::{Recorded, traced};
+use super::{TRACES, append, identity, make_room};
 use crate::sidecar::Sidecar;
 use crate::threads::per_process::{PerProcess, generation};
 
@@ -26,8 +30,8 @@ const WAITING_MAX: Duration = Duration::from_secs(10);
 const SOURCES_MAX: usize = 256;
 /// Arrays whose reads wait.
 const ARRAYS_MAX: usize = 256;
-/// Positions of a list that are looked at for the box around them.
-const POINTS_MAX: usize = 1 << 16;
+/// Positions at the begin of a list, and as many at its end, that are looked at for the box around them.
+const POINTS_MAX: usize = 1 << 15;
 
 /// Says which computation the read that this thread has just made belongs to; 0 for none.
 static COMPUTATION: OnceLock<fn() -> u64> = OnceLock::new();
@@ -40,15 +44,13 @@ pub(crate) struct Place {
     id: u64,
     /// The directory of the sidecar.
     directory: PathBuf,
-    /// What it is the sidecar of, where that is known.
-    source: Option<PathBuf>,
+    sidecar: Sidecar,
 }
 
 impl Place {
     /// That of a handle whose source has this sidecar; nothing if nothing can be written there.
     pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
-        let source = sidecar.source().map(Path::to_owned);
-        Some(Self { id, directory: sidecar.own_directory()?, source })
+        Some(Self { id, directory: sidecar.own_directory()?, sidecar: sidecar.clone() })
     }
 }
 
@@ -72,6 +74,7 @@ struct Trace {
     skipped: u64,
     /// By the arrays' paths.
     waiting: HashMap<Box<str>, Waiting>,
+    selections: Recorded,
     flushed: Instant,
 }
 
@@ -80,6 +83,19 @@ struct Trace {
 struct Waiting {
     array: TracedArray,
     reads: Vec<(u64, TracedRead)>,
+    replicas: BTreeMap<String, TracedReplica>,
+}
+
+/// A read that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MadeRead<'a> {
+    /// Bytes of the result.
+    pub(crate) bytes: u64,
+    pub(crate) took: Duration,
+    /// True if the elements had been read ahead.
+    pub(crate) was_ahead: bool,
+    /// What replicas gave: their names, and bytes.
+    pub(crate) replicas: &'a [(String, u64)],
 }
 
 fn lock() -> MutexGuard<'static, Traces> {
@@ -98,27 +114,39 @@ pub(crate) fn record(
     place: &Place,
     array: (&str, &[u64], u64),
     selection: &Selection,
-    (bytes, took, was_ahead): (u64, Duration, bool),
+    made: &MadeRead<'_>,
 ) {
-    // Not under the lock: whoever is asked may wait for other threads that read.
+    // Not under the lock: whoever is asked may wait for other threads that read, and lists may be long.
     let computation = COMPUTATION.get().map_or(0, |ask| ask());
+    let listed = traced(selection);
+    let hash = listed.as_ref().map_or(0, |listed| listed.hash());
     let mut traces = lock();
     let Some(trace) = traces.of(place) else { return };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let began_ns = nanoseconds(now.saturating_sub(made.took));
+    trace.note_replicas(array, made, began_ns);
     let Some(weight) = trace.next_weight() else { return };
     let (axes, is_list) = axes_of(selection, array.1.len());
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let began = nanoseconds(now.saturating_sub(took));
     let read = TracedRead {
         stream: thread_number(),
         computation,
-        began_ns: began,
-        took_ns: nanoseconds(took),
-        bytes,
-        was_ahead,
+        began_ns,
+        took_ns: nanoseconds(made.took),
+        bytes: made.bytes,
+        was_ahead: made.was_ahead,
         is_list,
+        selection: hash,
         axes,
     };
     trace.keep(array, (weight, read));
+    let Some(listed) = listed else { return };
+    if trace.selections.wants(array.0, hash, listed.positions()) {
+        drop(traces);
+        let block = listed.encode(hash).unwrap_or_default();
+        if let Some(trace) = lock().of(place) {
+            trace.selections.keep(array.0, &block);
+        }
+    }
 }
 
 impl Traces {
@@ -191,8 +219,9 @@ impl Trace {
             u32::from_le_bytes(random),
         );
         Self {
-            file: place.directory.join(TRACES).join(name),
-            source: place.source.as_deref().map(identity::key_of).unwrap_or_default(),
+            file: place.directory.join(TRACES).join(&name),
+            selections: Recorded::new(place.directory.clone(), name),
+            source: place.sidecar.source().map(identity::key_of).unwrap_or_default(),
             written: 0,
             skipped: 0,
             waiting: HashMap::new(),
@@ -220,7 +249,16 @@ impl Trace {
         Some(weight)
     }
 
-    fn keep(&mut self, (path, shape, item_size): (&str, &[u64], u64), read: (u64, TracedRead)) {
+    fn keep(&mut self, array: (&str, &[u64], u64), read: (u64, TracedRead)) {
+        let waiting = self.waiting_of(array);
+        waiting.reads.push(read);
+        if waiting.reads.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
+            self.flush();
+        }
+    }
+
+    /// What waits of an array.
+    fn waiting_of(&mut self, (path, shape, item_size): (&str, &[u64], u64)) -> &mut Waiting {
         let is_full = match self.waiting.get(path) {
             Some(known) => known.array.shape != shape,
             None => self.waiting.len() >= ARRAYS_MAX,
@@ -228,31 +266,52 @@ impl Trace {
         if is_full {
             self.flush();
         }
-        let waiting = match self.waiting.get_mut(path) {
-            Some(waiting) => waiting,
-            None => self.waiting.entry(path.into()).or_insert_with(|| {
-                let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
-                Waiting { array, reads: Vec::new() }
-            }),
-        };
-        waiting.reads.push(read);
-        if waiting.reads.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
-            self.flush();
+        self.waiting.entry(path.into()).or_insert_with(|| {
+            let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
+            Waiting { array, reads: Vec::new(), replicas: BTreeMap::new() }
+        })
+    }
+
+    /// Notes what replicas gave of a read that began then.
+    fn note_replicas(&mut self, array: (&str, &[u64], u64), made: &MadeRead<'_>, began_ns: u64) {
+        if made.replicas.is_empty() || self.weight() == 0 {
+            return;
+        }
+        let replicas = &mut self.waiting_of(array).replicas;
+        for (id, bytes) in made.replicas {
+            if !replicas.contains_key(id) && replicas.len() >= BLOCK_REPLICAS_MAX {
+                continue;
+            }
+            let used = replicas
+                .entry(id.clone())
+                .or_insert_with(|| TracedReplica { id: id.clone(), ..TracedReplica::default() });
+            used.reads += 1;
+            used.bytes = used.bytes.saturating_add(*bytes);
+            used.took_ns = used.took_ns.saturating_add(nanoseconds(made.took));
+            used.last_ns = used.last_ns.max(began_ns);
         }
     }
 
     fn flush(&mut self) {
         self.flushed = Instant::now();
+        self.selections.flush();
         let mut bytes = Vec::new();
-        for (_, Waiting { array, reads }) in self.waiting.drain() {
+        for (_, Waiting { array, reads, replicas }) in self.waiting.drain() {
+            let mut replicas: Vec<TracedReplica> = replicas.into_values().collect();
             let mut reads = reads.into_iter().peekable();
-            while let Some((weight, first)) = reads.next() {
-                let mut block = vec![first];
+            loop {
+                let next = reads.next();
+                if next.is_none() && replicas.is_empty() {
+                    break;
+                }
+                let weight = next.as_ref().map_or(1, |(weight, _)| *weight);
+                let mut block: Vec<TracedRead> = next.into_iter().map(|(_, read)| read).collect();
                 while let Some((_, read)) = reads.next_if(|(next, _)| *next == weight) {
                     block.push(read);
                 }
                 let (source, array) = (self.source, array.clone());
-                let block = TraceBlock { source, weight, array, reads: block };
+                let replicas = std::mem::take(&mut replicas);
+                let block = TraceBlock { source, weight, array, reads: block, replicas };
                 bytes.extend(block.encode().unwrap_or_default());
             }
         }
@@ -260,31 +319,11 @@ impl Trace {
             return;
         }
         if let Some(directory) = self.file.parent().filter(|_| self.written == 0) {
-            make_room(directory);
+            make_room(directory, ALL_BYTES_MAX, FILES_MAX);
         }
         if append(&self.file, &bytes).is_ok() {
             self.written += bytes.len() as u64;
         }
-    }
-}
-
-/// Removes the oldest traces where there are too many: names begin with a time.
-fn make_room(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    let sized = entries.flatten().filter_map(|entry| {
-        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some((entry.file_name(), metadata.len()))
-    });
-    let mut all: Vec<_> = sized.collect();
-    all.sort_unstable();
-    let mut bytes: u64 = all.iter().map(|(_, size)| size).sum();
-    let mut count = all.len();
-    for (name, size) in all {
-        if bytes < ALL_BYTES_MAX && count < FILES_MAX {
-            return;
-        }
-        let _ = std::fs::remove_file(directory.join(name));
-        (bytes, count) = (bytes.saturating_sub(size), count - 1);
     }
 }
 
@@ -293,7 +332,8 @@ fn axes_of(selection: &Selection, rank: usize) -> (Vec<TracedAxis>, bool) {
     let span =
         |first: u64, end: u64| TracedAxis { first, count: end.saturating_sub(first), step: 1 };
     let around = |positions: &[u64]| {
-        let some = positions.iter().take(POINTS_MAX);
+        let (begin, rest) = positions.split_at(positions.len().min(POINTS_MAX));
+        let some = begin.iter().chain(rest.iter().rev().take(POINTS_MAX));
         let first = some.clone().min().copied().unwrap_or(0);
         span(first, some.max().map_or(first, |last| last.saturating_add(1)))
     };

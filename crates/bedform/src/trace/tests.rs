@@ -1,17 +1,21 @@
 //! What is learnt of traces that nobody meant: as many as they may be, and of whatever they say.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
+use bedform_format::Limits;
 use bedform_format::metadata::write_group;
-use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead};
+use bedform_format::trace::selection::{SelectedAxis, TracedSelection};
+use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead, TracedReplica};
+use bedform_geometry::{AxisSelection, Selection};
 use bedform_patterns::{Pattern, Patterns, Place, Sequence};
 
 use serde_json::Map;
 
 use super::knowledge::ARRAYS_MAX;
-use super::{Explained, Knowledge, Learned, LearnedArray, learn};
-use crate::sidecar::Helper as _;
+use super::{Explained, Knowledge, Learned, LearnedArray, kept_selection, learn};
+use crate::sidecar::{Helper as _, Sidecar};
 
 /// A source of which nothing is there but its sidecar.
 struct Scratch(PathBuf);
@@ -49,6 +53,7 @@ fn block(path: &str, starts: &[u64], began_ns: impl Fn(u64) -> u64) -> TraceBloc
         bytes: 8,
         was_ahead: false,
         is_list: false,
+        selection: 0,
         axes: vec![TracedAxis { first: *first, count: 1, step: 1 }],
     };
     TraceBlock {
@@ -56,6 +61,7 @@ fn block(path: &str, starts: &[u64], began_ns: impl Fn(u64) -> u64) -> TraceBloc
         weight: 1,
         array: TracedArray { path: path.into(), shape: vec![1 << 40], item_size: 8 },
         reads: (0..).zip(starts).map(read).collect(),
+        replicas: Vec::new(),
     }
 }
 
@@ -94,6 +100,67 @@ fn of_more_arrays_than_are_known_some_are_and_the_rest_is_left_out() {
     assert_eq!(known.len(), ARRAYS_MAX);
     assert_eq!(known["a/0"].read.reads, 6);
     assert_eq!(known[&format!("a/{}", ARRAYS_MAX / 2)].read.reads, 12);
+}
+
+#[test]
+fn what_replicas_gave_is_added_up_over_traces_and_their_last_use_counts() {
+    let place = Scratch::new("replica-uses");
+    let used = |id: &str, last_ns| TracedReplica {
+        id: id.to_owned(),
+        reads: 3,
+        bytes: 100,
+        took_ns: 500_000_000,
+        last_ns,
+    };
+    let with = |replicas| TraceBlock { replicas, ..block("t", &rows(0, 6), |at| at) };
+    place.trace("0", &[with(vec![used("a", 7), used("b", 9)]), with(vec![used("a", 5)])]);
+    place.trace("1", &[TraceBlock { reads: Vec::new(), ..with(vec![used("b", 20)]) }]);
+    let known = place.learned().knowledge;
+    let found: Vec<_> =
+        known.replicas.iter().map(|(id, used)| (id.as_str(), used.reads, used.last_ns)).collect();
+    assert_eq!(found, [("a", 6, 7), ("b", 6, 20)]);
+    assert!((known.replicas["b"].seconds - 1.0).abs() < 1e-9);
+    assert_eq!(known.arrays["t"].read.reads, 12);
+}
+
+#[test]
+fn lists_are_counted_by_content_and_kept_where_a_process_has_recorded_them() {
+    let place = Scratch::new("lists");
+    let list = |positions: &[u64]| TracedSelection {
+        is_points: false,
+        axes: vec![SelectedAxis::List(Cow::Owned(positions.to_vec()))],
+    };
+    let (kept, unknown) = (list(&[3, 5, 99]), list(&[4]));
+    let reads = |selection: u64| {
+        let mut block = block("t", &[3, 3], |at| at);
+        for read in &mut block.reads {
+            (read.is_list, read.selection) = (true, selection);
+        }
+        block
+    };
+    place.trace("0", &[reads(kept.hash()), reads(unknown.hash()), reads(0)]);
+    let recorded = place.0.join("s.zarr.bedform/recorded-selections");
+    fs::create_dir(&recorded).unwrap();
+    fs::write(recorded.join("0"), kept.encode(kept.hash()).unwrap()).unwrap();
+    let known = &place.learned().knowledge.arrays["t"];
+    let mut found: Vec<_> =
+        known.selections.all.iter().map(|one| (one.reads, one.is_kept)).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(2, false), (2, true)]);
+    assert_eq!(known.lists.reads, 6);
+    let sidecar = Sidecar::of_path(&place.0.join("s.zarr")).unwrap().unwrap();
+    let selected: Vec<_> =
+        known.selections.all.iter().filter_map(|one| kept_selection(&sidecar, one)).collect();
+    let expected = Selection::Orthogonal(vec![AxisSelection::Coords(vec![3, 5, 99])]);
+    assert_eq!(selected, [expected]);
+}
+
+#[test]
+fn knowledge_without_selections_and_replicas_is_that_of_an_earlier_version() {
+    let text =
+        br#"{"version": 1, "arrays": {"t": {"shape": [4], "lists": {"reads": 1, "bytes": 8}}}}"#;
+    let known = Knowledge::decode(text, &Limits::default()).unwrap();
+    assert!(known.arrays["t"].selections.all.is_empty() && known.replicas.is_empty());
 }
 
 #[test]

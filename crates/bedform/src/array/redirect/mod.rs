@@ -156,6 +156,9 @@ pub(super) struct Redirected {
     parts: Vec<Part>,
 }
 
+/// The replicas that gave something of a read, by their names, and the bytes that each gave.
+pub(super) type Taken = Vec<(String, u64)>;
+
 /// Which replicas a kind of read takes, by their numbers, in the order in which they take parts.
 pub(crate) type Choice = Vec<usize>;
 
@@ -537,6 +540,19 @@ impl Redirected {
             PartOf::Array | PartOf::File(_) => None,
         });
         of_replicas.collect()
+    }
+
+    /// As [`Redirected::taken`], each replica once.
+    pub(super) fn taken_by_name(&self) -> Taken {
+        let mut named = Taken::new();
+        for (replica, bytes) in self.taken() {
+            let id = &replica.record.id;
+            match named.iter_mut().find(|(known, _)| known == id) {
+                Some((_, sum)) => *sum += bytes,
+                None => named.push((id.clone(), bytes)),
+            }
+        }
+        named
     }
 
     /// Counts a read that was made.

@@ -7,11 +7,17 @@
 //! | 4 | `BfTr` |
 //! | 4 | length of the rest, without the checksum, little-endian |
 //! | 4 | CRC-32C of the rest |
-//! | rest | version 2, weight, source, array, columns: varints and [columns](crate::log::varint) |
+//! | rest | version 3, weight, source, array, columns, replicas: varints and [columns](crate::log::varint) |
 //!
 //! Equal steps take a few bytes whatever their number, so that most of a trace are its times. A process appends
 //! blocks; what a crash has cut off at the end is left out. Blocks stand for themselves: after a damaged one
-//! nothing is believed, for its length may be damaged, too. Version 1, which is still read, has no computations.
+//! nothing is believed, for its length may be damaged, too. Earlier versions are still read: 1 has no computations,
+//! 1 and 2 have no selections and no replicas.
+//!
+//! Of a read of lists or points a block has the box around it, and the [content hash](selection::TracedSelection) of
+//! the selection. The selection itself lies in a file beside the trace, once for each hash.
+
+pub mod selection;
 
 use crate::checksum::crc32c;
 use crate::log::varint::{
@@ -20,15 +26,20 @@ use crate::log::varint::{
 
 const MAGIC: &[u8; 4] = b"BfTr";
 const HEAD: usize = 12;
-const VERSION: u64 = 2;
-/// The version whose reads have no computation.
+const VERSION: u64 = 3;
+/// The last version whose reads have no computation.
 const VERSION_WITHOUT_COMPUTATIONS: u64 = 1;
+/// The last version without selections and replicas.
+const VERSION_WITHOUT_SELECTIONS: u64 = 2;
 /// Bytes of a block.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Reads of a block.
 pub const BLOCK_READS_MAX: usize = 4096;
 const RANK_MAX: usize = 32;
 const PATH_BYTES_MAX: usize = 4096;
+/// Replicas of a block.
+pub const BLOCK_REPLICAS_MAX: usize = 1024;
+const REPLICA_BYTES_MAX: usize = 64;
 
 /// An array as its reads know it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,8 +80,25 @@ pub struct TracedRead {
     pub was_ahead: bool,
     /// True for lists of positions and points: the axes are the box around them.
     pub is_list: bool,
+    /// The content hash of what it selected; 0 where the axes say it, and where it is not known.
+    pub selection: u64,
     /// What it took along each axis.
     pub axes: Vec<TracedAxis>,
+}
+
+/// What the reads of one array took from one of its replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct TracedReplica {
+    /// Its name.
+    pub id: String,
+    /// Reads that took something of it.
+    pub reads: u64,
+    /// Bytes that they took.
+    pub bytes: u64,
+    /// How long these reads took, in nanoseconds.
+    pub took_ns: u64,
+    /// When the last of them began, in nanoseconds since 1970.
+    pub last_ns: u64,
 }
 
 /// Reads of one array.
@@ -84,6 +112,8 @@ pub struct TraceBlock {
     pub array: TracedArray,
     /// In the order in which they began in the process.
     pub reads: Vec<TracedRead>,
+    /// What reads took from replicas since the last block that says so.
+    pub replicas: Vec<TracedReplica>,
 }
 
 impl TraceBlock {
@@ -100,6 +130,7 @@ impl TraceBlock {
     ///     bytes: 32,
     ///     was_ahead: at > 3,
     ///     is_list: false,
+    ///     selection: 0,
     ///     axes: vec![TracedAxis { first: at, count: 1, step: 1 }, TracedAxis { first: 0, count: 8, step: 1 }],
     /// };
     /// let block = TraceBlock {
@@ -107,6 +138,7 @@ impl TraceBlock {
     ///     weight: 1,
     ///     array: TracedArray { path: "t".into(), shape: vec![4096, 8], item_size: 4 },
     ///     reads: (0..4000).map(read).collect(),
+    ///     replicas: Vec::new(),
     /// };
     /// let bytes = block.encode().unwrap();
     /// assert!(bytes.len() < 200);
@@ -118,6 +150,8 @@ impl TraceBlock {
         let fits = self.reads.len() <= BLOCK_READS_MAX
             && rank <= RANK_MAX
             && path.len() <= PATH_BYTES_MAX
+            && self.replicas.len() <= BLOCK_REPLICAS_MAX
+            && self.replicas.iter().all(|replica| replica.id.len() <= REPLICA_BYTES_MAX)
             && self.reads.iter().all(|read| read.axes.len() == rank);
         if !fits {
             return None;
@@ -143,24 +177,38 @@ impl TraceBlock {
         column(&|read| read.bytes);
         column(&|read| u64::from(read.was_ahead) | u64::from(read.is_list) << 1);
         column(&|read| read.computation);
+        column(&|read| read.selection);
         for axis in 0..rank {
             column(&|read| read.axes[axis].first);
             column(&|read| read.axes[axis].count);
             column(&|read| zigzag(read.axes[axis].step));
         }
-        let length = u32::try_from(bytes.len() - HEAD).ok()?;
-        let sum = crc32c(&bytes[HEAD..]);
-        bytes[4..8].copy_from_slice(&length.to_le_bytes());
-        bytes[8..HEAD].copy_from_slice(&sum.to_le_bytes());
-        (bytes.len() <= BLOCK_BYTES_MAX).then_some(bytes)
+        write_varint(self.replicas.len() as u64, &mut bytes);
+        for TracedReplica { id, reads, bytes: taken, took_ns, last_ns } in &self.replicas {
+            write_varint(id.len() as u64, &mut bytes);
+            bytes.extend(id.as_bytes());
+            for number in [*reads, *taken, *took_ns, *last_ns] {
+                write_varint(number, &mut bytes);
+            }
+        }
+        framed(bytes, BLOCK_BYTES_MAX)
     }
+}
+
+/// A block whose head has room for length and checksum, with these; nothing for one that is longer than `most`.
+fn framed(mut bytes: Vec<u8>, most: usize) -> Option<Vec<u8>> {
+    let length = u32::try_from(bytes.len() - HEAD).ok()?;
+    let sum = crc32c(&bytes[HEAD..]);
+    bytes[4..8].copy_from_slice(&length.to_le_bytes());
+    bytes[8..HEAD].copy_from_slice(&sum.to_le_bytes());
+    (bytes.len() <= most).then_some(bytes)
 }
 
 /// The blocks that `bytes` begin with, up to the first that is damaged, cut off or of another version.
 pub fn blocks(bytes: &[u8]) -> impl Iterator<Item = TraceBlock> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (block, behind) = split(rest)?;
+        let (block, behind) = split(rest, MAGIC, BLOCK_BYTES_MAX)?;
         rest = behind;
         decode(block)
     })
@@ -169,19 +217,19 @@ pub fn blocks(bytes: &[u8]) -> impl Iterator<Item = TraceBlock> + '_ {
 /// Bytes of the whole blocks that `bytes` begin with.
 pub fn whole_bytes(bytes: &[u8]) -> usize {
     let mut rest = bytes;
-    while let Some((_, behind)) = split(rest) {
+    while let Some((_, behind)) = split(rest, MAGIC, BLOCK_BYTES_MAX) {
         rest = behind;
     }
     bytes.len() - rest.len()
 }
 
-/// A block whose checksum is right, without its head, and what follows.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The payload of a block whose checksum is right, and what follows the block.
+fn split<'a>(bytes: &'a [u8], magic: &[u8; 4], most: usize) -> Option<(&'a [u8], &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let number =
         |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let length = usize::try_from(number(4)).ok()?;
-    if &head[..4] != MAGIC || length > BLOCK_BYTES_MAX {
+    if &head[..4] != magic || length > most {
         return None;
     }
     let (block, behind) = rest.split_at_checked(length)?;
@@ -210,7 +258,7 @@ impl<'a> Rest<'a> {
     }
 
     fn column(&mut self, count: usize) -> Option<Vec<u64>> {
-        let length = self.count(BLOCK_BYTES_MAX)?;
+        let length = self.count(self.0.len())?;
         decode_column(self.bytes(length)?, count).ok()
     }
 }
@@ -218,7 +266,7 @@ impl<'a> Rest<'a> {
 fn decode(block: &[u8]) -> Option<TraceBlock> {
     let mut rest = Rest(block);
     let version = rest.number()?;
-    if version != VERSION && version != VERSION_WITHOUT_COMPUTATIONS {
+    if !(1..=VERSION).contains(&version) {
         return None;
     }
     let weight = rest.number()?.max(1);
@@ -231,7 +279,8 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
     let mut columns =
         |number: usize| (0..number).map(|_| rest.column(count)).collect::<Option<Vec<Vec<u64>>>>();
     let of_all = columns(5)?;
-    let computations = columns(usize::from(version != VERSION_WITHOUT_COMPUTATIONS))?;
+    let computations = columns(usize::from(version > VERSION_WITHOUT_COMPUTATIONS))?;
+    let selections = columns(usize::from(version > VERSION_WITHOUT_SELECTIONS))?;
     let of_axes = columns(3 * rank)?;
     let read = |at: usize| TracedRead {
         stream: of_all[0][at],
@@ -241,6 +290,7 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
         bytes: of_all[3][at],
         was_ahead: of_all[4][at] & 1 != 0,
         is_list: of_all[4][at] & 2 != 0,
+        selection: selections.first().map_or(0, |of| of[at]),
         axes: (0..rank)
             .map(|axis| TracedAxis {
                 first: of_axes[3 * axis][at],
@@ -249,8 +299,25 @@ fn decode(block: &[u8]) -> Option<TraceBlock> {
             })
             .collect(),
     };
+    let reads = (0..count).map(read).collect();
+    let replicas = match version > VERSION_WITHOUT_SELECTIONS {
+        true => replicas_of(&mut rest)?,
+        false => Vec::new(),
+    };
     let array = TracedArray { path, shape, item_size };
-    Some(TraceBlock { source, weight, array, reads: (0..count).map(read).collect() })
+    Some(TraceBlock { source, weight, array, reads, replicas })
+}
+
+fn replicas_of(rest: &mut Rest<'_>) -> Option<Vec<TracedReplica>> {
+    let count = rest.count(BLOCK_REPLICAS_MAX)?;
+    let replica = |_| {
+        let length = rest.count(REPLICA_BYTES_MAX)?;
+        let id = std::str::from_utf8(rest.bytes(length)?).ok()?.to_owned();
+        let mut number = || rest.number();
+        let (reads, bytes, took_ns, last_ns) = (number()?, number()?, number()?, number()?);
+        Some(TracedReplica { id, reads, bytes, took_ns, last_ns })
+    };
+    (0..count).map(replica).collect()
 }
 
 #[cfg(test)]
@@ -266,6 +333,7 @@ mod tests {
             bytes: 64,
             was_ahead: at.is_multiple_of(2),
             is_list: at.is_multiple_of(5),
+            selection: if at.is_multiple_of(5) { u64::MAX - at % 2 } else { 0 },
             axes: vec![TracedAxis { first: at, count: 4, step: -2 }; 2],
         };
         TraceBlock {
@@ -273,6 +341,7 @@ mod tests {
             weight: 4,
             array: TracedArray { path: "a/b".into(), shape: vec![9, 9], item_size: 4 },
             reads: (0..count).map(read).collect(),
+            replicas: vec![TracedReplica { id: "r1".into(), reads: 3, ..TracedReplica::default() }],
         }
     }
 
@@ -280,7 +349,7 @@ mod tests {
     fn what_is_cut_off_or_damaged_ends_a_trace_and_what_is_before_counts() {
         let one = block(10).encode().unwrap();
         let both = [one.clone(), block(7).encode().unwrap()].concat();
-        assert_eq!(blocks(&both).count(), 2);
+        assert_eq!(blocks(&both).collect::<Vec<_>>(), [block(10), block(7)]);
         assert_eq!(whole_bytes(&both), both.len());
         for cut in 0..both.len() {
             let expected = usize::from(cut >= one.len());
@@ -313,10 +382,11 @@ mod tests {
             bytes: 4,
             was_ahead: at == 1,
             is_list: false,
+            selection: 0,
             axes: vec![TracedAxis { first: 3 + at, count: 1, step: 1 }],
         };
         assert_eq!(decode(&payload).unwrap().reads, [read(0), read(1)]);
-        payload[0] = 3;
+        payload[0] = 4;
         assert_eq!(decode(&payload), None);
     }
 
@@ -326,6 +396,11 @@ mod tests {
         let mut odd = block(3);
         odd.reads[1].axes.pop();
         assert!(odd.encode().is_none());
+        let mut named = block(3);
+        named.replicas[0].id = "r".repeat(65);
+        assert!(named.encode().is_none());
+        named.replicas = vec![TracedReplica::default(); BLOCK_REPLICAS_MAX + 1];
+        assert!(named.encode().is_none());
         // A count that no column fills.
         let mut payload = vec![2, 1, 0];
         payload.extend([0; 16]);

@@ -1,0 +1,187 @@
+//! Selections that were learnt, each in a file of the sidecar that its content hash names.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::Path;
+
+use bedform_format::Limits;
+use bedform_format::chunk_map::SourceVersion;
+use bedform_format::trace::selection::{SELECTION_BYTES_MAX, selection_blocks};
+use bedform_geometry::Selection;
+
+use super::knowledge::LearnedArray;
+use super::learn::read_own;
+use super::recorded::{ALL_BYTES_MAX, ARRAY_BYTES_MAX, RECORDED, selection_of};
+use super::selections::{LearnedSelection, SELECTIONS_MAX};
+use crate::error::Result;
+use crate::sidecar::{Helper, Sidecar};
+use crate::threads::workers::check_goes_on;
+
+/// The directory of the selections that are kept, in a sidecar.
+pub(super) const KEPT: &str = "learned-selections";
+/// Selections of an array that may be kept, before those that are alike are counted as one.
+const TRIED_MAX: usize = 2 * SELECTIONS_MAX;
+/// Files that are looked through for what is not kept yet, the newest.
+const FILES_MAX: usize = 10_000;
+/// Names that are looked at for what is kept.
+const NAMES_MAX: usize = 1 << 16;
+
+/// A selection as it is kept: the block that was recorded of it.
+pub(super) struct KeptSelection {
+    bytes: Vec<u8>,
+    source: SourceVersion,
+}
+
+impl Helper for KeptSelection {
+    const BYTES_MAX: u64 = SELECTION_BYTES_MAX as u64;
+
+    fn encode(&self) -> Option<Vec<u8>> {
+        Some(self.bytes.clone())
+    }
+
+    fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
+        let block = selection_blocks(bytes).next()?;
+        let is_whole = block.bytes.len() == bytes.len();
+        is_whole.then(|| Self { bytes: bytes.to_vec(), source: SourceVersion::default() })
+    }
+
+    // Positions are of no state of the source.
+    fn source(&self) -> &SourceVersion {
+        &self.source
+    }
+
+    fn renewed(self, source: &SourceVersion) -> Self {
+        Self { source: source.clone(), ..self }
+    }
+}
+
+fn name_of(digits: &str) -> String {
+    format!("{KEPT}/{digits}")
+}
+
+fn hash_of(digits: &str) -> Option<u64> {
+    let is_hash = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hash.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// What was selected by a selection that was learnt; nothing where the positions are not kept, or damaged.
+pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Option<Selection> {
+    let hash = hash_of(&known.hash).filter(|_| known.is_kept)?;
+    let limits = Limits::default();
+    let kept: KeptSelection =
+        sidecar.load(&name_of(&known.hash), &SourceVersion::default(), &limits)?;
+    let block = selection_blocks(&kept.bytes).next().filter(|block| block.hash == hash)?;
+    selection_of(block.decode()?)
+}
+
+/// Content hashes of what is kept in the sidecar with this directory.
+pub(super) fn kept_hashes(sidecar: &Path) -> HashSet<u64> {
+    let entries = fs::read_dir(sidecar.join(KEPT)).into_iter().flatten().flatten();
+    let names = entries.take(NAMES_MAX).filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| hash_of(&name)).collect()
+}
+
+/// Keeps the selections that took most time, of what processes have recorded, and counts those as one that are
+/// nearly the same.
+///
+/// # Errors
+/// `Interrupted`.
+pub(super) fn keep_selections(
+    sidecar: &Sidecar,
+    directory: &Path,
+    arrays: &mut BTreeMap<String, LearnedArray>,
+) -> Result<()> {
+    let mut changed = BTreeSet::new();
+    for (path, array) in arrays.iter_mut() {
+        if array.selections.settle() {
+            changed.insert(path.clone());
+        }
+    }
+    let kept = kept_hashes(directory);
+    let missing: HashSet<u64> = arrays
+        .values()
+        .flat_map(|array| array.selections.all.iter().take(TRIED_MAX))
+        .filter_map(|one| hash_of(&one.hash))
+        .filter(|hash| !kept.contains(hash))
+        .collect();
+    take_recorded(sidecar, directory, missing)?;
+    note_kept(directory, arrays);
+    for path in changed {
+        check_goes_on("learning was stopped")?;
+        if let Some(array) = arrays.get_mut(&path) {
+            array.selections.join(|one| kept_selection(sidecar, one));
+        }
+    }
+    arrays.values_mut().for_each(|array| array.selections.all.truncate(SELECTIONS_MAX));
+    Ok(())
+}
+
+/// Keeps those of these content hashes that processes have recorded.
+fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>) -> Result<()> {
+    let recorded = directory.join(RECORDED);
+    let entries = fs::read_dir(&recorded).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    for name in names.into_iter().take(FILES_MAX) {
+        if missing.is_empty() {
+            break;
+        }
+        check_goes_on("learning was stopped")?;
+        let bytes = read_own(&recorded.join(name), 0, ALL_BYTES_MAX).unwrap_or_default();
+        for block in selection_blocks(&bytes) {
+            if missing.contains(&block.hash) && block.decode().is_some() {
+                missing.remove(&block.hash);
+                let (bytes, source) = (block.bytes.to_vec(), SourceVersion::default());
+                let digits = super::selections::digits_of(block.hash);
+                sidecar.save(&name_of(&digits), &KeptSelection { bytes, source });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes of each selection whether it is kept, as long as an array, and all of them, take no more than they may.
+fn note_kept(directory: &Path, arrays: &mut BTreeMap<String, LearnedArray>) {
+    let mut sorted: Vec<(f64, &mut LearnedSelection, &str)> = Vec::new();
+    for (path, array) in arrays.iter_mut() {
+        let of_array = array.selections.all.iter_mut().enumerate();
+        for (at, one) in of_array {
+            one.is_kept = false;
+            if at < TRIED_MAX {
+                sorted.push((one.seconds, one, path));
+            }
+        }
+    }
+    sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (mut bytes, mut of_arrays) = (0_u64, BTreeMap::<&str, u64>::new());
+    let mut counted = HashSet::new();
+    for (_, one, path) in sorted {
+        let Some(hash) = hash_of(&one.hash) else { continue };
+        let Ok(found) = fs::symlink_metadata(directory.join(KEPT).join(&one.hash)) else {
+            continue;
+        };
+        // Arrays that are read by the same list share it.
+        let length = if counted.contains(&hash) { 0 } else { found.len() };
+        let of_array = of_arrays.entry(path).or_default();
+        if *of_array + length <= ARRAY_BYTES_MAX && bytes + length <= ALL_BYTES_MAX {
+            counted.insert(hash);
+            *of_array += length;
+            bytes += length;
+            one.is_kept = true;
+        }
+    }
+}
+
+/// Removes what no array is known to be read by.
+pub(super) fn remove_unnamed(directory: &Path, arrays: &BTreeMap<String, LearnedArray>) {
+    let known = arrays.values().flat_map(|array| &array.selections.all);
+    let kept: HashSet<&str> =
+        known.filter(|one| one.is_kept).map(|one| one.hash.as_str()).collect();
+    let entries = fs::read_dir(directory.join(KEPT)).into_iter().flatten().flatten();
+    for entry in entries.take(NAMES_MAX) {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        if hash_of(&name).is_some() && !kept.contains(name.as_str()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
