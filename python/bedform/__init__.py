@@ -47,7 +47,7 @@ from bedform._session import Decomposition, Session
 from bedform._sidecar import SidecarWarning
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store
-from bedform._traces import learn, watch
+from bedform._traces import learn, watch, watch_state
 from bedform._write_dataset import write_dataset
 
 __all__ = [
@@ -99,6 +99,7 @@ __all__ = [
     "report",
     "simulate",
     "watch",
+    "watch_state",
     "write_dataset",
 ]
 

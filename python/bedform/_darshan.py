@@ -32,7 +32,7 @@ from bedform._errors import (
     LimitExceededError,
     UnsupportedError,
 )
-from bedform._foreign_child import python_command
+from bedform._python_command import python_command
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
@@ -25,15 +24,16 @@ import numpy as np
 from bedform import _shown
 from bedform._foreign_names import ForeignFileError
 from bedform._limits import limit_met, memory_bytes_max, memory_remedy
+from bedform._python_command import python_command
 from bedform._text import format_bytes, parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from bedform._foreign import ChunkMapParts
     from bedform._foreign_storage import ChunkTable
 
-__all__ = ["SlowOpenWarning", "failure", "isolated_chunk_map", "python_command", "time_limit"]
+__all__ = ["SlowOpenWarning", "failure", "isolated_chunk_map", "time_limit"]
 
 _TIME: Final = "BEDFORM_MAP_TIME"
 _SECONDS: Final = 20.0
@@ -105,20 +105,6 @@ def isolated_chunk_map(
         return _read_parts(memoryview(output)[len(_READY) :])
     lines = said.decode("utf-8", "replace").strip().splitlines()
     raise failure(path, child.returncode, is_ready=output.startswith(_READY), said=lines)
-
-
-def python_command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command that runs `_main` of a module of this package with arguments, without a shell.
-
-    Unlike ``python -m`` it does not look for modules in the working directory, which may be that of
-    the data: files beside data are not run.
-    """
-    start = (
-        "import sys; home = sys.argv.pop(1); home in sys.path or sys.path.insert(0, home); "
-        f"from {module} import _main; sys.exit(_main())"
-    )
-    home = str(Path(__file__).resolve().parents[1])
-    return [sys.executable, "-P", "-c", start, home, *arguments]
 
 
 def time_limit(given: float | str | None) -> float:

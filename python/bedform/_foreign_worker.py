@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 from bedform import _fork, _shown
-from bedform._foreign_child import failure, python_command, time_limit
+from bedform._foreign_child import failure, time_limit
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_plugins import has_filters, lacking, load_plugins, plugin_sources
 from bedform._foreign_values import decode_values, encode_values
 from bedform._limits import limit_met, memory_bytes_max
+from bedform._python_command import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

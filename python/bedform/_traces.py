@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedErro
 from bedform._hints import missing_place, other_place
 from bedform._location import location
 from bedform._paths import paths_of, shown_paths
+from bedform._python_command import python_command
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
@@ -20,9 +22,24 @@ if TYPE_CHECKING:
 
 # Reads wait some seconds before they are written.
 atexit.register(_internal.keep_traces)
+# Whoever has read enough starts the command line, in a process of its own.
+if sys.executable:
+    _internal.start_bedform_by(python_command("bedform._traces", ()))
 
 
-def watch(path: str | os.PathLike[str] | Sequence[str], on: bool = True) -> str:
+def _main() -> None:
+    from bedform_command import main
+
+    main()
+
+
+def watch(
+    path: str | os.PathLike[str] | Sequence[str],
+    on: bool = True,
+    *,
+    optimize_after: int | None = None,
+    budget: str | int = "20%",
+) -> str:
     """Record the reads of a store or file, from the next open on.
 
     Every process of this user that opens it writes which elements it has read, when, and how long
@@ -35,7 +52,15 @@ def watch(path: str | os.PathLike[str] | Sequence[str], on: bool = True) -> str:
         The store, or the NetCDF or HDF5 file; or a URL; or a list or pattern of files that are
         opened as one.
     on
-        ``False`` turns it off again. What was recorded stays.
+        ``False`` turns it off again, and optimising too. What was recorded stays.
+    optimize_after
+        Each time that so many more reads were recorded, by all processes together, what they read
+        is learnt, and replicas are made of it where they save much (:func:`learn`,
+        :func:`optimize`): in the background, at the lowest priority, by a process of its own that
+        goes on when the one that has read ends. ``0`` ends that; without it everything stays as
+        it is. :func:`watch_state` says what came of it.
+    budget
+        How much all replicas may take together then, as in :func:`optimize`.
 
     Returns
     -------
@@ -50,6 +75,8 @@ def watch(path: str | os.PathLike[str] | Sequence[str], on: bool = True) -> str:
         It is a file that cannot be read.
     InvalidArgumentError
         It is an array or group within a store: the reads of a store are recorded as a whole.
+    PermissionDeniedError
+        The replicas of ``optimize_after`` cannot lie beside the data: set ``BEDFORM_SIDECAR``.
 
     Examples
     --------
@@ -66,11 +93,59 @@ def watch(path: str | os.PathLike[str] | Sequence[str], on: bool = True) -> str:
     """
     paths = paths_of(path)
     if paths is not None:
+        if optimize_after:
+            raise UnsupportedError(
+                f"{shown_paths(path, paths)}: optimize_after is for one file or store: "
+                "run 'bedform optimize' for many"
+            )
         return engine_call(_internal.watch_archive)(paths, on)
     where = location(path)
     if on:
         _check_can_be_watched(where)
-    return engine_call(_internal.watch, where)(where, on)
+    if optimize_after is not None and (not on or optimize_after < 0):
+        raise InvalidArgumentError(
+            f"optimize_after={optimize_after}: a number of reads that are recorded; 0 for never"
+        )
+    if on and optimize_after is not None:
+        engine_call(_internal.set_policy, where)(where, optimize_after, str(budget))
+    directory = engine_call(_internal.watch, where)(where, on)
+    if not on:
+        engine_call(_internal.set_policy, where)(where, 0, "")
+    return directory
+
+
+def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
+    """Say whether reads of a store or file are recorded, and what is made of them unasked.
+
+    Parameters
+    ----------
+    path
+        As in :func:`watch`.
+
+    Returns
+    -------
+    dict
+        ``is_watched``; in ``settings`` what was asked for (``optimize_after``, ``budget``), or
+        ``None``; ``reads`` that were recorded since the last time; ``is_running``; in ``outcome``
+        what came of it the last time, or ``None``: ``began`` and ``ended`` in seconds since 1970
+        (``ended`` is 0 if it was killed), the predicted ``gain`` as a share of the time of the
+        reads, names of replicas ``made`` and ``dropped``, ``bytes`` of all, the ``verdict`` in
+        words, and the ``error``, empty if there was none.
+    """
+    paths = paths_of(path)
+    where = location(path) if paths is None else shown_paths(path, paths)
+    if paths is None:
+        _check_can_be_watched(where)
+    source = where if paths is None else paths
+    state: dict[str, Any] = json.loads(engine_call(_internal.policy_state, where)(source))
+    return state
+
+
+def run_policy(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Do what the policy of a store or file says; ``None`` where another process does it."""
+    where = location(path)
+    outcome: dict[str, Any] | None = json.loads(engine_call(_internal.run_policy, where)(where))
+    return outcome
 
 
 def _check_can_be_watched(where: str) -> None:
@@ -133,7 +208,10 @@ def learn(
         ``ignored``, of a store that lay there before; in ``"knowledge"`` the ``"arrays"`` by their
         paths: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind, each with ``reads`` and
         ``bytes``; ``seconds`` of all reads; ``patterns``, and ``global`` ones of processes
-        together.
+        together; in ``selections`` which lists and points were read, how often, how long that took
+        and when, those that are nearly the same as one. ``is_kept`` says whether the sidecar has
+        the positions, so that :func:`optimize` can make replicas of them; of what is too large
+        there is the box. ``knowledge["replicas"]`` has what reads took from each replica.
 
     Raises
     ------

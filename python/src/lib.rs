@@ -45,7 +45,7 @@ mod _internal {
     #[pymodule_export]
     use crate::foreign::{ForeignFile, place_kind};
     #[pymodule_export]
-    use crate::optimize::optimize;
+    use crate::optimize::{optimize, policy_state, run_policy, set_policy};
     #[pymodule_export]
     use crate::patterns::predicted;
     #[pymodule_export]
@@ -59,7 +59,7 @@ mod _internal {
     #[pymodule_export]
     use crate::trace::{
         keep_traces, learn, learn_archive, sidecar_directory, sidecar_warnings, site_directory,
-        watch, watch_archive,
+        start_bedform_by, watch, watch_archive,
     };
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};

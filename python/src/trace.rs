@@ -57,6 +57,12 @@ pub(crate) fn learn_archive(
     ended(outcome)
 }
 
+/// Says how `bedform` is started where a policy is due: the program, and what comes before the command.
+#[pyfunction]
+pub(crate) fn start_bedform_by(program: Vec<String>) {
+    bedform::trace::start_bedform_by(program);
+}
+
 /// Merges the traces of the store or file at `path` into what is known of its reads; gives that as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, progress=None))]

@@ -9,7 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .._errors import BedformError
 from .._text import format_bytes, format_shape
+from .._traces import watch_state
 from ._output import (
     ConcatOption,
     JsonOption,
@@ -20,6 +22,7 @@ from ._output import (
     open_source,
     paragraph,
 )
+from .watch import said_of
 
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"
@@ -46,13 +49,22 @@ def info(
     """
     with open_source(path, concat_dim) as store:
         if array is None:
-            facts = dict(store.info())
+            facts = {**store.info(), **_watched(path)}
             arrays = dict(sorted(facts["arrays"].items()))
             emit({**facts, "arrays": arrays}, _render_store(path, facts, arrays), as_json)
         else:
             found = open_array(store, array, path)
             facts = {**found.info(), "attributes": dict(found.attributes)}
             emit(facts, _render_array(array, facts), as_json)
+
+
+def _watched(path: str) -> dict[str, Any]:
+    """Whether reads are recorded, and what is made of them; nothing where they are not."""
+    try:
+        state = watch_state(path)
+    except BedformError:
+        return {}
+    return {"watch": state} if state["is_watched"] or state["settings"] else {}
 
 
 def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, Any]]) -> Group:
@@ -64,6 +76,8 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     for name, entry in arrays.items():
         table.add_row(cell(name), *(cell(_show(column, entry.get(column))) for column in columns))
     others = {key: value for key, value in facts.items() if key not in ("arrays", "attributes")}
+    if "watch" in others:
+        others["watch"] = f"reads {said_of(others['watch'])}"
     parts: list[Any] = [_render_facts(path, others), Text(""), table]
     if facts.get("attributes"):
         parts += [Text(""), _render_facts("attributes", facts["attributes"])]

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from .._errors import InvalidArgumentError
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
+from .._traces import run_policy
 from ._output import (
     ConcatOption,
     JsonOption,
@@ -68,6 +69,10 @@ def optimize(
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     concat_dim: ConcatOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
+    by_policy: Annotated[
+        bool,
+        typer.Option("--by-policy", help="Do what 'bedform watch --optimize-after' asked for."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make reads of a file or store fast: keep copies of what is read, in layouts that fit.
@@ -92,6 +97,9 @@ def optimize(
     """
     from .._optimize import optimize as optimize_path
 
+    if by_policy:
+        _follow_policy(path, as_json)
+        return
     kinds = parse_reads(reads or ()) or None
     where = dict(map(_parse_region, region or ()))
     memory_bytes = memory_of(memory)
@@ -114,6 +122,16 @@ def optimize(
         note("what is done is kept: run the same command again to go on")
         raise
     emit(done.to_dict(), _render(done), as_json)
+
+
+def _follow_policy(path: str, as_json: bool) -> None:
+    """What is done in the background, by whoever has read enough."""
+    outcome = run_policy(path)
+    said = "another process does it" if outcome is None else outcome["verdict"]
+    lines = [paragraph(f"{path}: {said}")]
+    if outcome is not None and outcome["error"]:
+        lines.append(paragraph(f"note: {outcome['error']}"))
+    emit(outcome, Group(*lines), as_json)
 
 
 def _selections_of(

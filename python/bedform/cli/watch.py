@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
 
 from .._traces import watch as watch_reads
+from .._traces import watch_state
 from ._output import JsonOption, emit, help_of, paragraph
 
 
@@ -22,6 +24,16 @@ def watch(
         typer.Argument(help="Stores, NetCDF or HDF5 files, or URLs.", metavar="PATH"),
     ],
     off: Annotated[bool, typer.Option("--off", help="Record no more.")] = False,
+    optimize_after: Annotated[
+        int | None,
+        typer.Option(help="Make replicas after so many reads, and again; 0: never.", metavar="N"),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="What these replicas may take: a share of the file, or a size.")
+    ] = "20%",
+    state: Annotated[
+        bool, typer.Option("--state", help="Say how it stands; change nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Record which reads are made of stores or files.
@@ -31,12 +43,45 @@ def watch(
     in it, which later runs then foresee from their second read on. BEDFORM_TRACE=1 records the
     reads of one process, of whatever it opens.
 
-    Example: [bold]bedform watch era5.nc[/bold]
+    With --optimize-after what was read is learnt, and replicas are made where they save much, each
+    time that so many more reads were recorded: in the background, at the lowest priority. --state
+    says what came of it.
+
+    Example: [bold]bedform watch era5.nc --optimize-after 1000 --budget 20%[/bold]
     """
-    watched, lines = [], []
+    if off and optimize_after is not None:
+        raise ValueError("--off ends --optimize-after, too: give one of them")
+    watched: list[dict[str, Any]] = []
+    lines = []
     for path in paths:
-        directory = watch_reads(path, on=not off)
+        if state:
+            found = watch_state(path)
+            watched.append({"path": path, **found})
+            lines += [paragraph(f"reads of {path} {said_of(found)}")]
+            continue
+        directory = watch_reads(path, on=not off, optimize_after=optimize_after, budget=budget)
         said = "are no longer recorded" if off else f"are recorded in {directory}"
+        if optimize_after:
+            said += f"; replicas are made after {optimize_after:,}, within {budget}"
         watched.append({"path": path, "on": not off, "directory": directory})
         lines.append(paragraph(f"reads of {path} {said}"))
     emit(watched[0] if len(watched) == 1 else watched, Group(*lines), as_json)
+
+
+def said_of(state: dict[str, Any]) -> str:
+    """How recording and optimising stand, in words."""
+    said = "are recorded" if state["is_watched"] else "are not recorded"
+    if (settings := state["settings"]) is None:
+        return said
+    after, budget = settings["optimize_after"], settings["budget"]
+    said += f"; replicas are made after {after:,} ({state['reads']:,} so far), within {budget}"
+    if state["is_running"]:
+        return f"{said}: they are made now"
+    if (outcome := state["outcome"]) is None:
+        return said
+    if not outcome["ended"] and not outcome["error"]:
+        return f"{said}: the last time it was stopped"
+    if outcome["ended"]:
+        said += f"; last at {datetime.fromtimestamp(outcome['ended']):%Y-%m-%d %H:%M}"
+    words = [text for text in (outcome["verdict"], outcome["error"]) if text]
+    return ": ".join([said, *words])

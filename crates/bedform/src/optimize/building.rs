@@ -125,7 +125,7 @@ pub fn build(
 
 /// The directory of the replicas, made if it is missing: where `sidecars` or the environment says, at the site for
 /// those who keep its sidecars, else beside the source, but in no home directory that nobody has named.
-fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf> {
     let Some(directory) = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)? else {
         let text = format!(
             "{}: replicas cannot lie beside it, where this user may not write, and go to no home directory \

@@ -28,11 +28,13 @@
 //! | `choose` | those that are worth their place |
 //! | `place` | where a source lies |
 //! | `building` | how they are made, and the catalogue |
+//! | `policy` | all of it in the background, after so many reads |
 
 mod building;
 mod candidates;
 mod choose;
 mod place;
+mod policy;
 mod reads;
 
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build};
 pub use place::SourcePlace;
+pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
 
 use candidates::candidates_of;

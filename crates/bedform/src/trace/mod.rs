@@ -22,6 +22,7 @@
 //! | `record` | reads that wait, and the file that they go to |
 //! | `recorded` | what reads of lists and points selected, beside the file of the reads |
 //! | `selections` | selections that were read of an array, and how often |
+//! | `policy` | replicas that are made after so many reads, unasked |
 //! | `keeping` | the selections that are kept, each in a file of its own |
 //! | `knowledge` | merged patterns as a helper file |
 //! | `learn` | the traces of a source into its knowledge |
@@ -38,6 +39,7 @@ mod kinds;
 mod knowledge;
 mod learn;
 mod merging;
+mod policy;
 mod processes;
 mod record;
 mod recorded;
@@ -55,6 +57,8 @@ pub use kinds::{ReadKind, ReadKinds};
 pub use knowledge::{Explained, Knowledge, LearnedArray, ReplicaUse};
 pub(crate) use knowledge::{KnownPatterns, known_patterns};
 pub use learn::{Learned, learn, learn_in};
+pub(crate) use policy::PolicyPlace;
+pub use policy::{PolicyOutcome, PolicySettings, PolicyState, start_bedform_by};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
 pub(crate) use record::{MadeRead, Place, forget, record};
 pub use selections::{LearnedSelection, LearnedSelections};

@@ -14,7 +14,7 @@ use bedform_format::trace::{
 use bedform_geometry::{AxisSelection, Selection};
 
 use super::recorded::{Recorded, traced};
-use super::{TRACES, append, identity, make_room};
+use super::{TRACES, append, identity, make_room, policy};
 use crate::sidecar::Sidecar;
 use crate::threads::per_process::{PerProcess, generation};
 
@@ -75,6 +75,10 @@ struct Trace {
     /// By the arrays' paths.
     waiting: HashMap<Box<str>, Waiting>,
     selections: Recorded,
+    /// What is to be done after so many reads, if anything.
+    policy: Option<policy::Followed>,
+    /// Reads that it has not been told of.
+    unnoted: u64,
     flushed: Instant,
 }
 
@@ -222,6 +226,8 @@ impl Trace {
             file: place.directory.join(TRACES).join(&name),
             selections: Recorded::new(place.directory.clone(), name),
             source: place.sidecar.source().map(identity::key_of).unwrap_or_default(),
+            policy: policy::Followed::new(&place.sidecar),
+            unnoted: 0,
             written: 0,
             skipped: 0,
             waiting: HashMap::new(),
@@ -250,6 +256,7 @@ impl Trace {
     }
 
     fn keep(&mut self, array: (&str, &[u64], u64), read: (u64, TracedRead)) {
+        self.unnoted += read.0;
         let waiting = self.waiting_of(array);
         waiting.reads.push(read);
         if waiting.reads.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
@@ -323,6 +330,10 @@ impl Trace {
         }
         if append(&self.file, &bytes).is_ok() {
             self.written += bytes.len() as u64;
+        }
+        let noted = std::mem::take(&mut self.unnoted);
+        if let Some(policy) = self.policy.as_mut().filter(|_| noted > 0) {
+            policy.note_reads(noted);
         }
     }
 }

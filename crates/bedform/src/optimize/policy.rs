@@ -1,0 +1,173 @@
+//! What a policy does once it is due: learn, plan, and make what is worth it, in the background.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use bedform_storage::Lock;
+
+use super::building::directory_of;
+use super::{Budget, OptimizeOptions, OptimizePlan, Optimized, SourcePlace, build, plan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::opening::url_of;
+use crate::sidecar::Sidecar;
+use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings, PolicyState, is_watched, learn};
+
+/// The share of the time of the reads that replicas must save, as predicted, to be made unasked.
+const GAIN_MIN: f64 = 0.1;
+/// Readers that look whether somebody follows a policy have its lock for a moment.
+const LOOKS: u32 = 4;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+fn place_of(path: &Path) -> Result<PolicyPlace> {
+    let none = || {
+        let text = format!(
+            "{}: no place for replicas: set BEDFORM_SIDECAR to a directory",
+            path.display()
+        );
+        Error::new(ErrorKind::NotFound, text)
+    };
+    Sidecar::of_path(path)?.as_ref().and_then(PolicyPlace::new).ok_or_else(none)
+}
+
+/// Has replicas of the store or file at `path`, within `budget`, made and renewed in the background, each time that
+/// `after` more reads were recorded; 0 for never.
+///
+/// # Errors
+/// `InvalidArgument` for what is no budget; `PermissionDenied` if replicas cannot lie beside the source.
+pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
+    if after == 0 {
+        place_of(path)?.unset();
+        return Ok(());
+    }
+    Budget::parse(budget)?;
+    directory_of(&path.into(), None)?;
+    let place = place_of(path)?;
+    let named = match url_of(path) {
+        Some(_) => path.to_owned(),
+        None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+    };
+    let settings = PolicySettings::new(after, budget.to_owned(), named.display().to_string());
+    match place.set(&settings) {
+        true => Ok(()),
+        false => {
+            let text = format!("{}: the policy cannot be kept in the sidecar", path.display());
+            Err(Error::new(ErrorKind::Io, text))
+        }
+    }
+}
+
+/// The policy of the source at a place as it stands, and whether its reads are recorded.
+///
+/// # Errors
+/// Of finding the sidecar.
+pub fn policy_state(place: &SourcePlace) -> Result<PolicyState> {
+    let found = Sidecar::find(&place.sidecar_name()?, None)?;
+    let Some(sidecar) = found else { return Ok(PolicyState::default()) };
+    let state = PolicyPlace::new(&sidecar).map(|place| place.state(is_watched(&sidecar)));
+    Ok(state.unwrap_or_default())
+}
+
+/// Does what the policy of the store or file at `path` says; nothing where another process does. What comes of it,
+/// errors too, is kept beside the policy.
+///
+/// # Errors
+/// `NotFound` without a policy; those of the lock. Errors of learning and optimising are in the outcome.
+pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
+    let place = place_of(path)?;
+    let none = || {
+        let shown = path.display();
+        let text = format!(
+            "{shown}: nothing says when to optimise it: 'bedform watch {shown} --optimize-after 1000' does"
+        );
+        Error::new(ErrorKind::NotFound, text)
+    };
+    let settings = place.settings().ok_or_else(none)?;
+    let Some(_lock) = locked(&place)? else { return Ok(None) };
+    let mut outcome = PolicyOutcome::begun(now());
+    place.keep_outcome(&outcome);
+    match follow(path, &settings) {
+        Ok((planned, done)) => {
+            outcome.gain = gain_of(&planned);
+            outcome.verdict = verdict_of(outcome.gain, done.as_ref());
+            let done = done.unwrap_or_default();
+            outcome.made = done.made.into_iter().map(|replica| replica.id).collect();
+            (outcome.dropped, outcome.bytes) = (done.dropped, done.bytes);
+            outcome.error = done.warnings.join("; ");
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+        Err(error) => {
+            outcome.verdict = "nothing was made".to_owned();
+            outcome.error = error.to_string();
+        }
+    }
+    outcome.ended = now();
+    place.keep_outcome(&outcome);
+    // An error is tried again after as many reads, not at once.
+    place.settle();
+    Ok(Some(outcome))
+}
+
+/// The lock of whoever follows a policy; nothing where another process has it for longer than it takes to look
+/// whether one has it.
+fn locked(place: &PolicyPlace) -> Result<Option<Box<dyn Lock>>> {
+    for _ in 1..LOOKS {
+        if let Some(lock) = place.try_lock()? {
+            return Ok(Some(lock));
+        }
+        sleep(LOOK_AGAIN);
+    }
+    place.try_lock()
+}
+
+fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Option<Optimized>)> {
+    learn(path, &|_, _| {})?;
+    let options =
+        OptimizeOptions { budget: Budget::parse(&settings.budget)?, ..OptimizeOptions::default() };
+    let source = path.into();
+    let planned = plan(&source, &options)?;
+    let is_worth_it = !planned.make.is_empty() && gain_of(&planned) >= GAIN_MIN;
+    let done = is_worth_it.then(|| build(&source, &planned, &options, &|_, _| {})).transpose()?;
+    Ok((planned, done))
+}
+
+/// The share of the time of all reads that a plan saves.
+fn gain_of(planned: &OptimizePlan) -> f64 {
+    let now: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_now).sum();
+    let then: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_then).sum();
+    if now > 0.0 { ((now - then) / now).max(0.0) } else { 0.0 }
+}
+
+fn verdict_of(gain: f64, done: Option<&Optimized>) -> String {
+    let percent = 100.0 * gain;
+    match done {
+        Some(done) => format!(
+            "{} replicas made, {} dropped, {:.1} MiB in all; reads take {percent:.0}% less, as predicted",
+            done.made.len(),
+            done.dropped.len(),
+            done.bytes as f64 / f64::from(1 << 20)
+        ),
+        None => format!("nothing was made: reads would take {percent:.0}% less"),
+    }
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_secs()
+}
+
+/// Gives the process the lowest priority, of cores and of disks, where the system lets it.
+pub fn run_at_low_priority() {
+    // The largest that there is.
+    let _ = rustix::process::nice(19);
+    lower_disk_priority();
+}
+
+/// Requests of the process wait for those of all others: there is no call for it but the system's own.
+#[allow(unsafe_code)]
+fn lower_disk_priority() {
+    const WHO_PROCESS: libc::c_long = 1;
+    const IDLE: libc::c_long = 3 << 13;
+    // SAFETY: three numbers, of which none is an address; it changes the priority of this process alone.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0 as libc::c_long, IDLE) };
+}
