@@ -153,23 +153,32 @@ def test_what_was_optimised_once_every_user_reads(site: Site) -> None:
 
 @needs_root
 def test_replicas_of_a_user_count_beside_those_of_the_site(site: Site) -> None:
-    site.optimize()
+    (of_site,) = [made["id"] for made in site.optimize().made]
     place = site.place / "own"
     place.mkdir()
     os.chown(place, USER, USER)
 
-    def optimize() -> Any:
-        reads: Any = {("lat", "lon"): 1, "time": 1}
+    def optimize(reads: Any) -> Any:
         done = bf.optimize(site.path, "400%", reads=reads, sidecar=place)
-        return {"made": done.made, "notes": done.plan["notes"] + done.to_dict()["done"]["warnings"]}
+        return done.to_dict()
 
-    said = site.run(optimize)
-    series = (*SHAPE[:1], 1, 1)
-    made_for = {tuple(one["shape"]) for made in said["made"] for one in made["expected"]}
-    assert series not in made_for, "the site serves these already"
-    assert any("the site has 1 replicas" in note for note in said["notes"])
-    assert any(f"BEDFORM_SIDECAR={place}" in note for note in said["notes"])
-    assert site.read(BEDFORM_SIDECAR=str(place))["used"]
+    said = site.run(lambda: optimize({"time": 1}))
+    assert not said["done"]["made"], "the site serves these already"
+    assert any("the site has 1 replicas" in note for note in said["plan"]["notes"])
+    said = site.run(lambda: optimize({("time", "lat"): 1}))
+    (own,) = [made["id"] for made in said["done"]["made"]]
+    assert any(f"BEDFORM_SIDECAR={place}" in note for note in said["done"]["warnings"])
+
+    def used() -> Any:
+        with bf.open(site.path) as store:
+            array = store["t"]
+            assert (array[:, :, 7] == site.values[:, :, 7]).all()
+            reads = [array.explain(np.s_[:, 5, 7]), array.explain(np.s_[:, :, 7])]
+        return [found for read in reads for found in read.to_dict().get("replicas", [])]
+
+    assert set(site.run(used)) == {of_site}
+    both = site.run(used, BEDFORM_SIDECAR=str(place))
+    assert own in both and set(both) <= {own, of_site}
     assert all(path.stat().st_uid == 0 for path in site.sidecars.rglob("*"))
 
 
@@ -249,6 +258,7 @@ def test_a_sidecar_is_read_by_those_who_may_read_its_source(site: Site) -> None:
         os.umask(before)
     found = site.sidecar.stat()
     assert (found.st_mode & 0o777, found.st_gid) == (0o750, USER)
+    assert (site.sidecar / "states").stat().st_mode & 0o777 == 0o644
     assert (site.sidecars / "1979").stat().st_mode & 0o777 == 0o755
     assert site.read(USER)["used"]
     assert not site.run(lambda: os.access(site.sidecar, os.R_OK | os.X_OK), OTHER)

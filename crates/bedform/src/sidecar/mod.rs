@@ -70,10 +70,10 @@ use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::Result;
 use place::{Holder, Places, TrustedStorage};
-
-pub use place::SidecarName;
+use renewal::STATES;
 use site::{Look, look_at, open_to_readers};
 
+pub use place::SidecarName;
 pub(crate) use renewal::{YOUNG_NS, are_alike};
 pub(crate) use sealed::{is_sealed, to_sealed};
 pub use warnings::take_warnings;
@@ -235,10 +235,12 @@ impl Sidecar {
         }
     }
 
-    /// Lets all who may read the source read what lies in these directories, if this is a sidecar of the site.
+    /// Lets all who may read the source read what lies in these directories, and the states that are the same, if
+    /// this is a sidecar of the site.
     pub(crate) fn open_to_readers(&self, names: &[&str]) {
         if let (true, Some(directory)) = (self.is_of_site(), self.own_directory()) {
-            names.iter().for_each(|name| open_to_readers(&directory.join(name)));
+            let names = names.iter().chain(&[STATES]);
+            names.for_each(|name| open_to_readers(&directory.join(name)));
         }
     }
 

@@ -26,7 +26,7 @@ use super::sealed::{is_sealed, to_sealed};
 use super::{Helper, Sidecar};
 
 /// The name of the helper file.
-const STATES: &str = "states";
+pub(super) const STATES: &str = "states";
 const VERSION: u64 = 1;
 /// Pieces of a file, and bytes of one: 1 MiB, which is all of a small file.
 const PIECES: u64 = 256;

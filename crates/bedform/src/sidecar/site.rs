@@ -169,20 +169,22 @@ fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
     fs::set_permissions(own, fs::Permissions::from_mode(0o700 | mode))
 }
 
-/// Lets all who get there read what lies below `directory`, whatever mask this process makes files with. Who gets
-/// there the directories above say.
-pub(super) fn open_to_readers(directory: &Path) {
-    let mut directories = vec![directory.to_owned()];
-    while let Some(directory) = directories.pop() {
-        let _ = fs::set_permissions(&directory, fs::Permissions::from_mode(0o755));
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => directories.push(entry.path()),
-                Ok(kind) if kind.is_file() => {
-                    let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o644));
-                }
-                _ => {}
+/// Lets all who get there read the file or directory at `path` and what lies below, whatever mask this process makes
+/// files with. Who gets there the directories above say.
+pub(super) fn open_to_readers(path: &Path) {
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        // What cannot be opened to them is not read by them.
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_dir() => {
+                let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o755));
+                let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+                paths.extend(entries.map(|entry| entry.path()));
             }
+            Ok(found) if found.is_file() => {
+                let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o644));
+            }
+            _ => {}
         }
     }
 }
