@@ -21,6 +21,7 @@ from .files import STORE, Request, bytes_below, files_below, prepare
 from .picture import Panel, draw
 from .race import (
     PLACES,
+    QUICK_REPEATS,
     Reader,
     Result,
     h5py_reader,
@@ -71,7 +72,8 @@ class Conversion:
         )
         how = (
             "h5py reads the file, the others the store; "
-            f"median over {len(PLACES)} places, every answer equal"
+            f"median over {len(PLACES)} places, quick reads {QUICK_REPEATS} times at each, "
+            "every answer equal"
         )
         lines = [
             f"layout: {self.layout}",

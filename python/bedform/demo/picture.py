@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .field import Field
     from .race import Result
 
-WIDTH, SHOWN_WIDTH = 420, 600
-LEFT, RIGHT = 106, 140
+WIDTH, SHOWN_WIDTH = 440, 620
+LEFT, RIGHT = 108, 158
 ROW, TOP = 38, 88
 PANEL_HEAD, PANEL_FOOT = 22, 38
 DOT = 5

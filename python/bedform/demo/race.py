@@ -43,6 +43,10 @@ PLACES = (Place(0.5, 0.4, 0.0), Place(0.0, 0.5, 1.0), Place(1.0, 1.0, 0.8))
 MAPS_WEIGHT = 5.0
 
 
+#: Reads that other programs on the machine would decide on are made more often.
+QUICK_SECONDS, QUICK_REPEATS = 0.2, 5
+
+
 @dataclass(frozen=True)
 class Reader:
     """How a selection is read, and the files that this touches."""
@@ -179,6 +183,7 @@ def measure(
     """
     taken: dict[tuple[str, str], list[float]] = {}
     shown: dict[str, tuple[str, int]] = {}
+    repeats: dict[str, int] = {}
     rounds = max(map(len, lines.values()))
     total = rounds * len(lines) * len(readers)
     done = 0
@@ -186,16 +191,18 @@ def measure(
         for kind, places in lines.items():
             selection = places[step]
             expected = None
-            for name, reader in readers.items():
+            for name, reader in _in_turn(readers, kind, repeats):
                 evict(reader.objects)
                 started = time.perf_counter()
                 answer = reader.read(selection)
-                taken.setdefault((kind, name), []).append(time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                taken.setdefault((kind, name), []).append(seconds)
+                repeats.setdefault(kind, QUICK_REPEATS if seconds < QUICK_SECONDS else 1)
                 expected = answer if expected is None else expected
                 _check(name, kind, selection, answer, expected)
                 shown[kind] = (spell(selection), answer.nbytes)
-                done += 1
-                progress(done, total)
+            done += len(readers)
+            progress(done, total)
     return tuple(
         Result(
             kind,
@@ -205,6 +212,16 @@ def measure(
         )
         for kind in shown
     )
+
+
+def _in_turn(
+    readers: Mapping[str, Reader], kind: str, repeats: Mapping[str, int]
+) -> Iterator[tuple[str, Reader]]:
+    """All readers, and again where the first read of a kind turned out to be quick."""
+    done = 0
+    while done < repeats.get(kind, 1):
+        yield from readers.items()
+        done += 1
 
 
 def _check(

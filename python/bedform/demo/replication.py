@@ -30,6 +30,7 @@ from .files import REPLICAS, Request, Subject, bytes_below, files_below, prepare
 from .picture import Panel, draw
 from .race import (
     PLACES,
+    QUICK_REPEATS,
     Reader,
     Result,
     h5py_reader,
@@ -112,7 +113,8 @@ class Replication:
         )
         how = (
             "each read opens the file, reads and closes it; median of "
-            f"{len(PLACES)} places, every answer equal to h5py's"
+            f"{len(PLACES)} places, quick reads {QUICK_REPEATS} times at each, "
+            "every answer equal to h5py's"
         )
         lines = [self.field.origin, did, how, self.cold, self.load, *self.notes]
         return Group(*parts, *texts([*lines, f"picture: {self.picture}"]))
