@@ -107,7 +107,8 @@ fn selections(data: &[u8]) {
     };
     // No fuzzer finds a hash either: that which the content has is put in its place.
     let mut bytes = framed(data);
-    if let Some(hash) = selection_blocks(&bytes).next().and_then(|block| block.hash_of_content()) {
+    let hash = selection_blocks(&bytes).next().and_then(|block| block.hash_of_content());
+    if let Some(hash) = hash {
         let mut payload = data.to_vec();
         payload[1..9].copy_from_slice(&hash.to_le_bytes());
         bytes = framed(&payload);

@@ -151,6 +151,7 @@ mod tests {
     fn there(id: &str, bytes: u64, seconds: f64, last_ns: u64) -> CandidateReplica {
         CandidateReplica {
             planned: None,
+            is_of_site: false,
             id: id.to_owned(),
             bytes,
             building_seconds: 0.0,
