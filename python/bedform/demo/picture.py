@@ -56,15 +56,14 @@ def draw(field: Field, readers: Sequence[str], panels: Sequence[Panel], footnote
     high = 10 ** math.ceil(math.log10(max(*times, low * 10)))
     axis = _Axis(low, high)
     classes = ["first", *("other" for _ in readers[1:-1]), "ours"]
+    axis_note = "Time of one read; each line is ten times the last. Bold: blue against grey."
     title = f"{field.variable}, {format_shape(field.shape)}, {format_bytes(field.byte_count)}"
     parts = [_text(16, 26, f"Reading {title}", "strong"), *_legend(readers, classes)]
     y = TOP
     for panel in panels:
         parts += _panel(panel, y, axis, readers, classes)
         y += PANEL_HEAD + len(panel.results) * ROW + PANEL_FOOT
-    parts.append(
-        _text(16, y, "Time of one read; each vertical line is ten times the one before.", "small")
-    )
+    parts.append(_text(16, y, axis_note, "small"))
     parts += [
         _text(16, y + 16 * row, line, "small quiet")
         for row, line in enumerate(_wrapped(footnote), 1)
