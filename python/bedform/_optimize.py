@@ -12,6 +12,7 @@ from bedform._integers import byte_count
 from bedform._location import location
 from bedform._opening import open_place
 from bedform._paths import paths_of, shown_paths
+from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def optimize(
         dry_run,
         progress,
     )
+    warn_of_sidecars()
     plan, done = json.loads(text)
     return Optimization(plan, done)
 

@@ -333,6 +333,12 @@ def test_a_site_file_that_is_wrong_keeps_nobody_from_reading(
     assert said in str(failed.value) and "\n" not in str(failed.value)
 
 
+def test_a_plan_says_what_is_wrong_with_a_site_file(site: Site) -> None:
+    site.config.write_text("[[sidecars]]\nowner = 0\n")
+    with pytest.warns(bf.SidecarWarning, match="owner is not known"):
+        site.optimize(dry_run=True)
+
+
 def test_a_site_file_that_others_may_write_trusts_nobody(site: Site) -> None:
     site.optimize()
     site.config.chmod(0o666)
