@@ -564,13 +564,14 @@ mod tests {
             format!("[[sidecars]]\nroot = {root}\nsidecars = \"/s\"\nowners = {owners}\n")
         };
         let long = format!("\"/{}\"", "a".repeat(TEXT_BYTES_MAX));
-        for root in
-            ["\"archive\"", "\"\"", "\"/a/../b\"", "\"/a/./b\"", "\"/a\\u0000\"", "3", &long]
-        {
+        for root in ["\"archive\"", "\"\"", "\"/a/../b\"", "\"/a/./b\"", "\"/a\\u0000\"", "3"] {
             let error = Configuration::parse(&with(root, "[0]")).unwrap_err().to_string();
             let said = format!("line 2: [[sidecars]] root is {root}; it takes {path}");
             assert_eq!(error, said);
         }
+        // What is long is shown shortened.
+        let error = Configuration::parse(&with(&long, "[0]")).unwrap_err().to_string();
+        assert!(error.starts_with("line 2: [[sidecars]] root is") && error.ends_with(path));
         let many = format!("[{}]", ["1"; OWNERS_MAX + 1].join(", "));
         for owners in ["[]", "\"root\"", "[-1]", "[4294967295]", "[1.5]", "[\"\"]", "[[0]]", &many]
         {
