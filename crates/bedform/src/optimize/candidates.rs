@@ -523,8 +523,15 @@ impl<'a> ArrayKinds<'a> {
         let is_own = kind.array == self.array;
         let part = part_of(kind, held, places.map(Vec::as_slice)).filter(|_| is_own)?;
         let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
-        if let Held::Points { count, .. } = held {
-            // Where they are is read as well.
+        let is_same = |exact: &Exact| match (exact, held) {
+            (Exact::Points(places), Held::Points { count, .. }) => *count == places.len() as u64,
+            _ => false,
+        };
+        if let Held::Points { count, .. } = held
+            && !kind.exact.as_ref().is_some_and(is_same)
+        {
+            // Where they are is read as well, and the index of that: of just its own points a read needs neither.
+            seconds += 2.0 * self.profile.request_seconds_one;
             let whole = model.price(layout, &Read::Everything).seconds;
             seconds += whole * PLACE_BYTES / self.item_size as f64 + *count as f64 * PLACE_SECONDS;
         }

@@ -454,8 +454,13 @@ impl BoxTable {
         item_size: usize,
         target_start: u64,
     ) -> Result<Self> {
+        // Lists are looked over for their bounds only where they are long enough.
+        let lengths = selections.iter().map(AxisSelection::len).fold(0, u64::saturating_add);
         let bound = selections.iter().enumerate().try_fold(0_u64, |sum, (axis, selection)| {
-            sum.checked_add(grid.axis_piece_bound(axis, selection))
+            sum.checked_add(match lengths <= PIECES_MAX {
+                true => selection.len(),
+                false => grid.axis_piece_bound(axis, selection),
+            })
         });
         if bound.is_none_or(|bound| bound > PIECES_MAX) {
             return Err(Error::new(

@@ -155,24 +155,21 @@ fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
 fn near_count(axis: &Axis, first: u64, span: u64, (gap_max, room): (u64, u64)) -> u64 {
     let place = |at| axis.offset(at).0;
     let distance = |one: u64, other: u64| place(other).abs_diff(place(one));
+    let is_near = |at: u64, next: u64| {
+        next < axis.count()
+            && distance(at, next).saturating_sub(span) <= gap_max
+            && distance(first, next) <= room
+    };
     let mut at = first;
-    while at + 1 < axis.count() {
-        // Between two that are near enough all are: they ascend.
-        let far = (at + STRIDE).min(axis.count() - 1);
-        let next = match distance(at, far).saturating_sub(span) <= gap_max {
-            true if distance(first, far) <= room => far,
-            _ => at + 1,
-        };
-        if distance(at, next).saturating_sub(span) > gap_max || distance(first, next) > room {
-            break;
-        }
-        at = next;
+    // Between two that are near enough all are: they ascend.
+    while let Some(stride) = STRIDES.iter().find(|stride| is_near(at, at + *stride)) {
+        at += stride;
     }
     at + 1 - first
 }
 
 /// Positions of a list that are looked over at once, where they lie close together.
-const STRIDE: u64 = 64;
+const STRIDES: [u64; 3] = [1024, 32, 1];
 
 fn ascends(axis: &Axis) -> bool {
     match axis {

@@ -106,6 +106,7 @@ impl Redirected {
         let count = places.len() as u64;
         let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
         let whole = same_cut(&cuts[0], &among, of_array);
+        let whole = whole.or_else(|| smallest_cut(&cuts[0], &among, of_array));
         if among.is_empty()
             || whole.is_none() && !base.would_gain(&cuts[0].left.places, &among, of_array)
         {
@@ -172,6 +173,29 @@ fn same_cut<'a>(
     let all = AxisSelection::Range(AxisRange::whole(places.len() as u64));
     let left = Wanted { results: Some(Vec::new()), ..Wanted::default() };
     Some(Cut { taken: vec![(number, PlacedAxis::whole(&all))], left })
+}
+
+/// The smallest of the replicas that have all of the points: the places of larger ones are not looked at. `among`
+/// has those with most points first.
+fn smallest_cut<'a>(
+    whole: &Cut<'a>,
+    among: &[usize],
+    replicas: &[Arc<OpenReplica>],
+) -> Option<Cut<'a>> {
+    let places = &whole.left.places;
+    let is_enough = |number: &&usize| {
+        let count: u64 = replicas[**number].record.held.shape().iter().product();
+        count >= places.len() as u64
+    };
+    among.iter().rev().filter(is_enough).find_map(|number| {
+        let held = replicas[*number].places()?;
+        let is_held = |place: &u64| held.binary_search(place).is_ok();
+        if !whole.left.sample().all(is_held) {
+            return None;
+        }
+        let (taken, left) = whole.left.split(held);
+        left.places.is_empty().then_some(Cut { taken: vec![(*number, taken?)], left })
+    })
 }
 
 /// What takes all points from replicas that were made for as many of them.
