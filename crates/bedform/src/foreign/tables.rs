@@ -12,6 +12,8 @@ use crate::sidecar::Sidecar;
 
 /// A table of so many chunks is kept: to find them again takes longer than to read it.
 const KEPT_CHUNKS_MIN: usize = 1 << 14;
+/// Where somebody has asked for a sidecar, one of so many is: its nodes lie apart, and each may be a wait.
+const ASKED_CHUNKS_MIN: usize = 1 << 8;
 /// Bytes of a chunk in a table.
 const ENTRY_BYTES: u64 = 28;
 
@@ -82,11 +84,11 @@ impl Tables {
 
     /// The table as it is kept in the sidecar, if it may be.
     fn kept(&self, map: &ChunkMap, array: &ForeignArray, address: u64) -> Option<ChunkTable> {
-        if grid_chunks(array) < KEPT_CHUNKS_MIN as u64 {
+        let sidecar = self.sidecar.as_ref()?;
+        if grid_chunks(array) < chunks_min(sidecar) as u64 {
             return None;
         }
-        let kept: ChunkMap =
-            self.sidecar.as_ref()?.load(&name_of(address), &map.source, &self.limits)?;
+        let kept: ChunkMap = sidecar.load(&name_of(address), &map.source, &self.limits)?;
         let found = kept.arrays.into_iter().find(|found| found.path == array.path)?;
         if found.shape != array.shape || found.codec_chain() != array.codec_chain() {
             return None;
@@ -110,14 +112,19 @@ impl Tables {
     ) -> Result<ChunkTable> {
         let table = hdf5::read_table(reader, address, array, limits)?;
         let is_current = super::source_version(reader.version()) == map.source;
-        if table.len() >= KEPT_CHUNKS_MIN
-            && is_current
+        if is_current
             && let Some(sidecar) = &self.sidecar
+            && table.len() >= chunks_min(sidecar)
         {
             sidecar.save(&name_of(address), &map_of_one(map, with_table(array, &table)));
         }
         Ok(table)
     }
+}
+
+/// Chunks from which on a table is kept in a sidecar.
+fn chunks_min(sidecar: &Sidecar) -> usize {
+    if sidecar.is_asked_for() { ASKED_CHUNKS_MIN } else { KEPT_CHUNKS_MIN }
 }
 
 /// The name of a chunk table in the sidecar of its file.

@@ -253,6 +253,11 @@ impl Sidecar {
         })
     }
 
+    /// True if it is there because somebody asked for it: no reader makes one beside its data.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        !self.is_in_cache && self.own_directory().is_some_and(|directory| directory.is_dir())
+    }
+
     /// The resolved path of the source, where the sidecar was found by it.
     pub fn source(&self) -> Option<&Path> {
         self.source.as_deref()
