@@ -106,12 +106,12 @@ fn selections(data: &[u8]) {
         [b"BfSe".as_slice(), &length, &crc32c(payload).to_le_bytes(), payload].concat()
     };
     // No fuzzer finds a hash either: that which the content has is put in its place.
-    let mut bytes = framed(data);
+    let bytes = framed(data);
     let hash = selection_blocks(&bytes).next().and_then(|block| block.hash_of_content());
     if let Some(hash) = hash {
         let mut payload = data.to_vec();
         payload[1..9].copy_from_slice(&hash.to_le_bytes());
-        bytes = framed(&payload);
+        let bytes = framed(&payload);
         let block = selection_blocks(&bytes).next().expect("a block that has its hash");
         let selection = block.decode().expect("content of this hash");
         assert_eq!(selection.hash(), hash);

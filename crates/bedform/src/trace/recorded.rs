@@ -29,27 +29,33 @@ const WAITING_BYTES_MAX: usize = 8 << 20;
 
 /// The selection of a read as it is recorded; nothing for boxes, whose axes say all, and for unions of boxes.
 pub(super) fn traced(selection: &Selection) -> Option<TracedSelection<'_>> {
-    let list = |positions| SelectedAxis::List(Cow::Borrowed(positions));
     match selection {
         Selection::Orthogonal(axes) => {
             let is_list = |axis: &AxisSelection| matches!(axis, AxisSelection::Coords(_));
-            let axis = |axis| match axis {
-                &AxisSelection::Range(ref range) => SelectedAxis::Range(TracedAxis {
-                    first: range.start(),
-                    count: range.len(),
-                    step: range.step(),
-                }),
-                AxisSelection::Coords(positions) => list(positions.as_slice()),
-            };
-            let axes_of = || axes.iter().map(axis).collect();
+            let axes_of = || axes.iter().map(traced_axis).collect();
             axes.iter().any(is_list).then(|| TracedSelection { is_points: false, axes: axes_of() })
         }
         Selection::Points(points) if points.rank() > 0 => {
-            let axes = points.coords().iter().map(|positions| list(positions.as_slice()));
+            let axes = points.coords().iter().map(|positions| list(positions));
             Some(TracedSelection { is_points: true, axes: axes.collect() })
         }
         Selection::Points(_) | Selection::Union(_) => None,
     }
+}
+
+fn traced_axis(axis: &AxisSelection) -> SelectedAxis<'_> {
+    match axis {
+        AxisSelection::Range(range) => SelectedAxis::Range(TracedAxis {
+            first: range.start(),
+            count: range.len(),
+            step: range.step(),
+        }),
+        AxisSelection::Coords(positions) => list(positions),
+    }
+}
+
+fn list(positions: &[u64]) -> SelectedAxis<'_> {
+    SelectedAxis::List(Cow::Borrowed(positions))
 }
 
 /// The selection that was recorded; nothing for one that none can be.
