@@ -334,3 +334,19 @@ def test_lists_that_dask_reads_block_by_block_are_recorded(file: Path) -> None:
     with h5py.File(file) as source:
         np.testing.assert_array_equal(found, source["cube"][:][rows])
     assert [one["reads"] for one in learned(file)["cube"]["selections"]] == [1]
+
+
+def test_at_a_full_budget_the_replica_goes_that_recorded_reads_did_not_use(file: Path) -> None:
+    random = np.random.default_rng(10)
+    one, other, third = (np.sort(random.choice(COUNT, 20_000, replace=False)) for _ in range(3))
+    made = [bf.optimize(file, "20%", selections={"x": [some]}).made[0] for some in (one, other)]
+    bf.watch(file)
+    with bf.open(file) as store, h5py.File(file) as source:
+        np.testing.assert_array_equal(store["x"].oindex[one], source["x"][:][one])
+    uses = bf.learn(file)["knowledge"]["replicas"]
+    assert list(uses) == [made[0]["id"]]
+    room = int(1.3 * (made[0]["stored_bytes"] + made[1]["stored_bytes"]))
+    done = bf.optimize(file, room, selections={"x": [third]})
+    assert done.made
+    assert done.plan["keep"] == [made[0]["id"]]
+    assert done.plan["drop"] == [made[1]["id"]]
