@@ -414,6 +414,36 @@ impl<'a> ArrayKinds<'a> {
         Some((around, numbers.to_vec()))
     }
 
+    /// The layout of a replica that costs least for these kinds of reads, and what reads of such replicas cost.
+    fn advised(&self, held: &Held, numbers: &[usize]) -> Option<(Layout, CostModel)> {
+        let shape = held.shape();
+        let raw = bytes_of(&shape, self.item_size);
+        let reads = numbers.iter().map(|number| {
+            let kind = &self.kinds[*number];
+            (read_of(kind, held), kind.reads)
+        });
+        let mut request = AdviseRequest::new(&shape, self.item_size, self.profile.clone());
+        request.reads.reads = reads.collect();
+        if shape.len() == self.dims.len() {
+            request.dimension_names.clone_from(&self.dims);
+        }
+        request.compression_ratio = self.ratio;
+        request.readers = vec![Reader::Bedform];
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let shard_bytes = (raw / OBJECTS_MAX) as u64;
+        request.shard_bytes = shard_bytes.max(SHARD_BYTES);
+        request.compare_alone = false;
+        let advice = advise(&request).ok()?;
+        let layout = Layout {
+            chunk_shape: advice.chunk_shape.clone(),
+            shard_shape: advice.shard_shape.clone(),
+            order: advice.order,
+        };
+        let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
+        model.compression_ratio = self.ratio;
+        Some((layout, model))
+    }
+
     /// The replica of a box in the layout that costs least for these kinds of reads; nothing for one that is larger
     /// than the budget, or serves none.
     fn laid_out(
@@ -431,29 +461,7 @@ impl<'a> ArrayKinds<'a> {
         if bytes > budget_bytes {
             return Ok(None);
         }
-        let reads = numbers.iter().map(|number| {
-            let kind = &self.kinds[*number];
-            (read_of(kind, held), kind.reads)
-        });
-        let mut request = AdviseRequest::new(&shape, self.item_size, self.profile.clone());
-        request.reads.reads = reads.collect();
-        if shape.len() == self.dims.len() {
-            request.dimension_names.clone_from(&self.dims);
-        }
-        request.compression_ratio = self.ratio;
-        request.readers = vec![Reader::Bedform];
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let shard_bytes = (raw / OBJECTS_MAX) as u64;
-        request.shard_bytes = shard_bytes.max(SHARD_BYTES);
-        request.compare_alone = false;
-        let Ok(advice) = advise(&request) else { return Ok(None) };
-        let layout = Layout {
-            chunk_shape: advice.chunk_shape.clone(),
-            shard_shape: advice.shard_shape.clone(),
-            order: advice.order,
-        };
-        let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
-        model.compression_ratio = self.ratio;
+        let Some((layout, model)) = self.advised(held, numbers) else { return Ok(None) };
         let serves: Vec<_> = (0..self.kinds.len())
             .map(|number| self.serves(number, (held, places.as_deref()), &model, &layout))
             .collect();

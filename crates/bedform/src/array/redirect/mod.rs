@@ -269,7 +269,7 @@ impl Base<'_> {
         for part in parts {
             sources.push(match (&part.of, &self.objects) {
                 (PartOf::Replica(replica), _) => PartSource::Replica(replica.source()?),
-                (PartOf::File(read), Objects::OfArchive(joined)) => {
+                (PartOf::File(read), Objects::Archive(joined)) => {
                     PartSource::File { joined, read, member: joined.member(read) }
                 }
                 (PartOf::Array | PartOf::File(_), _) => PartSource::Array(own?),
@@ -316,7 +316,7 @@ impl Base<'_> {
     /// What a part of a read takes of the array itself.
     fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<Part>> {
         match &self.objects {
-            Objects::OfArchive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
+            Objects::Archive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
             _ => Ok(vec![Part { of: PartOf::Array, geometry: self.geometry(part, shape)? }]),
         }
     }
@@ -676,8 +676,8 @@ impl Known<'_> {
                     return Ok(None);
                 }
                 let (source, objects) = match variable.sources() {
-                    Sources::One(source) => (Some(source), Objects::OfFile),
-                    Sources::Joined(joined) => (None, Objects::OfArchive(joined)),
+                    Sources::One(source) => (Some(source), Objects::File),
+                    Sources::Joined(joined) => (None, Objects::Archive(joined)),
                 };
                 let base = Base {
                     source,
@@ -718,7 +718,7 @@ impl Known<'_> {
                     meaning: state.meaning,
                     cache: ChunkCache::new(&store.cache, &state.scope),
                     tuning: &store.tuning,
-                    objects: Objects::OfStore(StoredObjects {
+                    objects: Objects::Store(StoredObjects {
                         source: pinned.source,
                         key,
                         asks_again,

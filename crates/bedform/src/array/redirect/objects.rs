@@ -28,11 +28,11 @@ const PIECE_BYTES: u64 = 4096;
 /// begins and ends along the joined axis.
 pub(crate) enum Objects<'a> {
     /// Nothing: it is of one file, and replicas are of a state of that.
-    OfFile,
+    File,
     /// Shards of a store.
-    OfStore(StoredObjects<'a>),
+    Store(StoredObjects<'a>),
     /// Files, one behind the other.
-    OfArchive(&'a JoinedVariable),
+    Archive(&'a JoinedVariable),
 }
 
 /// The objects of an array of a store.
@@ -59,18 +59,18 @@ impl Objects<'_> {
     /// What tells the array from others that lay at its path: its key, or the joined dimension.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
-            Self::OfFile => None,
-            Self::OfStore(stored) => Some(&stored.key),
-            Self::OfArchive(joined) => Some(joined.dimension()),
+            Self::File => None,
+            Self::Store(stored) => Some(&stored.key),
+            Self::Archive(joined) => Some(joined.dimension()),
         }
     }
 
     /// Whether every read asks for them again.
     pub(super) fn asks_again(&self) -> bool {
         match self {
-            Self::OfFile => false,
-            Self::OfStore(stored) => stored.asks_again,
-            Self::OfArchive(joined) => joined.asks_again(),
+            Self::File => false,
+            Self::Store(stored) => stored.asks_again,
+            Self::Archive(joined) => joined.asks_again(),
         }
     }
 
@@ -80,8 +80,8 @@ impl Objects<'_> {
     /// Those of storage.
     pub(super) fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
         match (self, coordinates) {
-            (Self::OfStore(stored), _) => stored.version(coordinates),
-            (Self::OfArchive(joined), [start, end]) => {
+            (Self::Store(stored), _) => stored.version(coordinates),
+            (Self::Archive(joined), [start, end]) => {
                 joined.version((*start, *end), joined.asks_again())
             }
             _ => Ok(None),
@@ -94,10 +94,8 @@ impl Objects<'_> {
     /// Those of storage.
     pub(super) fn pieces(&self, coordinates: &[u64], state: &SourceVersion) -> Result<Option<u32>> {
         match (self, coordinates) {
-            (Self::OfStore(stored), _) => pieces_of_shard(&stored.source, coordinates, state),
-            (Self::OfArchive(joined), [start, end]) => {
-                pieces_of_file(joined, (*start, *end), state)
-            }
+            (Self::Store(stored), _) => pieces_of_shard(&stored.source, coordinates, state),
+            (Self::Archive(joined), [start, end]) => pieces_of_file(joined, (*start, *end), state),
             _ => Ok(None),
         }
     }
@@ -153,8 +151,8 @@ impl Base<'_> {
     /// The objects that have something of a part of a read; nothing for more than `limit`.
     pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
         match &self.objects {
-            Objects::OfFile => Some(Vec::new()),
-            Objects::OfStore(_) => {
+            Objects::File => Some(Vec::new()),
+            Objects::Store(_) => {
                 let own: Vec<PlacedAxis> =
                     part.iter().map(|axis| PlacedAxis::whole(&axis.selection)).collect();
                 let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
@@ -163,7 +161,7 @@ impl Base<'_> {
                 (cells.end <= limit)
                     .then(|| cells.map(|cell| geometry.cell_coordinates(cell)).collect())
             }
-            Objects::OfArchive(joined) => {
+            Objects::Archive(joined) => {
                 let (low, high) = part.get(joined.axis())?.selection.bounds()?;
                 Some(joined.stretches(low, high).map(|(start, end)| vec![start, end]).collect())
             }
@@ -173,7 +171,7 @@ impl Base<'_> {
     /// The elements of the array that an object has.
     pub(super) fn object_region(&self, coordinates: &[u64]) -> Option<Region> {
         match (&self.objects, coordinates) {
-            (Objects::OfArchive(joined), [start, end]) => {
+            (Objects::Archive(joined), [start, end]) => {
                 let whole = Region::whole(self.layout.grid.array_shape()).ok()?;
                 let (mut first, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
                 (first[joined.axis()], shape[joined.axis()]) = (*start, end - start);

@@ -401,7 +401,7 @@ fn rest_parts(base: &Base<'_>, left: &Wanted<'_>, count: u64) -> Result<Vec<Part
         return base.own_parts(&[placed], &[count]);
     }
     let points = Points::at_places(&left.places, shape)?;
-    if let Objects::OfArchive(joined) = &base.objects {
+    if let Objects::Archive(joined) = &base.objects {
         return Ok(of_files(joined.parts_of_points(&points, &results())?));
     }
     let StoredLayout { grid, per_object, item_size, .. } = base.layout;

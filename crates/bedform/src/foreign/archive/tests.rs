@@ -199,6 +199,7 @@ fn reads_and_visits_of_joined_files_are_those_of_one_array() {
         let expected: Vec<u32> = positions(&selection).iter().map(value).collect();
         let mut buffer = vec![0; expected.len() * 4];
         v.read(&selection, &mut buffer).unwrap();
+        #[allow(clippy::host_endian_bytes)]
         let numbers = |bytes: &[u8]| -> Vec<u32> {
             bytes.as_chunks().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect()
         };
