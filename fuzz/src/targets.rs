@@ -23,6 +23,7 @@ use bedform_format::metadata::{
     ChunkKeys, Identity, NodeSummary, check_seal, parse_array, parse_array_v2,
     parse_consolidated_v2, parse_document, parse_group, seal, write_array,
 };
+use bedform_format::references::{Reference, looks_like_references, parse as parse_references};
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
     BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
@@ -44,6 +45,7 @@ pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("chunk_map", chunk_map),
     ("log", log),
     ("names", names),
+    ("references", references),
     ("traces", traces),
     ("catalogue", catalogue),
 ];
@@ -136,6 +138,36 @@ fn follow(analyzer: &mut Analyzer, data: &[u8]) {
         analyzer.ahead().take(4).for_each(drop);
     }
     assert!(analyzer.heap_bytes() < 8 << 20);
+}
+
+/// References of kerchunk: every key that is listed is found, and its range has an end.
+fn references(data: &[u8]) {
+    let _ = looks_like_references(data);
+    let Ok(set) = parse_references(data, &Limits::default()) else { return };
+    let mut directories = vec![ObjectPath::root()];
+    let mut found = 0;
+    while let Some(directory) = directories.pop() {
+        assert!(set.is_directory(&directory));
+        for entry in set.list(&directory) {
+            let path = directory.join(&entry.name).expect("keys are paths of objects");
+            match set.find(&path) {
+                Some(Reference::Range { target, offset, length }) => {
+                    assert!(!set.target(target).is_empty());
+                    assert!(offset.checked_add(length.unwrap_or(0)).is_some());
+                    found += 1;
+                }
+                Some(Reference::Inline(bytes)) => {
+                    assert!(bytes.len() <= data.len());
+                    found += 1;
+                }
+                None => {}
+            }
+            if set.is_directory(&path) {
+                directories.push(path);
+            }
+        }
+    }
+    assert_eq!(found, set.len());
 }
 
 /// Fails for inputs that a working fuzzer finds in seconds.

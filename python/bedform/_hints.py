@@ -50,7 +50,6 @@ def foreign_is_read(where: str) -> str:
 
 _JOINED = "bf.open({}) joins them along a dimension"
 _FILES = (".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".hdf")
-_LOOKED_AT_BYTES = 1 << 16
 
 
 def many_places(given: Any, what: str) -> str:
@@ -103,29 +102,15 @@ def near_paths(where: str) -> list[str]:
     return [str(Path(where).with_name(name)) for name in found]
 
 
-_ICECHUNK = (
-    "Bedform does not read Icechunk repositories: open a session of it with icechunk, and write "
-    "what you need with bf.write_dataset"
-)
-_KERCHUNK = (
-    "references of Kerchunk and VirtualiZarr are not read: open the files that they name, one "
-    "with bf.open, many with xr.open_mfdataset(paths, engine='bedform')"
-)
-
-
 def other_place(where: str) -> str | None:
     """The message of a directory or file that is known, and not opened; else nothing."""
     path = Path(where)
     try:
         if not path.is_dir():
-            return f"{where}: {_KERCHUNK}" if _has_references(path) else _archive(where, path)
+            return _archive(where, path)
         names = sorted(entry.name for entry in path.iterdir())
     except OSError:
         return None
-    if {"refs", "snapshots"} <= set(names) or {"repo", "snapshots"} <= set(names):
-        return f"{where}: {_ICECHUNK}"
-    if path.suffix in (".parq", ".parquet") or _has_records(path):
-        return f"{where}: {_KERCHUNK}"
     files = [name for name in names if name.lower().endswith(_FILES)]
     if files:
         pattern = f"{where.rstrip('/')}/*{Path(files[0]).suffix}"
@@ -147,18 +132,6 @@ def virtual_variable(name: str) -> str:
         f"{name!r} is virtual, it names parts of files: write the data set that "
         "xr.open_mfdataset(paths, engine='bedform') gives, or convert the files with bf.convert"
     )
-
-
-def _has_references(path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(_LOOKED_AT_BYTES)
-    return start.lstrip()[:1] == b"{" and (b'"refs"' in start or b'".zgroup"' in start)
-
-
-def _has_records(path: Path) -> bool:
-    """True for references of Kerchunk in Parquet, whose index is named as one of Zarr v2."""
-    index = path / ".zmetadata"
-    return index.is_file() and b'"record_size"' in index.read_bytes()[-_LOOKED_AT_BYTES:]
 
 
 def _archive(where: str, path: Path) -> str | None:

@@ -212,6 +212,23 @@ class Store:
     @staticmethod
     def open(path: str | PathLike[str], opening: str) -> Store: ...
     @staticmethod
+    def open_references(
+        name: str,
+        document: bytes,
+        base: str | PathLike[str],
+        place: str | PathLike[str] | None,
+        opening: str,
+    ) -> Store: ...
+    @staticmethod
+    def open_callback(
+        name: str,
+        calls: Any,
+        state: str,
+        is_remote: bool,
+        place: str | PathLike[str] | None,
+        opening: str,
+    ) -> Store: ...
+    @staticmethod
     def create(path: str | PathLike[str], attributes: str, opening: str) -> Store: ...
     def snapshot(self) -> tuple[Store, str]: ...
     @staticmethod

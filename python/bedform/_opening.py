@@ -22,9 +22,17 @@ from bedform._hints import (
     other_place,
     wrong_mode,
 )
+from bedform._icechunk import is_repository, newest_snapshot, snapshot_of
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
 from bedform._paths import paths_of, shown_paths
+from bedform._references import (
+    ParquetReferences,
+    References,
+    external_roots,
+    is_parquet_references,
+    references_of,
+)
 from bedform._remote import is_url, storage_options_of
 from bedform._sidecar import warn_of_sidecars
 from bedform._store import Durability, Store, _check_durability, _reopen
@@ -103,7 +111,11 @@ def _stage(
 
 
 def open(  # noqa: A001 - the name users expect
-    path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str
+    | bytes
+    | os.PathLike[str]
+    | Sequence[str | os.PathLike[str]]
+    | Mapping[str, Any],
     mode: Literal["r", "r+"] = "r",
     *,
     concat_dim: str | None = None,
@@ -114,7 +126,7 @@ def open(  # noqa: A001 - the name users expect
     durability: Durability = "disk",
     threads: int | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
-    allow_external: bool = False,
+    allow_external: bool | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = False,
     map_time: float | str | None = None,
     direct_reads: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -129,7 +141,11 @@ def open(  # noqa: A001 - the name users expect
         ``s3://bucket/path``, ``gs://``, ``az://``, or ``http://`` and ``https://``, which are only
         read. ``~`` and ``file://`` are understood. Open files, stores of zarr-python and mappers of
         fsspec that have a path or URL are opened by it. A list of NetCDF and HDF5 files, or a
-        pattern such as ``"era5_*.nc"``, is opened as one store: see ``concat_dim``.
+        pattern such as ``"era5_*.nc"``, is opened as one store: see ``concat_dim``. A set of
+        references is opened as the Zarr store that it is: kerchunk's JSON, its directory of Parquet
+        files, its dictionary, and a data set of VirtualiZarr. So is a read-only session of
+        Icechunk, or the directory of a repository, of which the newest commit of the branch
+        ``main`` is read.
     mode
         ``"r"``, or ``"r+"`` to write as well.
     concat_dim
@@ -160,7 +176,9 @@ def open(  # noqa: A001 - the name users expect
         take. Without it the kept profile of the storage, if there is one, else that of a local
         disk, or of an object store.
     allow_external
-        Whether a foreign file may name other files that are then read, too.
+        Whether a foreign file may name other files that are then read, too. Of a set of references
+        directories and URLs below which the files may lie that it names, beside the directory of
+        the set; ``True`` allows any.
     map_time
         How long HDF5 may look for where the data of a file lie, in seconds or as a time such as
         ``"5min"``. Without it `BEDFORM_MAP_TIME` counts, else 20 seconds. Not needed where a chunk
@@ -204,8 +222,9 @@ def open(  # noqa: A001 - the name users expect
         "profile": given_profile(profile),
         "direct_reads": direct_reads,
     }
-    paths = paths_of(path)
-    if paths is None and concat_dim is not None:
+    references = snapshot_of(path) or references_of(path)
+    paths = paths_of(path) if references is None else None
+    if paths is None and references is None and concat_dim is not None:
         paths = [location(path)]
     if paths is not None:
         from bedform._archive import open_archive
@@ -219,8 +238,8 @@ def open(  # noqa: A001 - the name users expect
                 paths, shown, local, concat_dim=concat_dim, map_time=map_time, progress=progress
             )
         )
-    where = location(path)
-    if is_url(where):
+    where = location(path) if references is None else references
+    if references is None and is_url(where):
         reached = storage_options_of(storage_options)
         remote = {
             "writable": mode == "r+",
@@ -230,17 +249,32 @@ def open(  # noqa: A001 - the name users expect
             "freshness": freshness or "open",
             "threads": threads,
             "profile": given_profile(profile),
+            "allow_external": external_roots(allow_external),
             **reached,
         }
         return _told(_open_url(where, remote, allow_external=allow_external))
-    _refuse_storage_options(where, storage_options)
-    _check_local(where)
-    kind, _ = engine_call(_internal.place_kind, where)(where)
+    kind = _kind_of(where)
+    if kind != "references":
+        _refuse_storage_options(where, storage_options)
     if kind == "missing":
         raise NotFoundError(missing_place(where))
-    is_known = kind not in {"directory", "file"} and not where.endswith((".parq", ".parquet"))
+    is_known = kind not in {"directory", "file"}
     if not is_known and (known := other_place(where)) is not None:
         raise UnsupportedError(known)
+    if kind == "references":
+        if mode != "r":
+            raise ReadOnlyError(f"{where}: references are never written; mode 'r' reads them")
+        external = external_roots(allow_external)
+        if references is None and is_repository(where):
+            where = newest_snapshot(where, external)
+        elif references is None and is_parquet_references(where):
+            where = ParquetReferences(where)
+        options = local | {"allow_external": external, **storage_options_of(storage_options)}
+        return _told(_root_of(_reopen(where, options)))
+    if not isinstance(allow_external, bool):
+        raise InvalidArgumentError(
+            f"{where}: allow_external is True or False, but for sets of references"
+        )
     if kind not in {"zarr-v3", "zarr-v2", "directory"}:
         return _told(_open_foreign(where, local, allow_external=allow_external, map_time=map_time))
     return _told(_root_of(_reopen(where, local)))
@@ -250,6 +284,16 @@ def _told(opened: Any) -> Any:
     """What was opened, after a warning of what keeps sidecars from being read."""
     warn_of_sidecars(stacklevel=4)
     return opened
+
+
+def _kind_of(where: str) -> str:
+    """What a path of this machine, or what stands for references, names."""
+    if isinstance(where, References):
+        return "references"
+    _check_local(where)
+    kind: str = engine_call(_internal.place_kind, where)(where)[0]
+    is_other = {"zarr-v2": is_parquet_references, "directory": is_repository}.get(kind)
+    return "references" if is_other is not None and is_other(where) else kind
 
 
 def _root_of(store: Store) -> Store | Array:
@@ -263,7 +307,7 @@ def open_place(path: Any, mode: Literal["r", "r+"] = "r", **options: Any) -> Any
     return opened._store if isinstance(opened, Array) else opened
 
 
-def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> Any:
+def _open_url(where: str, options: dict[str, Any], *, allow_external: Any) -> Any:
     """The store or file at a URL, whichever the engine finds there."""
     from bedform._foreign_store import open_foreign
 
@@ -271,7 +315,8 @@ def _open_url(where: str, options: dict[str, Any], *, allow_external: bool) -> A
     file = store._inner.file()
     if file is None:
         return _root_of(store)
-    return open_foreign(where, options, allow_external=allow_external, opened=file)
+    options = {name: value for name, value in options.items() if name != "allow_external"}
+    return open_foreign(where, options, allow_external=bool(allow_external), opened=file)
 
 
 def _open_foreign(

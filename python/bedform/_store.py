@@ -22,6 +22,7 @@ from bedform._errors import (
 )
 from bedform._group import Group
 from bedform._integers import byte_count, integer
+from bedform._references import References
 from bedform._remote import storage_options_among, without_query
 from bedform._session import Session
 
@@ -545,6 +546,8 @@ class Store(ReadsAhead, Group):
 
 
 def _open(path: str, options: dict[str, Any], moment: bytes | None) -> _internal.Store:
+    if isinstance(path, References):
+        return path.open(options)
     if moment is None:
         return engine_call(_internal.Store.open, path)(path, _json.dump(options))
     opening = engine_call(_internal.Store.open_snapshot, path)

@@ -266,6 +266,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "freshness",
         "snapshot",
         "threads",
+        "allow_external",
         "storage_options",
         "concat_dim",
     )
@@ -302,6 +303,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
+        allow_external: Any = False,
         storage_options: Any = None,
         concat_dim: str | None = None,
     ) -> Dataset:
@@ -312,6 +314,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "threads": threads,
             "prefetch": prefetch,
             "replicas": replicas,
+            "allow_external": allow_external,
             "storage_options": storage_options,
         }
         opened = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)
@@ -342,6 +345,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         freshness: Any = None,
         snapshot: bool = False,
         threads: int | None = None,
+        allow_external: Any = False,
         storage_options: Any = None,
         concat_dim: str | None = None,
         **decoding: Any,
@@ -353,6 +357,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
             "threads": threads,
             "prefetch": prefetch,
             "replicas": replicas,
+            "allow_external": allow_external,
             "storage_options": storage_options,
         }
         parent = _group_at(filename_or_obj, group, snapshot, cache=chunk_cache, **how)

@@ -20,6 +20,7 @@ mod selection;
 mod session;
 mod signals;
 mod simulate;
+mod storage;
 mod store;
 mod trace;
 

@@ -1,11 +1,13 @@
 //! Stores.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions};
+use bedform::sidecar::Sidecar;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind};
 use bedform_format::ObjectPath;
 use pyo3::prelude::*;
@@ -19,6 +21,7 @@ use crate::foreign::ForeignFile;
 use crate::progress::telling;
 use crate::session::Session;
 use crate::signals::{self, detached};
+use crate::storage::PythonStorage;
 
 /// An opened store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -35,6 +38,49 @@ impl Store {
         detached(py, || bedform::Store::open_path(&path, options))
             .map(|inner| Self { inner })
             .map_err(raise)
+    }
+
+    /// Opens the store that the references in `document`, JSON of kerchunk, are. Relative paths in it are those of
+    /// the directory `base`; the sidecar is that of `place`, if they come from one.
+    #[staticmethod]
+    fn open_references(
+        py: Python<'_>,
+        name: &str,
+        document: &[u8],
+        base: PathBuf,
+        place: Option<PathBuf>,
+        opening: &str,
+    ) -> PyResult<Self> {
+        let options = options(opening)?;
+        detached(py, || {
+            let set = bedform::references::parse(document, name, &options.limits)?;
+            bedform::Store::open_references(name, set, &base, place.as_deref(), options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
+    }
+
+    /// Opens the store whose objects `calls` gives: see `PythonStorage`. The sidecar is that of `place`.
+    #[staticmethod]
+    fn open_callback(
+        py: Python<'_>,
+        name: &str,
+        calls: Py<PyAny>,
+        state: &str,
+        is_remote: bool,
+        place: Option<PathBuf>,
+        opening: &str,
+    ) -> PyResult<Self> {
+        let mut options = options(opening)?;
+        let storage = PythonStorage::new(name, calls, state, is_remote);
+        detached(py, || {
+            if let Some(place) = &place {
+                options.sidecar = Sidecar::of_path(place)?;
+            }
+            bedform::Store::open(Arc::new(storage), options)
+        })
+        .map(|inner| Self { inner })
+        .map_err(raise)
     }
 
     /// Creates a store in the directory `path`, or at a URL.

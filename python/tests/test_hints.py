@@ -97,13 +97,7 @@ def test_a_pattern_a_list_and_a_directory_of_files_are_told_who_joins_them(place
     assert said(NotImplementedError, lambda: bf.open("runs")).endswith("open runs/first.zarr")
 
 
-def test_references_and_repositories_are_told_what_reads_them(place: Path) -> None:
-    for name in ("refs.json", "refs.parq"):
-        message = said(NotImplementedError, lambda name=name: bf.open(name))
-        assert message.startswith(f"{name}: references of Kerchunk and VirtualiZarr are not read")
-    assert said(NotImplementedError, lambda: bf.open("ice")).startswith(
-        "ice: Bedform does not read Icechunk repositories: open a session"
-    )
+def test_archives_are_told_what_reads_them(place: Path) -> None:
     Path("x.zip").write_bytes(b"PK\x03\x04" + bytes(40))
     assert "ZIP files are not read; unpack it" in said(
         NotImplementedError, lambda: bf.open("x.zip")

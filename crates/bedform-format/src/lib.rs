@@ -21,6 +21,7 @@
 //! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
 //! | [`netcdf_classic`] | the header of NetCDF classic files |
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
+//! | [`references`] | sets of references into other files, as kerchunk writes them |
 
 pub mod archive;
 pub mod checksum;
@@ -36,6 +37,7 @@ pub mod log;
 pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;
+pub mod references;
 pub mod shard;
 pub mod shown;
 pub mod size;

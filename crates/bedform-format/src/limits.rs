@@ -38,6 +38,8 @@ pub struct Limits {
     pub type_depth_max: usize,
     /// Bytes that are used of the metadata of one HDF5 file, those that are used again included.
     pub hdf5_bytes_max: u64,
+    /// Bytes of one set of references.
+    pub references_bytes_max: u64,
     /// Objects open at once in one read.
     pub objects_open_max: usize,
 }
@@ -58,6 +60,7 @@ impl Default for Limits {
             section_boxes_max: 64 << 20,
             type_depth_max: 32,
             hdf5_bytes_max: 4 << 30,
+            references_bytes_max: 1 << 30,
             objects_open_max: 1024,
         }
     }

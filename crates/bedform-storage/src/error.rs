@@ -35,6 +35,8 @@ pub enum StorageErrorKind {
     Interrupted,
     /// The place has no such operation. Do without.
     Unsupported,
+    /// What a reference names is not there, or is not what it was. The source says why.
+    Dangling,
     /// A server cannot be reached, or refuses. The source says what it said.
     Server,
     /// Any other failure of the device or the system.
@@ -115,6 +117,7 @@ impl StorageErrorKind {
             Self::Poisoned => "an earlier write failed with unknown outcome; open the store again",
             Self::Interrupted => "stopped while it was waited for",
             Self::Unsupported => "it cannot be done there",
+            Self::Dangling => "it is not as the references say",
             Self::Server => "the server did not give it",
             Self::Io => "the device or system failed",
         }
@@ -130,7 +133,10 @@ impl fmt::Display for StorageError {
             path => write!(formatter, "{path:?}: {}", self.kind.phrase())?,
         }
         let tells_more = |source: &io::Error| match self.kind {
-            StorageErrorKind::Io | StorageErrorKind::Server | StorageErrorKind::Unsupported => true,
+            StorageErrorKind::Io
+            | StorageErrorKind::Server
+            | StorageErrorKind::Unsupported
+            | StorageErrorKind::Dangling => true,
             // What a server says of it, and not the system.
             StorageErrorKind::PermissionDenied | StorageErrorKind::Poisoned => {
                 source.raw_os_error().is_none()

@@ -230,7 +230,9 @@ impl From<StorageError> for Error {
             StorageErrorKind::ReadOnly => ErrorKind::ReadOnly,
             StorageErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             StorageErrorKind::NoSpace => ErrorKind::NoSpace,
-            StorageErrorKind::NotAnObject | StorageErrorKind::Truncated => ErrorKind::Corrupt,
+            StorageErrorKind::NotAnObject
+            | StorageErrorKind::Truncated
+            | StorageErrorKind::Dangling => ErrorKind::Corrupt,
             StorageErrorKind::Poisoned => ErrorKind::Poisoned,
             StorageErrorKind::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Io,

@@ -12,6 +12,7 @@
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`convert`] | any store or file into a store whose layouts fit the reads |
 //! | [`optimize`] | which replicas a source should have, and how they are made |
+//! | [`references`] | sets of references into other files, as storages |
 //! | [`replica`] | other copies of arrays, in layouts that fit the reads |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
 //! | [`trace`] | which reads were made, and what is learnt from them |
@@ -38,6 +39,7 @@ pub mod placement;
 mod plan;
 mod prefetch;
 pub mod publication;
+pub mod references;
 pub mod replica;
 mod run;
 pub mod sidecar;
@@ -58,7 +60,7 @@ pub use calibrate::{calibrate, calibrate_url};
 pub use error::{Error, ErrorKind, Result};
 pub use foreign::ForeignFile;
 pub use opening::{PlaceKind, detect};
-pub use options::{Freshness, OpenOptions, Prefetch, Progress};
+pub use options::{ExternalFiles, Freshness, OpenOptions, Prefetch, Progress};
 pub use plan::experience::{forget_experience, keep_experience};
 pub use plan::price::Price;
 pub use prefetch::PrefetchStatistics;

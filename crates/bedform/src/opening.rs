@@ -18,7 +18,7 @@ use crate::sidecar::Sidecar;
 
 pub(crate) use detect::{NO_FILE, ReadBytes, file_of, is_file, kind_of_file};
 pub use detect::{PlaceKind, detect};
-pub(crate) use file_at_url::{Fronted, TAIL_BYTES, has_query, names_file, read_many};
+pub(crate) use file_at_url::{Fronted, TAIL_BYTES, has_query, kind_at, names_file, read_many};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
 /// of `BEDFORM_LUSTRE_TARGETS`.
@@ -104,7 +104,7 @@ pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
 }
 
 /// Says where what is known of the reads of the store or file at `path` is kept.
-fn add_sidecar(options: &mut OpenOptions, path: &Path) {
+pub(crate) fn add_sidecar(options: &mut OpenOptions, path: &Path) {
     if options.sidecar.is_none() {
         options.sidecar = Sidecar::of_path(path).ok().flatten();
     }

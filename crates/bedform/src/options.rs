@@ -75,6 +75,33 @@ impl Prefetch {
     }
 }
 
+/// Which files a set of references may name beside those below its own directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ExternalFiles {
+    /// None.
+    #[default]
+    Refused,
+    /// Those below these directories and URLs.
+    Below(Vec<String>),
+    /// Any.
+    Allowed,
+}
+
+impl ExternalFiles {
+    /// `true`, `false`, or a list of paths and URLs.
+    fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(true) => Some(Self::Allowed),
+            Value::Bool(false) => Some(Self::Refused),
+            Value::Array(roots) => {
+                let roots = roots.iter().map(|root| root.as_str().map(str::to_owned));
+                roots.collect::<Option<Vec<_>>>().map(Self::Below)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// How a store is opened.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -115,6 +142,8 @@ pub struct OpenOptions {
     pub commits_named: usize,
     /// How an object store is reached, where the store is in one.
     pub remote: RemoteOptions,
+    /// Which files a set of references may name.
+    pub external: ExternalFiles,
 }
 
 impl Default for OpenOptions {
@@ -136,6 +165,7 @@ impl Default for OpenOptions {
             direct_reads: true,
             commits_named: 16,
             remote: RemoteOptions::default(),
+            external: ExternalFiles::default(),
         }
     }
 }
@@ -143,7 +173,7 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `replicas`, `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
-    /// `calibrate`), `direct_reads`, and for object stores `anonymous`, `endpoint`, `region`,
+    /// `calibrate`), `direct_reads`, `allow_external` (`true`, or a list of directories and URLs), and for object stores `anonymous`, `endpoint`, `region`,
     /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
     /// stands for the default.
     ///
@@ -176,6 +206,9 @@ impl OpenOptions {
                 }
                 ("endpoint", Some(text)) => options.remote.endpoint = Some(text.to_owned()),
                 ("region", Some(text)) => options.remote.region = Some(text.to_owned()),
+                ("allow_external", _) => {
+                    options.external = ExternalFiles::from_json(value).ok_or_else(bad)?;
+                }
                 ("replicas", _) => options.replicas = value.as_bool().ok_or_else(bad)?,
                 ("prefetch", _) => options.prefetch = Prefetch::from_json(value)?,
                 ("cache_bytes", _) => options.cache_bytes = size::from_json(key, value)?,

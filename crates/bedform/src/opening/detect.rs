@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_format::header::format_of;
 use bedform_format::netcdf_classic::shown;
+use bedform_format::references::looks_like_references;
 use bedform_storage::{LocalStorage, Mode, Object, Storage, StorageErrorKind};
 
 use super::file_at_url::{has_query, kind_at, names_file};
@@ -27,6 +28,8 @@ pub enum PlaceKind {
     WithHeader(&'static str),
     /// An HDF5 file, perhaps NetCDF-4.
     Hdf5,
+    /// A JSON document of references into other files, as kerchunk writes it.
+    References,
     /// A file of another kind, and what it looks like: "a GRIB file: convert it to NetCDF first, ...".
     OtherFile(String),
     /// A directory, or a place of an object store, without a store.
@@ -39,6 +42,8 @@ pub enum PlaceKind {
 const HEADER_BYTES: u64 = 64 << 10;
 /// What a place looks like that is neither a plain file nor a directory.
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
+/// Bytes of a document by which references are told from other JSON.
+const REFERENCES_BYTES: u64 = 8 << 10;
 /// HDF5 looks for its signature here, and at 512, 1,024, 2,048, ... bytes: what is before belongs to the user.
 const HDF5_SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 /// The places after the first one at which the signature is looked for.
@@ -64,13 +69,14 @@ const OTHERS: [(&[u8], &str); 13] = [
 
 impl PlaceKind {
     /// The name of the kind, the same in every door: `zarr-v3`, `zarr-v2`, `netcdf-classic-1` (`-2`, `-5`),
-    /// `hdf5`, `file`, `directory`, `missing`.
+    /// `hdf5`, `references`, `file`, `directory`, `missing`.
     pub fn name(&self) -> String {
         match self {
             Self::ZarrV3 => "zarr-v3".to_owned(),
             Self::ZarrV2 => "zarr-v2".to_owned(),
             Self::WithHeader(format) => (*format).to_owned(),
             Self::Hdf5 => "hdf5".to_owned(),
+            Self::References => "references".to_owned(),
             Self::OtherFile(_) => "file".to_owned(),
             Self::Directory => "directory".to_owned(),
             Self::Missing => "missing".to_owned(),
@@ -204,6 +210,13 @@ pub(super) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind>
         read(place, &mut signature)?;
         if signature == *HDF5_SIGNATURE {
             return Ok(PlaceKind::Hdf5);
+        }
+    }
+    if start.trim_ascii_start().starts_with(b"{") {
+        let mut front = vec![0; usize::try_from(size.min(REFERENCES_BYTES)).unwrap_or(0)];
+        read(0, &mut front)?;
+        if looks_like_references(&front) {
+            return Ok(PlaceKind::References);
         }
     }
     let known = OTHERS.iter().find(|(first, _)| start.starts_with(first));

@@ -18,7 +18,8 @@ pub(crate) const TAIL_BYTES: u64 = 1 << 20;
 /// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
-const SUFFIXES: [&str; 9] = ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4"];
+const SUFFIXES: [&str; 10] =
+    ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4", "json"];
 
 /// True for a URL that ends as the names of NetCDF and HDF5 files do, or can be that of a file alone.
 pub(crate) fn names_file(url: &str) -> bool {

@@ -1,7 +1,9 @@
 //! Stores in directories, at URLs, and in foreign files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bedform_format::references::References;
 use bedform_storage::Mode;
 use serde_json::{Map, Value};
 
@@ -10,9 +12,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::{ArchiveOptions, ForeignFile};
 use crate::log::opened::OpenedStore;
 use crate::opening::{
-    add_kept_profile, check_local, has_query, is_file, names_file, remote_of, storage_of, url_of,
+    PlaceKind, add_kept_profile, add_sidecar, check_local, detect, has_query, is_file, kind_at,
+    names_file, remote_of, storage_of, url_of,
 };
 use crate::options::OpenOptions;
+use crate::references::ReferenceStorage;
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
@@ -35,7 +39,14 @@ impl Store {
 
     /// A file where the URL ends like one, else a store where there is one.
     fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
-        let file = || Ok(Self::of_file(ForeignFile::open_url(url, &options)?, options.clone()));
+        let file = || {
+            if is_json(url) && kind_at(url, &options)? == PlaceKind::References {
+                let mut options = options.clone();
+                add_sidecar(&mut options, Path::new(url));
+                return Self::of_references(ReferenceStorage::open_url(url, &options)?, options);
+            }
+            Ok(Self::of_file(ForeignFile::open_url(url, &options)?, options.clone()))
+        };
         let store = || OpenedStore::open_path(Path::new(url), options.clone()).map(Self::of);
         let (first, second): (&dyn Fn() -> Result<Self>, &dyn Fn() -> Result<Self>) =
             if names_file(url) { (&file, &store) } else { (&store, &file) };
@@ -57,15 +68,12 @@ impl Store {
 
     fn open_file(path: &Path, mut options: OpenOptions) -> Result<Self> {
         if options.writable {
-            return Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!(
-                    "{}: foreign files are never written; open it with mode \"r\"",
-                    path.display()
-                ),
-            ));
+            return Err(never_written(&path.display().to_string()));
         }
         add_kept_profile(&mut options, path);
+        if detect(path, &options)? == PlaceKind::References {
+            return Self::of_references(ReferenceStorage::open(path, &options)?, options);
+        }
         Ok(Self::of_file(ForeignFile::open(path, &options)?, options))
     }
 
@@ -84,6 +92,32 @@ impl Store {
             return Err(Error::new(ErrorKind::ReadOnly, text));
         }
         Ok(Self::of_file(ForeignFile::open_archive(paths, how, &options)?, options))
+    }
+
+    /// The store that a set of references in memory is: `name` is what messages call it, `base` the directory that
+    /// relative paths of files start from, `place` the path that has the sidecar, if they come from one.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; `ReadOnly` if it is to be written to.
+    pub fn open_references(
+        name: &str,
+        set: References,
+        base: &Path,
+        place: Option<&Path>,
+        mut options: OpenOptions,
+    ) -> Result<Self> {
+        if options.writable {
+            return Err(never_written(name));
+        }
+        if let Some(place) = place {
+            add_kept_profile(&mut options, place);
+        }
+        let storage = ReferenceStorage::in_memory(name.to_owned(), set, base, &options)?;
+        Self::of_references(storage, options)
+    }
+
+    fn of_references(storage: ReferenceStorage, options: OpenOptions) -> Result<Self> {
+        OpenedStore::open_in(Arc::new(storage), options, None).map(Self::of)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
@@ -107,4 +141,16 @@ impl Store {
         add_kept_profile(&mut options, path);
         Self::create(storage, attributes, options)
     }
+}
+
+/// True for a URL that ends as that of a JSON document. Others are not looked at twice.
+fn is_json(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.rsplit_once('.').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
+}
+
+/// The error of who opens files of others to write to them.
+fn never_written(name: &str) -> Error {
+    let text = format!("{name}: foreign files are never written; open it with mode \"r\"");
+    Error::new(ErrorKind::ReadOnly, text)
 }

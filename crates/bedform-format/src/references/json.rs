@@ -1,0 +1,344 @@
+//! Documents of kerchunk: <https://fsspec.github.io/kerchunk/spec.html>.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Named, References, ReferencesBuilder, ReferencesError, TARGET_BYTES_MAX, shown};
+use crate::Limits;
+
+type Result<T> = std::result::Result<T, ReferencesError>;
+
+/// What text begins with that stands for other bytes.
+const BASE64: &str = "base64:";
+/// Names of the documents of Zarr, in references.
+const DOCUMENTS: [&str; 5] = [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
+/// Members of a document of version 1.
+const MEMBERS: [&str; 4] = ["version", "templates", "gen", "refs"];
+
+/// Whether a document that begins with `start` may be a set of references: by its first key, and what that has.
+///
+/// ```
+/// use bedform_format::references::looks_like_references;
+/// assert!(looks_like_references(br#"{"version": 1, "refs": {}}"#));
+/// assert!(looks_like_references(br#" {"t/0.0": ["a.nc", 0, 10], "#));
+/// assert!(!looks_like_references(br#"{"type": "FeatureCollection"}"#));
+/// ```
+pub fn looks_like_references(start: &[u8]) -> bool {
+    // A character that the end cuts in two does not matter.
+    let valid = start.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let Some(rest) = valid.trim_start().strip_prefix('{') else { return false };
+    let Some((key, rest)) =
+        rest.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'))
+    else {
+        return false;
+    };
+    let value = rest.trim_start().strip_prefix(':').map(str::trim_start);
+    let is_list = value.and_then(|value| value.strip_prefix('[')).is_some_and(|list| {
+        let list = list.trim_start();
+        list.is_empty() || list.starts_with('"')
+    });
+    MEMBERS.contains(&key)
+        || DOCUMENTS.iter().any(|name| key.rsplit('/').next() == Some(name))
+        || (key.contains('/') && is_list)
+}
+
+/// Reads a set of references.
+///
+/// # Errors
+/// [`ReferencesError`] for everything that the module's header refuses.
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<References> {
+    let limit = limits.references_bytes_max;
+    if bytes.len() as u64 > limit {
+        return Err(ReferencesError::TooLarge { what: "too many bytes", limit });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| syntax(&error))?;
+    let mut document = Document { limits, flat: None, refs: None, templates: None, failed: None };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = (&mut document).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    match (document.failed.take(), read) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(syntax(&error)),
+        (None, Ok(())) => document.finish(),
+    }
+}
+
+fn syntax(error: &dyn fmt::Display) -> ReferencesError {
+    ReferencesError::Syntax(shown(&error.to_string()))
+}
+
+/// What was read of a document.
+struct Document<'a> {
+    limits: &'a Limits,
+    /// Keys beside `refs`: all of version 0.
+    flat: Option<ReferencesBuilder>,
+    refs: Option<ReferencesBuilder>,
+    templates: Option<BTreeMap<String, String>>,
+    /// Why reading ended, in words of our own.
+    failed: Option<ReferencesError>,
+}
+
+impl Document<'_> {
+    fn finish(self) -> Result<References> {
+        let is_flat = self.refs.is_none();
+        let Some(mut builder) = self.refs.or(self.flat) else {
+            return Err(ReferencesError::NotReferences("it has no keys"));
+        };
+        let templates = self.templates.filter(|_| !is_flat).unwrap_or_default();
+        builder.rename(|target| expanded(target, &templates))?;
+        builder.finish()
+    }
+
+    /// Takes a member of the document, of which the key is known.
+    fn member(&mut self, key: &str, raw: &RawValue) -> Result<()> {
+        let text = raw.get();
+        match key {
+            "version" if !text.starts_with(['"', '[', '{']) => match text {
+                "0" | "1" => Ok(()),
+                other => Err(ReferencesError::Version(shown(other))),
+            },
+            "refs" if text.starts_with('{') => {
+                let mut builder = ReferencesBuilder::new(self.limits);
+                let mut failed = None;
+                let keys = Keys { builder: &mut builder, failed: &mut failed };
+                let read = keys.deserialize(&mut serde_json::Deserializer::from_str(text));
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                read.map_err(|error| syntax(&error))?;
+                match self.refs.replace(builder) {
+                    None => Ok(()),
+                    Some(_) => Err(ReferencesError::Twice("refs".to_owned())),
+                }
+            }
+            "templates" if text.starts_with('{') => {
+                let read = serde_json::from_str::<BTreeMap<String, String>>(text);
+                let bad = |_| ReferencesError::value("templates", "templates are texts");
+                self.templates = Some(read.map_err(bad)?);
+                Ok(())
+            }
+            "gen" if text.starts_with('[') => {
+                match text.trim_matches(['[', ']', ' ', '\n', '\t', '\r']) {
+                    "" => Ok(()),
+                    _ => Err(ReferencesError::Generated),
+                }
+            }
+            _ => {
+                let limits = self.limits;
+                let builder = self.flat.get_or_insert_with(|| ReferencesBuilder::new(limits));
+                add(builder, key, raw)
+            }
+        }
+    }
+}
+
+/// Adds the value of a key.
+fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()> {
+    let text = raw.get();
+    let bad = |reason| ReferencesError::value(key, reason);
+    match text.as_bytes().first() {
+        // A document that was not made text.
+        Some(b'{') => builder.add(key, Named::Inline(text.as_bytes())),
+        Some(b'"') => {
+            let Text(value) = text_of(text)?;
+            match value.strip_prefix(BASE64) {
+                None => builder.add(key, Named::Inline(value.as_bytes())),
+                Some(encoded) => {
+                    let bytes =
+                        base64().decode(encoded).map_err(|_| bad("its base64 is damaged"))?;
+                    builder.add(key, Named::Inline(&bytes))
+                }
+            }
+        }
+        Some(b'[') => {
+            let mut list = serde_json::Deserializer::from_str(text);
+            let Items(items, is_longer) =
+                list.deserialize_seq(ItemsVisitor).map_err(|error| syntax(&error))?;
+            let [first, offset, length] = items.map(|item| item.map(RawValue::get));
+            let target = first.filter(|first| first.starts_with('"'));
+            let target = target.ok_or_else(|| bad("the first of its list is no path"))?;
+            let Text(target) = text_of(target)?;
+            let number = |text: &str| {
+                let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
+                let number = text.parse::<u64>().ok().filter(|_| is_plain);
+                number.ok_or_else(|| bad("offset and length are whole numbers of bytes"))
+            };
+            let (offset, length) = match (offset, length, is_longer) {
+                (None, None, false) => (0, None),
+                (Some(offset), Some(length), false) => (number(offset)?, Some(number(length)?)),
+                _ => return Err(bad("a list is of a path, or of a path, an offset and a length")),
+            };
+            builder.add(key, Named::Range { target: &target, offset, length })
+        }
+        _ => Err(bad("it is neither text nor a list")),
+    }
+}
+
+fn base64() -> GeneralPurpose {
+    let padding = DecodePaddingMode::Indifferent;
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(padding))
+}
+
+/// A target with its templates filled in; nothing for one without.
+fn expanded(target: &str, templates: &BTreeMap<String, String>) -> Result<Option<String>> {
+    let refused = || ReferencesError::Expression(shown(target));
+    if target.contains("{%") {
+        return Err(refused());
+    }
+    if !target.contains("{{") {
+        return Ok(None);
+    }
+    let (mut expanded, mut rest) = (String::new(), target);
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").ok_or_else(refused)?;
+        let value = templates.get(name.trim()).ok_or_else(refused)?;
+        // A template of templates is a function.
+        if value.contains("{{") || value.contains("{%") {
+            return Err(refused());
+        }
+        expanded.push_str(before);
+        expanded.push_str(value);
+        if expanded.len() > TARGET_BYTES_MAX {
+            return Err(ReferencesError::value(target, "its path is too long"));
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    match expanded.len() <= TARGET_BYTES_MAX && !expanded.is_empty() {
+        true => Ok(Some(expanded)),
+        false => Err(ReferencesError::value(target, "its path is empty or too long")),
+    }
+}
+
+/// A string, where it lies if it has no escapes.
+struct Text<'a>(Cow<'a, str>);
+
+fn text_of(raw: &str) -> Result<Text<'_>> {
+    let mut deserializer = serde_json::Deserializer::from_str(raw);
+    deserializer.deserialize_str(TextVisitor).map_err(|error| syntax(&error))
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> std::result::Result<Self::Value, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> std::result::Result<Self::Value, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+/// The first three items of a list, and whether it has more.
+struct Items<'de>([Option<&'de RawValue>; 3], bool);
+
+struct ItemsVisitor;
+
+impl<'de> Visitor<'de> for ItemsVisitor {
+    type Value = Items<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(
+        self,
+        mut list: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut items = [None; 3];
+        for item in &mut items {
+            *item = list.next_element::<&RawValue>()?;
+        }
+        let mut is_longer = false;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            is_longer = true;
+        }
+        Ok(Items(items, is_longer))
+    }
+}
+
+/// The members of `refs`.
+struct Keys<'a> {
+    builder: &'a mut ReferencesBuilder,
+    failed: &'a mut Option<ReferencesError>,
+}
+
+impl<'de> DeserializeSeed<'de> for Keys<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Keys<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(Text(key)) = map.next_key_seed(TextVisitor)? {
+            let raw = map.next_value::<&RawValue>()?;
+            if let Err(error) = add(self.builder, &key, raw) {
+                let text = error.to_string();
+                *self.failed = Some(error);
+                return Err(serde::de::Error::custom(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Document<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(Text(key)) = map.next_key_seed(TextVisitor)? {
+            let raw = map.next_value::<&RawValue>()?;
+            if let Err(error) = self.member(&key, raw) {
+                let text = error.to_string();
+                self.failed = Some(error);
+                return Err(serde::de::Error::custom(text));
+            }
+        }
+        Ok(())
+    }
+}

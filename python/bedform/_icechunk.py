@@ -1,0 +1,183 @@
+"""Stores of Icechunk: a session's, or the newest commit of a local repository's branch ``main``.
+
+Icechunk reads the bytes, and decides by its own means which virtual chunks may be read; the engine
+does the rest. A snapshot never changes, so that nothing is looked at twice.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedform import _internal, _json
+from bedform._errors import (
+    CorruptError,
+    InvalidArgumentError,
+    UnsupportedError,
+    engine_call,
+)
+from bedform._references import References
+from bedform._remote import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What all documents of Zarr v3 are called: no directory is.
+_DOCUMENT = "zarr.json"
+_BRANCH = "main"
+
+
+class IcechunkSnapshot(References):
+    """The name of a snapshot; it brings the session along, which pickles as Icechunk has it."""
+
+    __slots__ = ("_is_local", "_place", "_session")
+
+    _session: Any
+    _place: str
+    _is_local: bool
+
+    @classmethod
+    def of_session(cls, session: Any, name: str, place: str, *, is_local: bool) -> IcechunkSnapshot:
+        """A read-only session; its sidecar is that of ``place``."""
+        made = cls(name)
+        made._session, made._place, made._is_local = session, place, is_local
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (self._session, str(self), self._place, self._is_local))
+
+    def open(self, options: dict[str, Any]) -> _internal.Store:
+        """The engine's handle."""
+        own = {name: value for name, value in options.items() if name != "allow_external"}
+        return engine_call(_internal.Store.open_callback, str(self))(
+            str(self),
+            _Objects(self._session.store),
+            self._session.snapshot_id,
+            not self._is_local,
+            self._place,
+            _json.dump(own),
+        )
+
+
+def _restore(session: Any, name: str, place: str, is_local: bool) -> IcechunkSnapshot:
+    return IcechunkSnapshot.of_session(session, name, place, is_local=is_local)
+
+
+class _Objects:
+    """The keys of a store of Icechunk as the engine asks for them, from any thread."""
+
+    def __init__(self, store: Any) -> None:
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.core.sync import sync
+
+        self._store, self._prototype = store, default_buffer_prototype()
+        self._sync: Callable[[Any], Any] = sync
+
+    def size(self, key: str) -> int | None:
+        """The bytes of an object; nothing without it."""
+        return self._sync(self._size(key)) if _is_key(key) else None
+
+    async def _size(self, key: str) -> int | None:
+        # What is no key of Zarr is an error there.
+        if not await self._store.exists(key):
+            return None
+        size: int = await self._store.getsize(key)
+        return size
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        """Bytes of an object."""
+        from zarr.abc.store import RangeByteRequest
+
+        request = RangeByteRequest(start, start + length)
+        found = self._sync(self._store.get(key, self._prototype, request))
+        if found is None:
+            raise CorruptError(f"{key} is gone from a snapshot, which never changes")
+        data: bytes = found.to_bytes()
+        return data
+
+    def list(self, path: str) -> list[tuple[str, bool]]:
+        """The names directly below a path, each with whether it is a directory."""
+        return list(self._sync(self._list(path)))
+
+    async def _list(self, path: str) -> list[tuple[str, bool]]:
+        names = [name.rstrip("/") async for name in self._store.list_dir(path)]
+        inside = f"{path}/" if path else ""
+        found = []
+        for name in names:
+            key = f"{inside}{name}"
+            is_object = name == _DOCUMENT or (_is_key(key) and await self._store.exists(key))
+            found.append((name, not is_object))
+        return found
+
+
+def _is_key(key: str) -> bool:
+    """Whether a key is one that Icechunk takes: of a document or of a chunk."""
+    name = key.rpartition("/")[2]
+    return name == _DOCUMENT or (name.isdecimal() and "/c/" in f"/{key}") or name == "c"
+
+
+def snapshot_of(given: Any) -> IcechunkSnapshot | None:
+    """The snapshot that ``given`` is, if it is a session of Icechunk, or the store of one."""
+    if type(given).__module__.partition(".")[0] != "icechunk":
+        return None
+    session = getattr(given, "session", given)
+    if not hasattr(session, "snapshot_id"):
+        raise InvalidArgumentError(
+            f"{type(given).__name__}: open a session of it, repo.readonly_session('main')"
+        )
+    if not session.read_only:
+        raise InvalidArgumentError(
+            "a session of Icechunk that can be written: commit it, and open "
+            "repo.readonly_session('main')"
+        )
+    name = f"icechunk snapshot {session.snapshot_id}"
+    return IcechunkSnapshot.of_session(session, name, f"/{name}", is_local=False)
+
+
+def is_repository(where: str) -> bool:
+    """Whether a directory is a repository of Icechunk, of its format 1 or 2."""
+    try:
+        names = {entry.name for entry in os.scandir(where)}
+    except OSError:
+        return False
+    return {"refs", "snapshots"} <= names or {"repo", "snapshots"} <= names
+
+
+def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
+    """The newest snapshot of the branch ``main`` of the repository in a directory.
+
+    Containers of virtual chunks are authorised where ``external`` allows them.
+    """
+    try:
+        import icechunk
+    except ImportError:
+        raise UnsupportedError(
+            f"{where}: repositories of Icechunk are read by the package icechunk: "
+            "pip install icechunk"
+        ) from None
+    storage = icechunk.local_filesystem_storage(str(Path(where).absolute()))
+    try:
+        config = icechunk.Repository.fetch_config(storage)
+        containers = (config.virtual_chunk_containers or {}) if config is not None else {}
+        allowed = {prefix: None for prefix in containers if _is_below(prefix, external)}
+        repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
+        session = repository.readonly_session(_BRANCH)
+    except icechunk.IcechunkError as error:
+        raise CorruptError(f"{where}: {_first_line(error)}") from error
+    return IcechunkSnapshot.of_session(session, where, str(Path(where).absolute()), is_local=True)
+
+
+def _is_below(prefix: str, external: bool | list[str]) -> bool:
+    """Whether a container of virtual chunks lies below a root that was given."""
+    if isinstance(external, bool):
+        return external
+    roots = (root if is_url(root) else f"file://{root}" for root in external)
+    return ".." not in prefix.split("/") and any(
+        f"{prefix.rstrip('/')}/".startswith(f"{root.rstrip('/')}/") for root in roots
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip(" x|`->") for line in str(error).splitlines()]
+    return next((line for line in lines if line), type(error).__name__)

@@ -1,0 +1,299 @@
+"""Sets of references into other files: kerchunk's in memory and in Parquet, VirtualiZarr's.
+
+The engine reads kerchunk's JSON. What comes in another form is given to it as such a document.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import operator
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bedform import _internal, _json
+from bedform._errors import (
+    CorruptError,
+    InvalidArgumentError,
+    LimitExceededError,
+    UnsupportedError,
+    engine_call,
+)
+from bedform._remote import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Self
+
+#: Keys of a document of Parquet files, padding included.
+_RECORDS_MAX = 1 << 25
+#: The least number of rows that a file of them holds.
+_RECORD_SIZE_MAX = 1 << 24
+_METADATA_BYTES_MAX = 64 << 20
+_COLUMNS = ("path", "offset", "size", "raw")
+
+
+class References(str):
+    """The name of a set of references that no file of JSON holds; it brings them along."""
+
+    __slots__ = ("_base", "_document")
+
+    _base: str
+    _document: bytes
+
+    @classmethod
+    def of(cls, name: str, document: bytes, base: str) -> Self:
+        """References of a JSON document; relative paths are those of the directory ``base``."""
+        made = cls(name)
+        made._base, made._document = base, zlib.compress(document, 1)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restore, (type(self), str(self), self._document, self._base))
+
+    def open(self, options: dict[str, Any]) -> _internal.Store:
+        """The engine's handle."""
+        opening = engine_call(_internal.Store.open_references, str(self))
+        return opening(
+            str(self), zlib.decompress(self._document), self._base, None, _json.dump(options)
+        )
+
+
+class ParquetReferences(References):
+    """The directory of kerchunk's Parquet files, which are read again wherever it is opened."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ParquetReferences, (str(self),))
+
+    def open(self, options: dict[str, Any]) -> _internal.Store:
+        """The engine's handle."""
+        path = Path(self).absolute()
+        opening = engine_call(_internal.Store.open_references, str(self))
+        return opening(
+            str(self), _document_of_parquet(path), path.parent, path, _json.dump(options)
+        )
+
+
+def _restore(kind: type[References], name: str, document: bytes, base: str) -> References:
+    made = kind(name)
+    made._base, made._document = base, document
+    return made
+
+
+def references_of(given: Any) -> References | None:
+    """The references that ``given`` is: a dictionary, or a data set of VirtualiZarr."""
+    name = "references in memory"
+    if not isinstance(given, dict):
+        if not _is_virtual(given):
+            return None
+        # The newer accessor's name, and the older one's.
+        accessor = getattr(given, "vz", None) or given.virtualize
+        given, name = accessor.to_kerchunk(format="dict"), "virtual data set"
+    return References.of(name, _document_of(given, name), str(Path.cwd()))
+
+
+def _is_virtual(given: Any) -> bool:
+    """True for a data set of xarray with arrays of VirtualiZarr."""
+    if type(given).__module__.partition(".")[0] != "xarray" or not hasattr(given, "variables"):
+        return False
+    arrays = (getattr(variable, "_data", None) for variable in given.variables.values())
+    return any(type(array).__module__.partition(".")[0] == "virtualizarr" for array in arrays)
+
+
+def _document_of(given: Mapping[str, Any], name: str) -> bytes:
+    keys = given.get("refs")
+    if isinstance(keys, Mapping):
+        document = {**given, "refs": {key: _plain(value) for key, value in keys.items()}}
+    else:
+        document = {key: _plain(value) for key, value in given.items()}
+    try:
+        return json.dumps(document, default=operator.index).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name}: it is no set of references: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of a dictionary of references as JSON has it."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"base64:{base64.b64encode(value).decode('ascii')}"
+    # A document may have numbers that JSON lacks: as text they are the document's own.
+    return json.dumps(value) if isinstance(value, Mapping) else value
+
+
+def external_roots(given: Any) -> bool | list[str]:
+    """What ``allow_external`` stands for, with the paths as this directory and user see them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is neither a truth value nor paths and URLs.
+    """
+    if isinstance(given, bool):
+        return given
+    roots = [given] if isinstance(given, (str, os.PathLike)) else given
+    is_many = isinstance(roots, (Sequence, set, frozenset)) and not isinstance(roots, bytes)
+    if not is_many or not all(isinstance(root, (str, os.PathLike)) for root in roots):
+        raise InvalidArgumentError(
+            f"allow_external must be True, False, or directories and URLs, not {given!r}"
+        )
+    texts = (os.fspath(root) for root in roots)
+    return [root if is_url(root) else str(Path(root).expanduser().absolute()) for root in texts]
+
+
+def is_parquet_references(where: str) -> bool:
+    """Whether a directory has kerchunk's references in Parquet."""
+    index = Path(where, ".zmetadata")
+    try:
+        with index.open("rb") as file:
+            return b'"record_size"' in file.read(_METADATA_BYTES_MAX)
+    except OSError:
+        return False
+
+
+def _document_of_parquet(path: Path) -> bytes:
+    """The references below ``path`` as one document of JSON."""
+    index = path / ".zmetadata"
+    if index.stat().st_size > _METADATA_BYTES_MAX:
+        raise LimitExceededError(f"{index}: it has more than {_METADATA_BYTES_MAX} bytes")
+    try:
+        found = json.loads(index.read_bytes())
+        documents, size = found["metadata"], operator.index(found["record_size"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(f"{index}: it is not the index of references in Parquet") from error
+    if not isinstance(documents, dict) or not 0 < size <= _RECORD_SIZE_MAX:
+        raise CorruptError(f"{index}: its record_size or metadata are none")
+    arrays = {
+        key.rpartition("/")[0]: value for key, value in documents.items() if _is_array(key, value)
+    }
+    grids = {name: _grid_of(name, array, index) for name, array in arrays.items()}
+    if sum(math.prod(grid) for grid in grids.values()) > _RECORDS_MAX:
+        raise LimitExceededError(f"{path}: there are more than {_RECORDS_MAX} references")
+    read_rows = _parquet_reader()
+    keys: dict[str, Any] = {key: json.dumps(value) for key, value in documents.items()}
+    for name, grid in grids.items():
+        keys.update(_keys_of(path / name, name, grid, size, read_rows))
+    return json.dumps(keys).encode()
+
+
+def _is_array(key: str, value: Any) -> bool:
+    return key.rpartition("/")[2] == ".zarray" and isinstance(value, dict)
+
+
+def _grid_of(name: str, array: dict[str, Any], index: Path) -> tuple[int, ...]:
+    """How many chunks an array has along each axis."""
+    try:
+        shape = [operator.index(count) for count in array["shape"]]
+        chunks = [operator.index(count) for count in array["chunks"]]
+        if min(shape, default=0) < 0 or min(chunks, default=1) < 1 or len(shape) != len(chunks):
+            raise ValueError(name)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"{index}: the shape or chunks of {name!r} are none") from error
+    return tuple(-(-count // chunk) for count, chunk in zip(shape, chunks, strict=True))
+
+
+def _keys_of(
+    directory: Path, name: str, grid: tuple[int, ...], size: int, read_rows: Any
+) -> Iterator[tuple[str, Any]]:
+    """The keys of an array, of which each file has ``size`` in C order."""
+    count = math.prod(grid)
+    prefix = f"{name}/" if name else ""
+    for number in range(-(-count // size)):
+        file = directory / f"refs.{number}.parq"
+        # Without a file, none of its chunks are stored.
+        if not file.exists():
+            continue
+        first = number * size
+        names = _chunk_names(grid, first, min(size, count - first))
+        for chunk, row in zip(names, read_rows(file, size), strict=False):
+            if (value := _value_of(*row)) is not None:
+                yield prefix + chunk, value
+
+
+def _chunk_names(grid: tuple[int, ...], first: int, count: int) -> Iterable[str]:
+    """The names of chunks in C order, from the one numbered ``first`` on."""
+    if not grid:
+        yield "0"
+        return
+    for number in range(first, first + count):
+        places, rest = [], number
+        for length in reversed(grid):
+            rest, place = divmod(rest, length)
+            places.append(str(place))
+        yield ".".join(reversed(places))
+
+
+def _value_of(path: Any, offset: Any, length: Any, raw: Any) -> Any:
+    """What kerchunk's JSON has for a row; nothing for a chunk that is not stored."""
+    if raw is not None:
+        return _plain(raw if isinstance(raw, bytes) else str(raw).encode())
+    if path is None:
+        return None
+    # Lengths of whole files are 0.
+    return [path, int(offset), int(length)] if length else [path]
+
+
+def _parquet_reader() -> Any:
+    """What gives the rows of a file as tuples: by whichever library is there."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        return _pyarrow_rows
+    try:
+        import fastparquet  # noqa: F401
+    except ImportError:
+        raise UnsupportedError(
+            "references in Parquet are read by pyarrow or fastparquet: pip install pyarrow"
+        ) from None
+    return _fastparquet_rows
+
+
+def _pyarrow_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        opened = parquet.ParquetFile(file)
+        if opened.metadata.num_rows > most:
+            raise CorruptError(f"{file}: it has more than the {most} rows of a record")
+        table = opened.read(columns=[c for c in _COLUMNS if c in opened.schema_arrow.names])
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptError(f"{file}: it is no file of references: {error}") from error
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    return _rows(columns, table.num_rows)
+
+
+def _fastparquet_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
+    import fastparquet
+    import pandas as pd
+
+    try:
+        opened = fastparquet.ParquetFile(str(file))
+        if opened.count() > most:
+            raise CorruptError(f"{file}: it has more than the {most} rows of a record")
+        frame = opened.to_pandas(columns=[name for name in _COLUMNS if name in opened.columns])
+    except CorruptError:
+        raise
+    except Exception as error:
+        raise CorruptError(f"{file}: it is no file of references: {error}") from error
+    columns = {
+        name: [None if _is_missing(pd, value) else value for value in frame[name].tolist()]
+        for name in frame
+    }
+    return _rows(columns, len(frame))
+
+
+def _is_missing(pd: Any, value: Any) -> bool:
+    return value is None or (not isinstance(value, (bytes, str)) and bool(pd.isna(value)))
+
+
+def _rows(columns: dict[str, list[Any]], count: int) -> Iterable[tuple[Any, ...]]:
+    nothing = [None] * count
+    return zip(*(columns.get(name, nothing) for name in _COLUMNS), strict=True)

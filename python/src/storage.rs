@@ -1,0 +1,256 @@
+//! Storages that Python gives: another library's store, read by callbacks.
+//!
+//! What the object that is called has: `size(key)`, the bytes of an object, or `None` without it;
+//! `read(key, start, length)`, bytes; `list(path)`, the names directly below, each with whether it is a
+//! directory. It is called by threads of the engine, each of which takes the interpreter for the call alone. Its
+//! objects never change: a version is the state that the whole was opened as, and the key.
+
+use std::io;
+use std::sync::Arc;
+
+use bedform_format::ObjectPath;
+use bedform_format::checksum::Fingerprint;
+use bedform_format::log::Lane;
+use bedform_storage::implement::unsupported;
+use bedform_storage::{
+    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
+    StorageError, StorageErrorKind, Version, lacks,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+type Result<T> = std::result::Result<T, StorageError>;
+
+/// A read-only storage over callbacks. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct PythonStorage {
+    calls: Arc<Py<PyAny>>,
+    name: Arc<str>,
+    /// What the objects are a part of: an immutable state.
+    state: Arc<str>,
+    is_remote: bool,
+    /// The directory that is the root of this place.
+    root: ObjectPath,
+}
+
+impl PythonStorage {
+    pub(crate) fn new(name: &str, calls: Py<PyAny>, state: &str, is_remote: bool) -> Self {
+        let root = ObjectPath::root();
+        Self { calls: Arc::new(calls), name: name.into(), state: state.into(), is_remote, root }
+    }
+
+    fn key(&self, path: &ObjectPath) -> Result<ObjectPath> {
+        if path.is_root() {
+            return Ok(self.root.clone());
+        }
+        let key = self.root.join(path.as_str());
+        key.map_err(|_| StorageError::new(StorageErrorKind::NotFound, "open", path))
+    }
+
+    fn version(&self, operation: &'static str, path: &ObjectPath) -> Result<Version> {
+        let key = self.key(path)?;
+        let size = called(operation, path, |py| {
+            self.calls.bind(py).call_method1("size", (key.as_str(),))?.extract::<Option<u64>>()
+        })?;
+        let missing = || StorageError::new(StorageErrorKind::NotFound, operation, path);
+        let size = size.ok_or_else(missing)?;
+        let mut fingerprint = Fingerprint::new();
+        fingerprint.update(self.state.as_bytes());
+        fingerprint.update(&[0]);
+        fingerprint.update(key.as_str().as_bytes());
+        let number = fingerprint.finish();
+        let low = u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
+        let identity = (u64::try_from(number >> 64).unwrap_or_default(), low);
+        Ok(Version { size, identity, ..Version::default() })
+    }
+}
+
+/// What `act` gives; what it raises is the error of the operation.
+fn called<T>(
+    operation: &'static str,
+    path: &ObjectPath,
+    act: impl FnOnce(Python<'_>) -> PyResult<T>,
+) -> Result<T> {
+    let said = |source: io::Error| StorageError {
+        kind: StorageErrorKind::Dangling,
+        operation,
+        path: path.to_string(),
+        source: Some(source),
+    };
+    // An interpreter that has ended under a daemon thread calls nothing any more.
+    match Python::try_attach(|py| act(py).map_err(|error| error.to_string())) {
+        Some(outcome) => outcome.map_err(|text| said(io::Error::other(text))),
+        None => Err(StorageError::new(StorageErrorKind::Interrupted, operation, path)),
+    }
+}
+
+fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
+    StorageError::new(StorageErrorKind::ReadOnly, operation, path)
+}
+
+#[derive(Debug)]
+struct PythonObject {
+    calls: Arc<Py<PyAny>>,
+    key: ObjectPath,
+    version: Version,
+}
+
+impl Object for PythonObject {
+    fn version(&self) -> &Version {
+        &self.version
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let truncated =
+            || StorageError::new(StorageErrorKind::Truncated, "read", self.key.as_str());
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.version.size) {
+            return Err(truncated());
+        }
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let is_whole = called("read", &self.key, |py| {
+            let request = (self.key.as_str(), offset, buffer.len());
+            let given = self.calls.bind(py).call_method1("read", request)?;
+            let bytes = given.cast::<PyBytes>()?.as_bytes();
+            let is_whole = bytes.len() == buffer.len();
+            if is_whole {
+                buffer.copy_from_slice(bytes);
+            }
+            Ok(is_whole)
+        })?;
+        if is_whole { Ok(()) } else { Err(truncated()) }
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    lacks!(read_past, read_ahead, ask, read_resident, at_hand, known, kept);
+}
+
+impl Storage for PythonStorage {
+    fn name(&self) -> String {
+        match self.root.is_root() {
+            true => self.name.to_string(),
+            false => format!("{}/{}", self.name, self.root),
+        }
+    }
+
+    fn identity(&self) -> Option<String> {
+        // Two handles may read with other rights.
+        None
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>> {
+        let version = self.version("open", path)?;
+        Ok(Box::new(PythonObject { calls: self.calls.clone(), key: self.key(path)?, version }))
+    }
+
+    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
+        self.open(path)
+    }
+
+    fn stat(&self, path: &ObjectPath) -> Result<Version> {
+        self.version("stat", path)
+    }
+
+    fn modified_ns(&self, _: &ObjectPath) -> Result<i64> {
+        Ok(0)
+    }
+
+    fn now(&self) -> Result<i64> {
+        Ok(0)
+    }
+
+    fn is_current(&self, _: &ObjectPath, _: &Version) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn create(
+        &self,
+        path: &ObjectPath,
+        _: Durability,
+        _: Hint,
+    ) -> Result<Box<dyn ObjectWriter + '_>> {
+        Err(read_only("create", path))
+    }
+
+    fn put(&self, path: &ObjectPath, _: &[u8], _: Durability, _: Condition<'_>) -> Result<Version> {
+        Err(read_only("write", path))
+    }
+
+    fn grow(
+        &self,
+        path: &ObjectPath,
+        _: Durability,
+        _: Option<u64>,
+    ) -> Result<Box<dyn GrowingObject>> {
+        Err(read_only("create", path))
+    }
+
+    fn grow_lane(
+        &self,
+        path: &ObjectPath,
+        _: Lane,
+        _: Durability,
+    ) -> Result<Box<dyn GrowingObject>> {
+        Err(read_only("create", path))
+    }
+
+    fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
+        let none = "nothing lies beside a store of another library";
+        Err(StorageError::from_io("open", self.name(), io::Error::other(none)))
+    }
+
+    fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self { root: self.key(path)?, ..self.clone() }))
+    }
+
+    fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
+        Err(read_only("delete", path))
+    }
+
+    fn delete_tree(&self, path: &ObjectPath, _: Durability) -> Result<()> {
+        Err(read_only("delete", path))
+    }
+
+    fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
+        let key = self.key(path)?;
+        let found = called("list", path, |py| {
+            let found = self.calls.bind(py).call_method1("list", (key.as_str(),))?;
+            found.extract::<Vec<(String, bool)>>()
+        })?;
+        let entry = |(name, is_directory)| Entry { name, is_directory };
+        let mut found: Vec<_> = found.into_iter().map(entry).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    fn sync(&self, _: &ObjectPath) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
+        Err(unsupported("lock", path, "a store of another library has no locks"))
+    }
+
+    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.lock(path).map(Some)
+    }
+
+    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
+        self.lock(path).map(Some)
+    }
+
+    fn sweep(&self, _: &ObjectPath) -> Result<u64> {
+        Ok(0)
+    }
+
+    lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+}
