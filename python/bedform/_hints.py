@@ -72,7 +72,7 @@ def no_place(given: Any, what: str) -> str:
             "xr.open_dataset(path, engine='bedform') opens one"
         )
     if library == "icechunk":
-        return f"{what} must be a path or URL, not a {kind}: {_ICECHUNK}"
+        return f"{what} must be a path or URL, not a {kind}: bf.open reads read-only sessions"
     if hasattr(given, "read"):
         return f"{what} must be a path or URL, and this {kind} has none: write it to a file first"
     if hasattr(given, "fs") or library in ("zarr", "fsspec"):

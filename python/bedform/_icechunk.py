@@ -96,11 +96,7 @@ class _Objects:
         data: bytes = found.to_bytes()
         return data
 
-    def list(self, path: str) -> list[tuple[str, bool]]:
-        """The names directly below a path, each with whether it is a directory."""
-        return list(self._sync(self._list(path)))
-
-    async def _list(self, path: str) -> list[tuple[str, bool]]:
+    async def _entries(self, path: str) -> list[tuple[str, bool]]:
         names = [name.rstrip("/") async for name in self._store.list_dir(path)]
         inside = f"{path}/" if path else ""
         found = []
@@ -109,6 +105,10 @@ class _Objects:
             is_object = name == _DOCUMENT or (_is_key(key) and await self._store.exists(key))
             found.append((name, not is_object))
         return found
+
+    def list(self, path: str) -> list[tuple[str, bool]]:
+        """The names directly below a path, each with whether it is a directory."""
+        return [*self._sync(self._entries(path))]
 
 
 def _is_key(key: str) -> bool:

@@ -37,6 +37,7 @@ def learn(
 def optimize(
     source: str | list[str],
     concat_dim: str | None,
+    store: Store | None,
     budget: str,
     reads: list[tuple[list[str], float, list[tuple[str, int, int]]]],
     selections: list[tuple[str, float, tuple[Any, ...]]],

@@ -286,6 +286,18 @@ def _told(opened: Any) -> Any:
     return opened
 
 
+def references_at(where: str) -> Store | None:
+    """The references in a directory, which the engine alone cannot open, for work of the engine."""
+    if is_url(where):
+        return None
+    options = {"prefetch": False, "replicas": False, "records": False, "allow_external": False}
+    if is_repository(where):
+        return _reopen(newest_snapshot(where, external=False), options)
+    if is_parquet_references(where):
+        return _reopen(ParquetReferences(where), options)
+    return None
+
+
 def _kind_of(where: str) -> str:
     """What a path of this machine, or what stands for references, names."""
     if isinstance(where, References):

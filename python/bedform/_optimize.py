@@ -10,7 +10,7 @@ from bedform import _internal, _selection
 from bedform._errors import InvalidArgumentError, engine_call
 from bedform._integers import byte_count
 from bedform._location import location
-from bedform._opening import open_place
+from bedform._opening import open_place, references_at
 from bedform._paths import paths_of, shown_paths
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
@@ -150,9 +150,11 @@ def optimize(
     else:
         files = paths_of(like, "like")
         other = location(like, "like") if files is None else files
+    opened = references_at(where) if paths is None else None
     text = engine_call(_internal.optimize, where)(
         place,
         concat_dim,
+        None if opened is None else opened._inner,
         budget,
         expected,
         exact,

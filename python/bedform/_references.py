@@ -34,6 +34,7 @@ _RECORDS_MAX = 1 << 25
 #: The least number of rows that a file of them holds.
 _RECORD_SIZE_MAX = 1 << 24
 _METADATA_BYTES_MAX = 64 << 20
+_DOCUMENTS = {".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"}
 _COLUMNS = ("path", "offset", "size", "raw")
 
 
@@ -89,13 +90,21 @@ def _restore(kind: type[References], name: str, document: bytes, base: str) -> R
 def references_of(given: Any) -> References | None:
     """The references that ``given`` is: a dictionary, or a data set of VirtualiZarr."""
     name = "references in memory"
-    if not isinstance(given, dict):
+    if not (isinstance(given, dict) and _has_keys(given)):
         if not _is_virtual(given):
             return None
         # The newer accessor's name, and the older one's.
         accessor = getattr(given, "vz", None) or given.virtualize
         given, name = accessor.to_kerchunk(format="dict"), "virtual data set"
     return References.of(name, _document_of(given, name), str(Path.cwd()))
+
+
+def _has_keys(given: Mapping[Any, Any]) -> bool:
+    """Whether a dictionary is a set of references: by one of its keys, as files are told."""
+    if isinstance(given.get("refs"), Mapping):
+        return True
+    names = (key.rpartition("/") for key in given if isinstance(key, str))
+    return any(parent or name in _DOCUMENTS for parent, _, name in names)
 
 
 def _is_virtual(given: Any) -> bool:
@@ -190,10 +199,10 @@ def _grid_of(name: str, array: dict[str, Any], index: Path) -> tuple[int, ...]:
     try:
         shape = [operator.index(count) for count in array["shape"]]
         chunks = [operator.index(count) for count in array["chunks"]]
-        if min(shape, default=0) < 0 or min(chunks, default=1) < 1 or len(shape) != len(chunks):
-            raise ValueError(name)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise CorruptError(f"{index}: the shape or chunks of {name!r} are none") from error
+    if min(shape, default=0) < 0 or min(chunks, default=1) < 1 or len(shape) != len(chunks):
+        raise CorruptError(f"{index}: the shape or chunks of {name!r} are none")
     return tuple(-(-count // chunk) for count, chunk in zip(shape, chunks, strict=True))
 
 
@@ -261,8 +270,7 @@ def _pyarrow_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
 
     try:
         opened = parquet.ParquetFile(file)
-        if opened.metadata.num_rows > most:
-            raise CorruptError(f"{file}: it has more than the {most} rows of a record")
+        _check_rows(file, opened.metadata.num_rows, most)
         table = opened.read(columns=[c for c in _COLUMNS if c in opened.schema_arrow.names])
     except (pa.ArrowException, OSError) as error:
         raise CorruptError(f"{file}: it is no file of references: {error}") from error
@@ -272,13 +280,13 @@ def _pyarrow_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
 
 def _fastparquet_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
     import fastparquet
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
     try:
-        opened = fastparquet.ParquetFile(str(file))
-        if opened.count() > most:
-            raise CorruptError(f"{file}: it has more than the {most} rows of a record")
-        frame = opened.to_pandas(columns=[name for name in _COLUMNS if name in opened.columns])
+        with file.open("rb") as data:
+            opened = fastparquet.ParquetFile(data)
+            _check_rows(file, opened.count(), most)
+            frame = opened.to_pandas(columns=[name for name in _COLUMNS if name in opened.columns])
     except CorruptError:
         raise
     except Exception as error:
@@ -288,6 +296,11 @@ def _fastparquet_rows(file: Path, most: int) -> Iterable[tuple[Any, ...]]:
         for name in frame
     }
     return _rows(columns, len(frame))
+
+
+def _check_rows(file: Path, count: int, most: int) -> None:
+    if count > most:
+        raise CorruptError(f"{file}: it has more than the {most} rows of a record")
 
 
 def _is_missing(pd: Any, value: Any) -> bool:

@@ -15,6 +15,7 @@ use crate::error::{ended, raise};
 use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
+use crate::store::Store;
 
 /// Axes that reads span, by name, and their weight; where they are, by name, first position and end.
 type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
@@ -36,14 +37,15 @@ impl Given {
 }
 
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
-/// for a dry run, as JSON.
+/// for a dry run, as JSON. `store` is the source, where a place alone does not open it.
 #[pyfunction]
-#[pyo3(signature = (source, concat_dim, budget, reads, selections, like, sidecars, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (source, concat_dim, store, budget, reads, selections, like, sidecars, memory_bytes, dry_run, progress=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
     source: Given,
     concat_dim: Option<String>,
+    store: Option<&Store>,
     budget: &str,
     reads: Vec<Expected>,
     selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
@@ -57,10 +59,12 @@ pub(crate) fn optimize(
         Ok(ListedRead { array, selection: parse(&selection)?, weight })
     });
     let listed = listed.collect::<PyResult<Vec<_>>>()?;
+    let opened = store.map(|store| store.inner.clone());
     let outcome = detached(py, || {
         let mut options = OptimizeOptions::default();
         options.budget = Budget::parse(budget)?;
         options.memory_bytes = memory_bytes;
+        options.store = opened;
         let expected = |(spanned, weight, region): Expected| ExpectedRead {
             array: None,
             spanned,

@@ -1,4 +1,4 @@
-"""References into other files, kerchunk's: read as the store that they are, or refused in one line."""
+"""References into other files: read as the store that they are, or refused in one line."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
+from range_server import serving
 
 import bedform as bf
 from bedform.cli import run
@@ -62,7 +63,10 @@ def references(path: Path, dims: dict[str, list[str]], target: str | None = None
                 continue
             for number in range(array.id.get_num_chunks()):
                 chunk = array.id.get_chunk_info(number)
-                where = (at // length for at, length in zip(chunk.chunk_offset, array.chunks))
+                where = (
+                    at // length
+                    for at, length in zip(chunk.chunk_offset, array.chunks, strict=True)
+                )
                 key = f"{name}/{'.'.join(map(str, where))}"
                 refs[key] = [target, chunk.byte_offset, chunk.size]
     return refs
@@ -98,6 +102,11 @@ def is_read(opened: Any) -> bool:
     np.testing.assert_array_equal(t.vindex[[9, 0], [3, 19], [29, 1]], T[[9, 0], [3, 19], [29, 1]])
     np.testing.assert_array_equal(z[...], Z)
     return True
+
+
+def again(handle: Any) -> Any:
+    """What another process would make of a handle."""
+    return pickle.loads(pickle.dumps(handle))  # noqa: S301 - our own
 
 
 def said(error: type[Exception], call: Callable[[], Any]) -> str:
@@ -196,7 +205,7 @@ def test_xarray_reads_what_it_reads_of_the_file(place: Path) -> None:
     xr.testing.assert_identical(again, opened)
 
 
-# Which files may be read ---------------------------------------------------------------------------
+# Which files may be read --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -271,7 +280,7 @@ def test_roots_are_checked_and_are_for_references(place: Path) -> None:
     said(ValueError, lambda: bf.open("data/a.nc", allow_external=["/usr"]))
 
 
-# Files that are not what the references say ---------------------------------------------------------
+# Files that are not what the references say -------------------------------------------------------
 
 
 def test_a_file_that_is_gone_or_shorter_is_an_error_that_names_it_and_no_fill_value(
@@ -365,7 +374,7 @@ def test_a_set_that_names_itself_is_data_as_any_file(place: Path) -> None:
     assert bf.open("refs.json")["z"][...].tobytes() == front
 
 
-# Doors ---------------------------------------------------------------------------------------------
+# Doors --------------------------------------------------------------------------------------------
 
 
 def test_handles_pickle_with_their_roots_and_those_in_memory_bring_the_references(
@@ -375,11 +384,11 @@ def test_handles_pickle_with_their_roots_and_those_in_memory_bring_the_reference
     opened = [bf.open("refs.json"), bf.open(refs_of(place)), bf.open(name, allow_external=True)]
     opened.append(bf.open("elsewhere/sets/refs.json", allow_external="elsewhere"))
     for store in opened:
-        assert is_read(pickle.loads(pickle.dumps(store)))
-        np.testing.assert_array_equal(pickle.loads(pickle.dumps(store["z"]))[...], Z)
+        assert is_read(again(store))
+        np.testing.assert_array_equal(again(store["z"])[...], Z)
     text = pickle.dumps(opened[1])
     monkeypatch.chdir("/")
-    assert is_read(pickle.loads(text))
+    assert is_read(pickle.loads(text))  # noqa: S301 - our own
 
 
 def test_the_command_line_reads_and_converts_references(
@@ -394,16 +403,25 @@ def test_the_command_line_reads_and_converts_references(
 
 
 def test_replicas_of_references_are_read_until_the_file_changes(place: Path) -> None:
-    built = bf.optimize("refs.json", reads={("time",): 1.0}, budget="400%")
-    assert built
-    store = bf.open("refs.json", cache=0)
-    assert is_read(store)
-    np.testing.assert_array_equal(store["t"][:, 3, 4], T[:, 3, 4])
-    assert "replica" in str(store["t"].explain(np.s_[:, 3, 4]))
-    changed = bytearray(Path("data/a.nc").read_bytes())
-    Path("data/a.nc").write_bytes(changed)
-    os.utime("data/a.nc", (1, 1))
-    assert is_read(bf.open("refs.json", cache=0))
+    values = RANDOM.integers(1, 1000, (150, 40, 50)).astype("<f4")
+    with h5py.File("data/large.nc", "w") as file:
+        file.create_dataset("t", data=values, chunks=(1, 40, 50), compression=1)
+    refs = references(place / "data/large.nc", {"t": ["time", "y", "x"]}, "data/large.nc")
+    Path("large.json").write_text(json.dumps(refs))
+    assert bf.optimize("large.json", reads={("time",): 1.0}, budget="400%").made
+
+    def replica_reads() -> int:
+        store = bf.open("large.json", cache=0)
+        np.testing.assert_array_equal(store["t"][:, 3, 4], values[:, 3, 4])
+        return sum(replica["reads"] for replica in store.stats()["replicas"])
+
+    assert replica_reads() > 0
+    values[:, 3, 4] = 7
+    with h5py.File("data/large.nc", "w") as file:
+        file.create_dataset("t", data=values, chunks=(1, 40, 50), compression=1)
+    made = references(place / "data/large.nc", {"t": ["time", "y", "x"]}, "data/large.nc")
+    Path("large.json").write_text(json.dumps(made))
+    assert replica_reads() == 0
 
 
 def test_reads_of_references_are_recorded_and_learnt(place: Path) -> None:
@@ -466,7 +484,45 @@ def test_many_references_take_little_memory(place: Path) -> None:
     assert resource.RUSAGE_SELF == 0
 
 
-# Parquet -------------------------------------------------------------------------------------------
+# Servers ------------------------------------------------------------------------------------------
+
+
+def test_references_at_a_url_name_files_beside_them(place: Path) -> None:
+    with serving(place) as server:
+        url = server.url("refs.json")
+        assert is_read(bf.open(url))
+        opened = xr.open_dataset(url, engine="bedform")
+        np.testing.assert_array_equal(opened["t"].values, T)
+        assert is_read(again(bf.open(url)))
+        (place / "data/a.nc").rename(place / "data/b.nc")
+        message = said(bf.CorruptError, lambda: bf.open(url)["t"][...])
+        assert "data/a.nc" in message and "does not exist" in message
+
+
+@pytest.mark.parametrize("has_tags", [True, False])
+def test_files_on_a_server_are_read_where_their_root_is_given(place: Path, has_tags: bool) -> None:
+    with serving(place) as server:
+        server.has_tags = has_tags
+        root = server.url("data")
+        name = set_in(place / "elsewhere", f"{root}/a.nc", refs_of(place))
+        asked = len(server.asked)
+        message = said(PermissionError, lambda: bf.open(name)["t"][...])
+        assert root in message and len(server.asked) == asked
+        said(PermissionError, lambda: bf.open(name, allow_external=[root[:-1]])["t"][...])
+        store = bf.open(name, allow_external=[root], cache=0)
+        assert is_read(store)
+        if has_tags:
+            asked = len(server.asked)
+            np.testing.assert_array_equal(store["t"][0], T[0])
+            assert len(server.asked) - asked <= 3, "a file is opened once"
+        changed = bytearray(Path("data/a.nc").read_bytes())
+        Path("data/new.nc").write_bytes(changed + b"more")
+        Path("data/new.nc").rename("data/a.nc")
+        with pytest.raises(bf.BedformError, match=r"a\.nc"):
+            store["t"][...]
+
+
+# Parquet ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["pyarrow", "fastparquet"])
@@ -508,7 +564,7 @@ def parquet(place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 def test_references_in_parquet_are_read(parquet: Path) -> None:
     store = bf.open(parquet)
-    assert is_read(store) and is_read(pickle.loads(pickle.dumps(store)))
+    assert is_read(store) and is_read(again(store))
     opened = xr.open_dataset(parquet, engine="bedform")
     np.testing.assert_array_equal(opened["t"].values, T)
 
@@ -536,7 +592,7 @@ def test_references_in_parquet_without_a_library_say_what_to_install(
     assert "pip install pyarrow" in said(NotImplementedError, lambda: bf.open("refs.parq"))
 
 
-# VirtualiZarr --------------------------------------------------------------------------------------
+# VirtualiZarr -------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -555,7 +611,7 @@ def test_a_virtual_data_set_is_opened_by_its_references(place: Path) -> None:
         parser=HDFParser(),
     )
     assert is_read(bf.open(virtual))
-    assert is_read(pickle.loads(pickle.dumps(bf.open(virtual))))
+    assert is_read(again(bf.open(virtual)))
     opened = xr.open_dataset(virtual, engine="bedform")
     np.testing.assert_array_equal(opened["t"].values, T)
     virtual.virtualize.to_kerchunk("virtual.json", format="json")

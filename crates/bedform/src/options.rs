@@ -171,7 +171,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `replicas`, `freshness` (`"read"`, `"open"`, `"never"`),
+    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `replicas`, `records`, `freshness` (`"read"`, `"open"`, `"never"`),
     /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
     /// `calibrate`), `direct_reads`, `allow_external` (`true`, or a list of directories and URLs), and for object stores `anonymous`, `endpoint`, `region`,
     /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
@@ -209,6 +209,7 @@ impl OpenOptions {
                 ("allow_external", _) => {
                     options.external = ExternalFiles::from_json(value).ok_or_else(bad)?;
                 }
+                ("records", _) => options.records = value.as_bool().ok_or_else(bad)?,
                 ("replicas", _) => options.replicas = value.as_bool().ok_or_else(bad)?,
                 ("prefetch", _) => options.prefetch = Prefetch::from_json(value)?,
                 ("cache_bytes", _) => options.cache_bytes = size::from_json(key, value)?,

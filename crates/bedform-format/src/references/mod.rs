@@ -14,6 +14,8 @@
 
 mod json;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use crate::PathError;
 use crate::shown::printable;

@@ -60,7 +60,7 @@ pub fn build(
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
-        let source = Source::open(place, options.sidecars.as_deref())?;
+        let source = Source::open(place, options)?;
         remove_leftovers(&source);
         done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
         return Ok(done);
@@ -72,7 +72,7 @@ pub fn build(
         let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     };
-    let source = Source::open(place, options.sidecars.as_deref())?;
+    let source = Source::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));

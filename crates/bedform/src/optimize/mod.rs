@@ -128,6 +128,8 @@ pub struct OptimizeOptions {
     pub sidecars: Option<PathBuf>,
     /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
     pub memory_bytes: u64,
+    /// The source, opened, where its path alone does not open it.
+    pub store: Option<Store>,
 }
 
 impl Default for OptimizeOptions {
@@ -139,6 +141,7 @@ impl Default for OptimizeOptions {
             like: None,
             sidecars: None,
             memory_bytes: 512 << 20,
+            store: None,
         }
     }
 }
@@ -246,11 +249,12 @@ impl Source {
 
     /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
     /// replicas.
-    fn open(place: &SourcePlace, sidecars: Option<&Path>) -> Result<Self> {
+    fn open(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
-        let store = place.open(options)?;
-        let sidecar = Sidecar::find(&place.sidecar_name()?, sidecars)?;
+        let opened = asked.store.clone();
+        let store = opened.map_or_else(|| place.open(options), Ok)?;
+        let sidecar = Sidecar::find(&place.sidecar_name()?, asked.sidecars.as_deref())?;
         // That of a store, or of many files, is in its objects, each by itself.
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
@@ -296,7 +300,7 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those
 /// of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = Source::open(place, options.sidecars.as_deref())?;
+    let source = Source::open(place, options)?;
     let mut notes = Vec::new();
     let kinds = kinds_of(&source, place, options, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
