@@ -111,11 +111,7 @@ def _stage(
 
 
 def open(  # noqa: A001 - the name users expect
-    path: str
-    | bytes
-    | os.PathLike[str]
-    | Sequence[str | os.PathLike[str]]
-    | Mapping[str, Any],
+    path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any],
     mode: Literal["r", "r+"] = "r",
     *,
     concat_dim: str | None = None,

@@ -38,7 +38,7 @@ mod policy;
 mod reads;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bedform_format::Limits;
