@@ -79,10 +79,13 @@ class _Objects:
         return self._sync(self._size(key)) if _is_key(key) else None
 
     async def _size(self, key: str) -> int | None:
-        # What is no key of Zarr is an error there.
-        if not await self._store.exists(key):
+        try:
+            size: int = await self._store.getsize(key)
+        except Exception:
+            # What is missing is an error there as any other.
+            if await self._store.exists(key):
+                raise
             return None
-        size: int = await self._store.getsize(key)
         return size
 
     def read(self, key: str, start: int, length: int) -> bytes:

@@ -569,6 +569,15 @@ def test_references_in_parquet_are_read(parquet: Path) -> None:
     np.testing.assert_array_equal(opened["t"].values, T)
 
 
+def test_references_in_parquet_are_converted_watched_and_optimized(parquet: Path) -> None:
+    assert bf.convert(parquet, "out.zarr", verify=True).verified
+    assert is_read(bf.open("out.zarr"))
+    bf.watch(parquet)
+    bf.open(parquet, cache=0)["t"][:, 3, 4]
+    assert bf.learn(parquet)["knowledge"]["arrays"]["t"]["read"]["reads"] == 1
+    assert bf.optimize(parquet, reads={("time",): 1.0}, dry_run=True).plan["reads"]
+
+
 def test_damaged_references_in_parquet_are_refused(parquet: Path) -> None:
     (parquet / "t/refs.1.parq").write_bytes(b"PAR1 nothing PAR1")
     message = said(bf.CorruptError, lambda: bf.open(parquet))
