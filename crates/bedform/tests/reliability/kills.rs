@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use crate::model::{Operation, StoreModel, form, judge, observe, options, recover};
 use crate::roles::process;
-use crate::support::{Random, Scratch, count, effort, in_parallel, random_seed};
+use crate::support::{Random, Scratch, count, effort, effort_at_night, in_parallel, random_seed};
 
 const NAMES: [&str; 3] = ["t", "g/u", "g/v"];
 const LENGTH_MAX: u64 = 40;
@@ -215,7 +215,7 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
 fn a_killed_writer_leaves_what_it_acknowledged_and_whole_operations() {
     let random = random_seed("kills::");
     let lives = 50;
-    let stores = effort(40, 2);
+    let stores = effort_at_night(40, 28, 2);
     let seeds: Vec<u64> = (0..stores - 1).chain([random]).collect();
     let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives, false));
     count("kills", lives * seeds.len() as u64);

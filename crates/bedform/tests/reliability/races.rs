@@ -17,7 +17,7 @@ use serde_json::{Map, json};
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
 use crate::roles::process;
-use crate::support::{Random, Scratch, count, effort, in_parallel, path, random_seed};
+use crate::support::{Random, Scratch, count, effort_at_night, in_parallel, path, random_seed};
 
 const SIDE: u64 = 24;
 const BLOCK: u64 = 5;
@@ -359,7 +359,7 @@ fn check_creation(store: &Store) -> Result<(), String> {
 fn writers_that_race_lose_nothing() {
     let seed = random_seed("races::");
     let mut random = Random(seed);
-    let races = effort(1000, 60);
+    let races = effort_at_night(1000, 700, 60);
     let trials: Vec<(Race, Writers, u64)> = (0..races)
         .map(|number| {
             let writers = match number % 10 {

@@ -17,7 +17,7 @@ use bedform_storage::{CancelSource, Condition, Durability, Mode, Profile, Storag
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
-use crate::support::{Random, count, effort, in_parallel, path};
+use crate::support::{Random, count, effort_at_night, in_parallel, path};
 
 const WRITERS: u64 = 3;
 const STEPS: u64 = 6;
@@ -220,7 +220,7 @@ fn run(seed: u64) -> u64 {
 fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once() {
     let seeds: Vec<u64> = match std::env::var("BEDFORM_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..effort(500, 12)).collect(),
+        Err(_) => (0..effort_at_night(500, 350, 12)).collect(),
     };
     let faults = in_parallel(&seeds, |seed| run(*seed));
     count("server-seeds", seeds.len() as u64);
