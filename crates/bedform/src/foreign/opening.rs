@@ -15,7 +15,9 @@ use super::ForeignFile;
 use super::hdf5::{self, Parsed};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{NO_FILE, PlaceKind, file_of, kind_of_file, url_of, with_kept_profile};
+use crate::opening::{
+    NO_FILE, PlaceKind, REFERENCES, file_of, kind_of_file, url_of, with_kept_profile,
+};
 use crate::options::OpenOptions;
 use crate::sidecar::{Helper, Sidecar, source_version};
 
@@ -112,6 +114,7 @@ impl ForeignFile {
                 Ok(Some(Self::new(storage, name, map, options)?.with_tables(tables)))
             }
             PlaceKind::OtherFile(looks) => Err(other(&looks)),
+            PlaceKind::References => Err(other(REFERENCES)),
             _ => Err(other(NO_FILE)),
         }
     }

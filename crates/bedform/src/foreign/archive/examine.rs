@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
 use crate::foreign::{read_header, source_version};
-use crate::opening::{NO_FILE, PlaceKind, kind_of_file};
+use crate::opening::{NO_FILE, PlaceKind, REFERENCES, kind_of_file};
 use crate::options::{OpenOptions, Progress};
 use crate::threads::workers::{check_goes_on, with_workers};
 
@@ -108,6 +108,7 @@ pub(super) fn examine(
         }
         PlaceKind::Hdf5 => of_hdf5(place, &*object, options, tables),
         PlaceKind::OtherFile(looks) => Err(other(path, &looks)),
+        PlaceKind::References => Err(other(path, REFERENCES)),
         _ => Err(other(path, NO_FILE)),
     }
 }
