@@ -327,7 +327,9 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     if chosen.make.is_empty() && chosen.keep.is_empty() {
         notes.push(match budget_bytes {
             0 => "the budget is nothing".to_owned(),
-            _ => "no replica within the budget saves more than it takes to make".to_owned(),
+            _ => "no replica that fits the budget saves more than it takes to make: a larger budget, or a smaller \
+                  region, may hold one"
+                .to_owned(),
         });
     }
     Ok(OptimizePlan {
