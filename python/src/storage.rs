@@ -10,11 +10,9 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_format::log::Lane;
 use bedform_storage::implement::unsupported;
 use bedform_storage::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version, lacks,
+    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -82,10 +80,6 @@ fn called<T>(
         Some(outcome) => outcome.map_err(|text| said(io::Error::other(text))),
         None => Err(StorageError::new(StorageErrorKind::Interrupted, operation, path)),
     }
-}
-
-fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
-    StorageError::new(StorageErrorKind::ReadOnly, operation, path)
 }
 
 #[derive(Debug)]
@@ -172,37 +166,6 @@ impl Storage for PythonStorage {
         Ok(true)
     }
 
-    fn create(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Hint,
-    ) -> Result<Box<dyn ObjectWriter + '_>> {
-        Err(read_only("create", path))
-    }
-
-    fn put(&self, path: &ObjectPath, _: &[u8], _: Durability, _: Condition<'_>) -> Result<Version> {
-        Err(read_only("write", path))
-    }
-
-    fn grow(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Option<u64>,
-    ) -> Result<Box<dyn GrowingObject>> {
-        Err(read_only("create", path))
-    }
-
-    fn grow_lane(
-        &self,
-        path: &ObjectPath,
-        _: Lane,
-        _: Durability,
-    ) -> Result<Box<dyn GrowingObject>> {
-        Err(read_only("create", path))
-    }
-
     fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
         let none = "nothing lies beside a store of another library";
         Err(StorageError::from_io("open", self.name(), io::Error::other(none)))
@@ -210,14 +173,6 @@ impl Storage for PythonStorage {
 
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
         Ok(Arc::new(Self { root: self.key(path)?, ..self.clone() }))
-    }
-
-    fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
-        Err(read_only("delete", path))
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, _: Durability) -> Result<()> {
-        Err(read_only("delete", path))
     }
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
@@ -253,4 +208,5 @@ impl Storage for PythonStorage {
     }
 
     lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }

@@ -82,6 +82,11 @@ pub fn unsupported(
     }
 }
 
+/// The error of a change to a place that is only read.
+pub fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
+    StorageError::new(StorageErrorKind::ReadOnly, operation, path)
+}
+
 /// Where the next `length` bytes of a lane from `position` on go in the object, and how many of them
 /// lie there.
 ///
@@ -257,6 +262,75 @@ macro_rules! lacks {
         ) -> ::std::result::Result<$crate::SyncAll<'_>, $crate::StorageError> {
             let reason = "there is no sync of all objects";
             ::std::result::Result::Err($crate::implement::unsupported("sync", self.name(), reason))
+        }
+    };
+    (@ create) => {
+        fn create(
+            &self,
+            path: &$crate::ObjectPath,
+            _: $crate::Durability,
+            _: $crate::Hint,
+        ) -> ::std::result::Result<
+            ::std::boxed::Box<dyn $crate::ObjectWriter + '_>,
+            $crate::StorageError,
+        > {
+            ::std::result::Result::Err($crate::implement::read_only("create", path))
+        }
+    };
+    (@ put) => {
+        fn put(
+            &self,
+            path: &$crate::ObjectPath,
+            _: &[u8],
+            _: $crate::Durability,
+            _: $crate::Condition<'_>,
+        ) -> ::std::result::Result<$crate::Version, $crate::StorageError> {
+            ::std::result::Result::Err($crate::implement::read_only("write", path))
+        }
+    };
+    (@ grow) => {
+        fn grow(
+            &self,
+            path: &$crate::ObjectPath,
+            _: $crate::Durability,
+            _: ::std::option::Option<u64>,
+        ) -> ::std::result::Result<
+            ::std::boxed::Box<dyn $crate::GrowingObject>,
+            $crate::StorageError,
+        > {
+            ::std::result::Result::Err($crate::implement::read_only("create", path))
+        }
+    };
+    (@ grow_lane) => {
+        fn grow_lane(
+            &self,
+            path: &$crate::ObjectPath,
+            _: $crate::Lane,
+            _: $crate::Durability,
+        ) -> ::std::result::Result<
+            ::std::boxed::Box<dyn $crate::GrowingObject>,
+            $crate::StorageError,
+        > {
+            ::std::result::Result::Err($crate::implement::read_only("create", path))
+        }
+    };
+    (@ delete) => {
+        fn delete(
+            &self,
+            path: &$crate::ObjectPath,
+            _: $crate::Durability,
+            _: $crate::Condition<'_>,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            ::std::result::Result::Err($crate::implement::read_only("delete", path))
+        }
+    };
+    (@ delete_tree) => {
+        fn delete_tree(
+            &self,
+            path: &$crate::ObjectPath,
+            _: $crate::Durability,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            ::std::result::Result::Err($crate::implement::read_only("delete", path))
         }
     };
 }

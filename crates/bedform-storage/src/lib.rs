@@ -49,6 +49,7 @@ pub mod throttle;
 pub use ::bytes::Bytes;
 pub use answer::{Answer, Bell, Promise, REQUESTS_MAX};
 pub use bedform_format::ObjectPath;
+pub use bedform_format::log::Lane;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use cancellation::{
     ASK_EVERY, CancelSource, Grace, TellOfLock, ask_soon, cancelled_by, goes_on, may_begin,

@@ -29,13 +29,11 @@ mod targets;
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_format::log::Lane;
 use bedform_format::references::{Reference, References, ReferencesError};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::implement::{self, unsupported};
 use bedform_storage::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version, lacks,
+    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -192,10 +190,6 @@ fn refused(name: &str, error: &ReferencesError) -> Error {
     Error::new(kind, format!("{name}: {error}"))
 }
 
-fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
-    StorageError::new(StorageErrorKind::ReadOnly, operation, path)
-}
-
 impl Storage for ReferenceStorage {
     fn name(&self) -> String {
         match self.root.is_root() {
@@ -257,37 +251,6 @@ impl Storage for ReferenceStorage {
         implement::is_current(self, path, version)
     }
 
-    fn create(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Hint,
-    ) -> Stored<Box<dyn ObjectWriter + '_>> {
-        Err(read_only("create", path))
-    }
-
-    fn put(&self, path: &ObjectPath, _: &[u8], _: Durability, _: Condition<'_>) -> Stored<Version> {
-        Err(read_only("write", path))
-    }
-
-    fn grow(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Option<u64>,
-    ) -> Stored<Box<dyn GrowingObject>> {
-        Err(read_only("create", path))
-    }
-
-    fn grow_lane(
-        &self,
-        path: &ObjectPath,
-        _: Lane,
-        _: Durability,
-    ) -> Stored<Box<dyn GrowingObject>> {
-        Err(read_only("create", path))
-    }
-
     fn beside(&self, _: &str) -> Stored<Arc<dyn Storage>> {
         let none = "nothing lies beside a set of references";
         Err(StorageError::from_io("open", self.name(), std::io::Error::other(none)))
@@ -299,14 +262,6 @@ impl Storage for ReferenceStorage {
             return Err(StorageError::new(StorageErrorKind::NotFound, "open", path));
         }
         Ok(Arc::new(Self { shared: Arc::clone(&self.shared), root }))
-    }
-
-    fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Stored<()> {
-        Err(read_only("delete", path))
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, _: Durability) -> Stored<()> {
-        Err(read_only("delete", path))
     }
 
     fn list(&self, path: &ObjectPath) -> Stored<Vec<Entry>> {
@@ -337,4 +292,5 @@ impl Storage for ReferenceStorage {
     }
 
     lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }

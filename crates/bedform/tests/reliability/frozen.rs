@@ -5,10 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
-use bedform_format::log::Lane;
 use bedform_storage::{
-    Condition, Durability, Entry, GrowingObject, Hint, Lock, Object, ObjectWriter, Storage,
-    StorageError, StorageErrorKind, Version, implement, lacks,
+    Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, implement, lacks,
 };
 
 type Result<T> = std::result::Result<T, StorageError>;
@@ -63,7 +61,7 @@ impl Object for Opened {
 }
 
 fn refuse<T>(operation: &'static str, path: &ObjectPath) -> Result<T> {
-    Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path))
+    Err(implement::read_only(operation, path))
 }
 
 impl Frozen {
@@ -108,42 +106,11 @@ impl Storage for Frozen {
         implement::is_current(self, path, version)
     }
 
-    fn put(&self, path: &ObjectPath, _: &[u8], _: Durability, _: Condition<'_>) -> Result<Version> {
-        refuse("create", path)
-    }
-
-    fn grow_lane(
-        &self,
-        path: &ObjectPath,
-        _: Lane,
-        _: Durability,
-    ) -> Result<Box<dyn GrowingObject>> {
-        refuse("create", path)
-    }
-
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let size = self.find("stat", path)?.len() as u64;
         // Two objects are never the same file.
         let number = self.0.keys().position(|name| name == path.as_str()).unwrap_or(0) as u64;
         Ok(Version { size, identity: (1, number), ..Version::default() })
-    }
-
-    fn create(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Hint,
-    ) -> Result<Box<dyn ObjectWriter + '_>> {
-        refuse("create", path)
-    }
-
-    fn grow(
-        &self,
-        path: &ObjectPath,
-        _: Durability,
-        _: Option<u64>,
-    ) -> Result<Box<dyn GrowingObject>> {
-        refuse("create", path)
     }
 
     fn beside(&self, _: &str) -> Result<Arc<dyn Storage>> {
@@ -152,14 +119,6 @@ impl Storage for Frozen {
 
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>> {
         refuse("open", path)
-    }
-
-    fn delete(&self, path: &ObjectPath, _: Durability, _: Condition<'_>) -> Result<()> {
-        refuse("delete", path)
-    }
-
-    fn delete_tree(&self, path: &ObjectPath, _: Durability) -> Result<()> {
-        refuse("delete", path)
     }
 
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>> {
@@ -201,4 +160,5 @@ impl Storage for Frozen {
     }
 
     lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }
