@@ -1,11 +1,9 @@
 //! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bedform_format::checksum::Fingerprint;
-use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Region, Selection};
 use bedform_storage::Profile;
@@ -209,26 +207,9 @@ fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
 /// The share of what a replica was made of that is as it was.
 fn share_still(source: &Source, replica: &Replica) -> f64 {
     let Some(of) = &replica.of else { return 1.0 };
-    let found = || {
-        let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
-        let now = objects_now(&array, &Selection::all(&array.shape()?))?;
-        Ok::<_, Error>((array, now))
-    };
-    let Ok((array, Some(now))) = found() else { return 0.0 };
-    if now.key != of.key {
-        return 0.0;
-    }
-    let now: HashMap<_, _> = now.objects.into_iter().collect();
-    let is_still = |(number, (at, then)): &(usize, &(Vec<u64>, Option<SourceVersion>))| {
-        let Some(now) = now.get(at) else { return false };
-        let is_same = |expected| {
-            let found = now.as_ref().map(|now| array.pieces_of(at, now));
-            matches!(found, Some(Ok(Some(found))) if found == expected)
-        };
-        now == then || of.pieces_if_alike(*number, now.as_ref()).is_some_and(is_same)
-    };
-    let still = of.objects.iter().enumerate().filter(is_still).count();
-    still as f64 / of.objects.len().max(1) as f64
+    let path = ObjectPath::parse(&replica.array).map_err(Error::from);
+    let still = path.and_then(|path| source.store.array(&path)?.share_still(of));
+    still.unwrap_or(0.0)
 }
 
 fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateReplica {

@@ -10,7 +10,7 @@ use bedform_storage::{Object, Version};
 
 use super::super::Array;
 use super::super::known::Known;
-use super::Base;
+use super::base::Base;
 use crate::cache::was_too_young;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
@@ -20,6 +20,7 @@ use crate::sidecar::source_version;
 use crate::source::Source as _;
 use crate::threads::workers::check_goes_on;
 use crate::zarr::source::ZarrSource;
+use crate::zarr::state::ArrayState;
 
 /// Bytes of a piece of an object by which it is told from another.
 const PIECE_BYTES: u64 = 4096;
@@ -55,7 +56,33 @@ impl StoredObjects<'_> {
     }
 }
 
-impl Objects<'_> {
+impl<'a> Objects<'a> {
+    /// Those of a variable whose chunks lie there.
+    pub(super) fn of_variable(sources: Sources<'a>) -> Self {
+        match sources {
+            Sources::One(_) => Self::File,
+            Sources::Joined(joined) => Self::Archive(joined),
+        }
+    }
+
+    /// The coordinates of those that hold the elements of a selection.
+    fn of_selection(&self, selection: &Selection) -> Result<Vec<Vec<u64>>> {
+        let found: Vec<Vec<u64>> = match self {
+            Self::File => Vec::new(),
+            Self::Store(stored) => {
+                let geometry = stored.source.state.layout.geometry(selection)?;
+                check_count(geometry.cell_count())?;
+                (0..geometry.cell_count()).map(|cell| geometry.cell_coordinates(cell)).collect()
+            }
+            Self::Archive(joined) => {
+                let stretches = joined.stretches_of(selection)?.into_iter();
+                stretches.map(|(start, end)| vec![start, end]).collect()
+            }
+        };
+        check_count(found.len() as u64)?;
+        Ok(found)
+    }
+
     /// What tells the array from others that lay at its path: its key, or the joined dimension.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
@@ -74,16 +101,15 @@ impl Objects<'_> {
         }
     }
 
-    /// The version of one; nothing for one that is not there.
+    /// The version of one; nothing for one that is not there. Of an archive it is that which was found when it was
+    /// opened, unless the file is looked at `anew`.
     ///
     /// # Errors
     /// Those of storage.
-    pub(super) fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
+    pub(super) fn version(&self, coordinates: &[u64], anew: bool) -> Result<Option<SourceVersion>> {
         match (self, coordinates) {
             (Self::Store(stored), _) => stored.version(coordinates),
-            (Self::Archive(joined), [start, end]) => {
-                joined.version((*start, *end), joined.asks_again())
-            }
+            (Self::Archive(joined), [start, end]) => joined.version((*start, *end), anew),
             _ => Ok(None),
         }
     }
@@ -147,8 +173,20 @@ fn pieces_of_file(
     }
 }
 
+fn check_count(count: u64) -> Result<()> {
+    if count <= OBJECTS_MAX as u64 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::LimitExceeded, format!("a replica of {count} objects")))
+}
+
+/// What tells an array of a store from others that lay at its path: its key, in hexadecimal digits.
+pub(super) fn key_of(state: &ArrayState) -> String {
+    state.identity().map_or_else(String::new, |own| hex(&own.array))
+}
+
 impl Base<'_> {
-    /// The objects that have something of a part of a read; nothing for more than `limit`.
+    /// The objects that have something of a part of a read; nothing for more than `limit` of a store.
     pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
         match &self.objects {
             Objects::File => Some(Vec::new()),
@@ -187,87 +225,38 @@ impl Array {
     /// before `time`; nothing for an array of one file.
     ///
     /// # Errors
-    /// `LimitExceeded` for too many; `Conflict` for one that was changed just before, if `all` are needed, and for a file that has changed since the archive was opened; those of
-    /// storage.
+    /// `LimitExceeded` for too many; `Conflict` for one that was changed just before, if `all` are needed, and for a
+    /// file that has changed since the archive was opened; those of storage.
     pub(crate) fn objects_of(
         &self,
         selection: &Selection,
         time: SystemTime,
         all: bool,
     ) -> Result<Option<ObjectsOf>> {
-        let (of, count) = match self.known()? {
-            Known::Foreign(variable) => match variable.sources() {
-                Sources::One(_) => return Ok(None),
-                Sources::Joined(joined) => self.files_of(joined, selection, time)?,
-            },
-            known => self.shards_of(&known, selection, time)?,
-        };
-        // What is not named counts as changed, which nobody asks of points one by one.
-        if all && of.objects.len() as u64 != count {
-            let text = "it is being written: try again when it is not";
-            return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
-        }
-        Ok(Some(of))
-    }
-
-    fn check_count(&self, count: u64) -> Result<()> {
-        if count <= OBJECTS_MAX as u64 {
-            return Ok(());
-        }
-        let text = format!("a replica of {count} objects");
-        Err(Error::new(ErrorKind::LimitExceeded, text).at(self.name()))
-    }
-
-    fn shards_of(
-        &self,
-        known: &Known<'_>,
-        selection: &Selection,
-        time: SystemTime,
-    ) -> Result<(ObjectsOf, u64)> {
-        let Known::Stored(handle, state, _) = known else {
-            return Err(Error::invalid("no array of a store"));
-        };
-        let source = handle.pinned(state)?.source;
-        let geometry = state.layout.geometry(selection)?;
-        self.check_count(geometry.cell_count())?;
-        let mut objects = Vec::new();
-        for cell in 0..geometry.cell_count() {
-            let coordinates = geometry.cell_coordinates(cell);
-            let path = source.object_path(&coordinates)?;
-            match source.hierarchy.storage.stat(&path) {
-                Ok(version) if was_too_young(&version, time) => {}
-                Ok(version) => objects.push((coordinates, Some(source_version(&version)))),
-                Err(error) if error.is_not_found() => objects.push((coordinates, None)),
-                Err(error) => return Err(error.into()),
+        self.with_objects(|objects| {
+            let Some(key) = objects.key() else { return Ok(None) };
+            let coordinates =
+                objects.of_selection(selection).map_err(|error| error.at(self.name()))?;
+            let mut found = Vec::with_capacity(coordinates.len());
+            for coordinates in coordinates {
+                match objects.version(&coordinates, true)? {
+                    Some(version) if is_young(&version, time) => {
+                        // What is not named counts as changed, which nobody asks of points one by one.
+                        if all {
+                            let text = "it is being written: try again when it is not";
+                            return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
+                        }
+                    }
+                    None if matches!(objects, Objects::Archive(_)) => {
+                        let text = "a file has changed since it was opened: try again";
+                        return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
+                    }
+                    version => found.push((coordinates, version)),
+                }
             }
-        }
-        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
-        let of = ObjectsOf { key, objects, pieces: Vec::new(), sampled_ns: 0 };
-        Ok((of, geometry.cell_count()))
-    }
-
-    fn files_of(
-        &self,
-        joined: &JoinedVariable,
-        selection: &Selection,
-        time: SystemTime,
-    ) -> Result<(ObjectsOf, u64)> {
-        let stretches = joined.stretches_of(selection)?;
-        let count = stretches.len() as u64;
-        self.check_count(count)?;
-        let mut objects = Vec::new();
-        for (start, end) in stretches {
-            let version = joined.version((start, end), true)?.ok_or_else(|| {
-                let text = "a file has changed since it was opened: try again";
-                Error::new(ErrorKind::Conflict, text).at(self.name())
-            })?;
-            let seen = Version { changed_ns: version.changed_ns, ..Version::default() };
-            if !was_too_young(&seen, time) {
-                objects.push((vec![start, end], Some(version)));
-            }
-        }
-        let key = joined.dimension().to_owned();
-        Ok((ObjectsOf { key, objects, pieces: Vec::new(), sampled_ns: 0 }, count))
+            let key = key.to_owned();
+            Ok(Some(ObjectsOf { key, objects: found, pieces: Vec::new(), sampled_ns: 0 }))
+        })
     }
 
     /// The same objects, with pieces of each, where the array lies on this machine: for what moves them later.
@@ -275,41 +264,60 @@ impl Array {
     /// # Errors
     /// `Interrupted`; those of storage.
     pub(crate) fn with_pieces(&self, of: ObjectsOf, time: SystemTime) -> Result<ObjectsOf> {
-        let mut pieces = Vec::with_capacity(of.objects.len());
-        for (coordinates, state) in &of.objects {
-            check_goes_on("making replicas was stopped")?;
-            let found = match state {
-                Some(state) => self.pieces_of(coordinates, state)?,
-                None => Some(0),
-            };
-            // One that has changed already will not be taken for the same, either.
-            let Some(found) = found else { return Ok(of) };
-            pieces.push(found);
-        }
-        let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let sampled_ns = i64::try_from(time.as_nanos()).unwrap_or(0);
-        Ok(ObjectsOf { pieces, sampled_ns, ..of })
+        self.with_objects(|objects| {
+            let mut pieces = Vec::with_capacity(of.objects.len());
+            for (coordinates, state) in &of.objects {
+                check_goes_on("making replicas was stopped")?;
+                let found = match state {
+                    Some(state) => objects.pieces(coordinates, state)?,
+                    None => Some(0),
+                };
+                // One that has changed already will not be taken for the same, either.
+                let Some(found) = found else { return Ok(of) };
+                pieces.push(found);
+            }
+            let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let sampled_ns = i64::try_from(time.as_nanos()).unwrap_or(0);
+            Ok(ObjectsOf { pieces, sampled_ns, ..of })
+        })
     }
 
-    /// As [`pieces_of`], of an object of this array; nothing for an array of one file.
+    /// The share of objects that are as they were; 0 where the array is another one.
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn pieces_of(
-        &self,
-        coordinates: &[u64],
-        state: &SourceVersion,
-    ) -> Result<Option<u32>> {
-        let known = self.known()?;
-        match (&known, coordinates) {
-            (Known::Stored(handle, known, _), _) => {
-                pieces_of_shard(&handle.pinned(known)?.source, coordinates, state)
+    pub(crate) fn share_still(&self, of: &ObjectsOf) -> Result<f64> {
+        self.with_objects(|objects| {
+            if objects.key() != Some(&of.key) {
+                return Ok(0.0);
             }
-            (Known::Foreign(variable), [start, end]) => match variable.sources() {
-                Sources::Joined(joined) => pieces_of_file(joined, (*start, *end), state),
-                Sources::One(_) => Ok(None),
-            },
-            (Known::Foreign(_), _) => Ok(None),
+            let mut still = 0_usize;
+            for (number, (coordinates, then)) in of.objects.iter().enumerate() {
+                let Ok(now) = objects.version(coordinates, true) else { continue };
+                let is_alike = || {
+                    let pieces = objects.pieces(coordinates, now.as_ref()?).ok()??;
+                    Some(of.pieces_if_alike(number, now.as_ref())? == pieces)
+                };
+                still += usize::from(now == *then || is_alike() == Some(true));
+            }
+            Ok(still as f64 / of.objects.len().max(1) as f64)
+        })
+    }
+
+    /// Calls `act` with what of the array changes by itself.
+    fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>) -> Result<T>) -> Result<T> {
+        match self.known()? {
+            Known::Stored(handle, state, _) => {
+                let source = handle.pinned(&state)?.source;
+                let key = key_of(&state);
+                act(&Objects::Store(StoredObjects { source, key, asks_again: true }))
+            }
+            Known::Foreign(variable) => act(&Objects::of_variable(variable.sources())),
         }
     }
+}
+
+/// True for an object that was changed just before `time`: what is written then may not be told from it.
+fn is_young(version: &SourceVersion, time: SystemTime) -> bool {
+    was_too_young(&Version { changed_ns: version.changed_ns, ..Version::default() }, time)
 }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection};
 
+use super::Redirected;
+use super::base::{Base, CELLS_MAX, Part, PartOf, of_files};
+use super::cutting::GAIN_MIN;
 use super::objects::Objects;
-use super::{Base, CELLS_MAX, Part, PartOf, Redirected, of_files};
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
@@ -25,8 +27,6 @@ const WINDOWS: usize = 64;
 const WINDOWS_LOOKED_FOR: usize = 8;
 /// Replicas that a read takes something from.
 const TAKEN_MAX: usize = 4;
-/// The share of its time that a read must gain by replicas.
-const GAIN_MIN: f64 = 0.05;
 /// What keys of choices for points begin with: no box is so long.
 const KEY: u64 = u64::MAX;
 

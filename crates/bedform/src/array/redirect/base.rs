@@ -1,0 +1,283 @@
+//! An array as its reads begin, and the parts of a read: of the array itself, of its files, of replicas.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bedform_format::chunk_map::SourceVersion;
+use bedform_geometry::{PlacedAxis, PlacedBox, split};
+
+use super::objects::Objects;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::archive::{FileRead, JoinedVariable, Member};
+use crate::plan::geometry::Geometry;
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::replica::{OpenReplica, ReplicaSource};
+use crate::run::chunks::ChunkCache;
+use crate::run::explain::priced;
+use crate::run::plan::{Piece, ReadPlan};
+use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
+
+/// Objects that a plan may touch and be resolved for its price; of more the geometry alone decides.
+const RESOLVED_MAX: u64 = 64;
+/// Parts that a read is cut into.
+pub(super) const PARTS_MAX: usize = 64;
+/// Objects that are asked whether they have changed.
+pub(super) const CELLS_MAX: u64 = 1 << 12;
+
+/// An array as its reads begin: where it lies itself.
+pub(crate) struct Base<'a> {
+    /// Nothing for an array that lies in many files.
+    pub(super) source: Option<&'a dyn Source>,
+    /// The same, for prices.
+    pub(super) priced: Option<OpenedOnce<'a>>,
+    pub(super) moment: &'a dyn Moment,
+    pub(super) layout: &'a StoredLayout,
+    pub(super) meaning: u64,
+    pub(super) cache: Option<ChunkCache<'a>>,
+    pub(super) tuning: &'a Tuning,
+    pub(super) objects: Objects<'a>,
+}
+
+/// A source whose objects are opened once for all plans that are compared: a look at each is a wait.
+pub(super) struct OpenedOnce<'a> {
+    source: &'a dyn Source,
+    opened: Mutex<BTreeMap<Vec<u64>, Option<OpenCell>>>,
+}
+
+impl<'a> OpenedOnce<'a> {
+    pub(super) fn new(source: &'a dyn Source) -> Self {
+        Self { source, opened: Mutex::default() }
+    }
+}
+
+impl Source for OpenedOnce<'_> {
+    fn open(
+        &self,
+        coordinates: &[u64],
+        need: Need,
+        asked: Option<PendingCell>,
+        waits: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = opened().get(coordinates) {
+            return Ok(known.clone());
+        }
+        let found = self.source.open(coordinates, need, asked, waits)?;
+        opened().insert(coordinates.to_vec(), found.clone());
+        Ok(found)
+    }
+
+    fn comes_whole(&self, need: Need) -> bool {
+        self.source.comes_whole(need)
+    }
+
+    fn object_name(&self, coordinates: &[u64]) -> String {
+        self.source.object_name(coordinates)
+    }
+
+    fn makes_chunks(&self) -> bool {
+        self.source.makes_chunks()
+    }
+
+    fn has_names(&self) -> bool {
+        self.source.has_names()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.source.is_remote()
+    }
+}
+
+/// What a read takes of something.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) of: PartOf,
+    pub(super) geometry: Geometry,
+}
+
+/// What has the elements of a part.
+#[derive(Debug)]
+pub(super) enum PartOf {
+    Replica(Arc<OpenReplica>),
+    /// The array itself.
+    Array,
+    /// A file of an array that lies in many.
+    File(FileRead),
+}
+
+/// What has the elements of a part, opened.
+enum PartSource<'a> {
+    Replica(ReplicaSource<'a>),
+    Array(&'a dyn Source),
+    File { joined: &'a JoinedVariable, read: &'a FileRead, member: Member<'a> },
+}
+
+impl Base<'_> {
+    /// True if a replica can be of the array as it is.
+    pub(super) fn may_have(&self, replica: &OpenReplica) -> bool {
+        replica.may_be_of(self.layout.grid.array_shape(), self.layout, self.objects.key())
+    }
+
+    /// True if nothing was written to an object of the array since the replica was made of it.
+    pub(super) fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
+        let pieces = |state: &SourceVersion| self.objects.pieces(coordinates, state);
+        let asks_again = self.objects.asks_again();
+        let version = || self.objects.version(coordinates, asks_again);
+        let is_still = replica.is_still_of(coordinates, asks_again, version, pieces)?;
+        let name = || self.source.map_or_else(String::new, |own| own.object_name(coordinates));
+        // What is committed and not settled lies over what the replica was made of.
+        Ok(is_still
+            && (self.moment.is_settled() || self.moment.cover(coordinates, 0, &name)?.is_none()))
+    }
+
+    /// What of a part that a replica has is as it was, and what has changed; nothing if that cannot be told.
+    pub(super) fn parts_that_are_still(
+        &self,
+        replica: &OpenReplica,
+        part: PlacedBox,
+    ) -> Option<(Vec<PlacedBox>, Vec<PlacedBox>)> {
+        if replica.record.of.is_none() {
+            return Some((vec![part], Vec::new()));
+        }
+        let objects = self.objects_in(&part, CELLS_MAX)?;
+        let (mut valid, mut changed) = (vec![part], Vec::new());
+        for coordinates in objects {
+            if self.is_still(replica, &coordinates).ok()? {
+                continue;
+            }
+            let region = self.object_region(&coordinates)?;
+            let mut still = Vec::with_capacity(valid.len());
+            for part in valid {
+                let (inside, rest) = split(&part, &region);
+                match inside {
+                    Some(inside) => {
+                        changed.push(inside);
+                        still.extend(rest);
+                    }
+                    None => still.push(part),
+                }
+            }
+            valid = still;
+            if valid.len() + changed.len() > PARTS_MAX {
+                return None;
+            }
+        }
+        Some((valid, changed))
+    }
+
+    pub(super) fn priced(&self) -> Option<&dyn Source> {
+        self.priced.as_ref().map(|source| source as &dyn Source)
+    }
+
+    pub(super) fn price(&self, parts: &[Part]) -> Option<f64> {
+        let (own, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_own());
+        let mut seconds = 0.0;
+        for group in [own, others].iter().filter(|group| !group.is_empty()) {
+            let is_own = group.iter().all(|part| part.is_own());
+            // To resolve what is perhaps not taken would ask its storage for every index.
+            seconds += self
+                .with_pieces(group, self.priced(), |plan| {
+                    match !is_own || plan.cell_count() > RESOLVED_MAX {
+                        true => Ok(plan.estimate().seconds),
+                        false => priced(plan).map(|(_, price)| price.seconds),
+                    }
+                })?
+                .ok()?;
+        }
+        Some(seconds)
+    }
+
+    /// Calls `act` with the plan of these parts; nothing if a replica cannot be opened.
+    pub(super) fn with_pieces<T>(
+        &self,
+        parts: &[&Part],
+        own: Option<&dyn Source>,
+        act: impl FnOnce(ReadPlan<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let mut sources: Vec<PartSource<'_>> = Vec::with_capacity(parts.len());
+        for part in parts {
+            sources.push(match (&part.of, &self.objects) {
+                (PartOf::Replica(replica), _) => PartSource::Replica(replica.source()?),
+                (PartOf::File(read), Objects::Archive(joined)) => {
+                    PartSource::File { joined, read, member: joined.member(read) }
+                }
+                (PartOf::Array | PartOf::File(_), _) => PartSource::Array(own?),
+            });
+        }
+        let piece = |(part, source)| self.piece(part, source);
+        let mut pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
+        Piece::number(&mut pieces);
+        let all_of_replicas = sources.iter().all(|of| matches!(of, PartSource::Replica(_)));
+        let tuning = match sources.first() {
+            Some(PartSource::Replica(first)) if all_of_replicas => first.tuning(),
+            _ => self.tuning,
+        };
+        Some(act(ReadPlan::new(&pieces, tuning)))
+    }
+
+    fn piece<'p>(&'p self, part: &'p Part, source: &'p PartSource<'p>) -> Piece<'p> {
+        let geometry = &part.geometry;
+        match source {
+            PartSource::File { joined, read, member } => joined.piece(read, member, geometry),
+            PartSource::Replica(source) => Piece {
+                source,
+                moment: &Settled,
+                layout: source.layout(),
+                meaning: source.meaning(),
+                geometry,
+                cache: source.cache(),
+                begins: None,
+                cells_before: 0,
+            },
+            PartSource::Array(source) => Piece {
+                source: *source,
+                moment: self.moment,
+                layout: self.layout,
+                meaning: self.meaning,
+                geometry,
+                cache: self.cache,
+                begins: None,
+                cells_before: 0,
+            },
+        }
+    }
+
+    /// What a part of a read takes of the array itself.
+    pub(super) fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<Part>> {
+        match &self.objects {
+            Objects::Archive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
+            _ => Ok(vec![Part { of: PartOf::Array, geometry: self.geometry(part, shape)? }]),
+        }
+    }
+
+    pub(super) fn geometry(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Geometry> {
+        let StoredLayout { grid, per_object, item_size, .. } = self.layout;
+        Geometry::placed(grid, per_object, part, shape, *item_size)
+    }
+}
+
+impl Part {
+    /// What is read of a replica, in its own positions.
+    pub(super) fn of_replica(
+        replica: &Arc<OpenReplica>,
+        part: &[PlacedAxis],
+        result_shape: &[u64],
+    ) -> Result<Self> {
+        let gone = || Error::new(ErrorKind::NotFound, replica.name());
+        let StoredLayout { grid, per_object, item_size, .. } =
+            replica.source().ok_or_else(gone)?.layout();
+        let geometry = Geometry::placed(grid, per_object, part, result_shape, *item_size)?;
+        Ok(Self { of: PartOf::Replica(replica.clone()), geometry })
+    }
+
+    /// True if it is read of the array itself.
+    pub(super) fn is_own(&self) -> bool {
+        !matches!(self.of, PartOf::Replica(_))
+    }
+}
+
+pub(super) fn of_files(parts: Vec<(FileRead, Geometry)>) -> Vec<Part> {
+    let part = |(read, geometry)| Part { of: PartOf::File(read), geometry };
+    parts.into_iter().map(part).collect()
+}

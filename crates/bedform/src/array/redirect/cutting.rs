@@ -1,0 +1,182 @@
+//! Selections on their way into parts, and which replicas take them.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::sync::Arc;
+
+use bedform_geometry::{AxisSelection, PlacedBox, Selection};
+
+use super::base::{Base, PARTS_MAX, Part};
+use crate::error::Result;
+use crate::replica::OpenReplica;
+use crate::run::plan::ReadPlan;
+
+/// Replicas that a read takes something from.
+const TAKEN_MAX: usize = 8;
+/// The share of its time that a read must gain by a replica.
+pub(super) const GAIN_MIN: f64 = 0.05;
+/// A read is of a kind that a replica was made for if it is so many times as long along no axis, and as short.
+const ALIKE: u64 = 2;
+
+/// Which replicas a kind of read takes, by their numbers, in the order in which they take parts.
+pub(crate) type Choice = Vec<usize>;
+
+/// A selection on its way into parts.
+pub(super) struct Cutting<'c> {
+    pub(super) base: &'c Base<'c>,
+    pub(super) replicas: &'c [Arc<OpenReplica>],
+    pub(super) result_shape: Vec<u64>,
+    /// True once some replica had something that has changed since: other reads of the kind may find it as it was.
+    pub(super) has_changed: Cell<bool>,
+}
+
+/// The parts of a selection: of replicas, by their numbers, and those that are left.
+#[derive(Clone, Default)]
+pub(super) struct Cut {
+    pub(super) taken: Vec<(usize, PlacedBox)>,
+    pub(super) left: Vec<PlacedBox>,
+}
+
+impl Cutting<'_> {
+    /// What replica `number` takes of what is left; nothing if it has none of it.
+    pub(super) fn with(&self, cut: &Cut, number: usize) -> Option<Cut> {
+        let held = &self.replicas[number].record.held;
+        let mut next = Cut { taken: cut.taken.clone(), left: Vec::new() };
+        for part in &cut.left {
+            let (inside, rest) = held.split(part);
+            next.left.extend(rest);
+            let Some(inside) = inside else { continue };
+            let still = self.base.parts_that_are_still(&self.replicas[number], inside);
+            if still.as_ref().is_none_or(|(_, changed)| !changed.is_empty()) {
+                self.has_changed.set(true);
+            }
+            let (valid, changed) = still?;
+            next.left.extend(changed);
+            next.taken.extend(valid.iter().map(|part| (number, held.inner(part))));
+        }
+        let is_more = next.taken.len() > cut.taken.len();
+        (is_more && next.taken.len() + next.left.len() <= PARTS_MAX).then_some(next)
+    }
+
+    pub(super) fn parts(&self, cut: &Cut) -> Result<Vec<Part>> {
+        let mut parts = Vec::with_capacity(cut.taken.len() + cut.left.len());
+        for (number, part) in &cut.taken {
+            parts.push(Part::of_replica(&self.replicas[*number], part, &self.result_shape)?);
+        }
+        for part in &cut.left {
+            parts.extend(self.base.own_parts(part, &self.result_shape)?);
+        }
+        Ok(parts)
+    }
+
+    fn price(&self, cut: &Cut) -> Option<f64> {
+        self.base.price(&self.parts(cut).ok()?)
+    }
+
+    /// What these replicas take of a read, one after the other.
+    pub(super) fn by(&self, whole: Cut, choice: &[usize]) -> Cut {
+        choice.iter().fold(whole, |cut, number| self.with(&cut, *number).unwrap_or(cut))
+    }
+
+    /// True if what a replica gives takes less time than all of the read can take of the array itself: told by
+    /// geometry alone, before an object of the array is opened for its price.
+    fn may_gain(&self, whole: &Cut, number: usize) -> Option<bool> {
+        // What lies over the objects of an array has a price of its own.
+        if !self.base.moment.is_settled() {
+            return Some(true);
+        }
+        let seconds = |cut: &Cut, of: fn(&ReadPlan<'_>) -> f64| {
+            let parts = self.parts(cut).ok()?;
+            let parts: Vec<&Part> = parts.iter().collect();
+            self.base.with_pieces(&parts, self.base.priced(), |plan| Ok(of(&plan)))?.ok()
+        };
+        let cut = Cut { left: Vec::new(), ..self.with(whole, number)? };
+        let least = seconds(&cut, |plan| plan.estimate().seconds)?;
+        let most = seconds(whole, |plan| plan.estimate_at_most().seconds)?;
+        Some(least < most * (1.0 - GAIN_MIN))
+    }
+
+    /// The replicas that make the read cheapest, one after the other.
+    pub(super) fn choose(&self, whole: &Cut, among: &[usize]) -> Choice {
+        let may_gain = |number: &usize| self.may_gain(whole, *number).unwrap_or(false);
+        let among: Vec<usize> = among.iter().copied().filter(may_gain).collect();
+        if among.is_empty() {
+            return Choice::new();
+        }
+        let Some(mut seconds) = self.price(whole) else { return Choice::new() };
+        let (mut cut, mut choice) = (whole.clone(), Choice::new());
+        while choice.len() < TAKEN_MAX {
+            let others = among.iter().filter(|number| !choice.contains(number));
+            let tried = others.filter_map(|number| {
+                let cut = self.with(&cut, *number)?;
+                Some((self.price(&cut)?, *number, cut))
+            });
+            let best = tried.min_by(|a, b| a.0.total_cmp(&b.0));
+            match best.filter(|best| best.0 < seconds * (1.0 - GAIN_MIN)) {
+                Some(best) => {
+                    (seconds, cut) = (best.0, best.2);
+                    choice.push(best.1);
+                }
+                None => break,
+            }
+        }
+        choice
+    }
+}
+
+/// What a selection takes along each axis, if that is all that it is.
+pub(super) fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>> {
+    match selection {
+        Selection::Orthogonal(axes) => Some(Cow::Borrowed(axes)),
+        Selection::Points(points) => match points.coords() {
+            [list] => Some(Cow::Owned(vec![AxisSelection::Coords(list.clone())])),
+            _ => None,
+        },
+        Selection::Union(_) => None,
+    }
+}
+
+/// The replica that has all of a read of such lengths and was made for reads like it, if there is one: that which
+/// is expected to make it fastest.
+pub(super) fn made_for(
+    cuts: &[(usize, Cut)],
+    replicas: &[Arc<OpenReplica>],
+    shape: &[u64],
+) -> Option<usize> {
+    let is_alike = |wanted: &[u64]| {
+        let is_alike = |(one, other): (&u64, &u64)| {
+            let (least, most) = (one.min(other), one.max(other));
+            *most <= least.saturating_mul(ALIKE)
+        };
+        wanted.len() == shape.len() && wanted.iter().zip(shape).all(is_alike)
+    };
+    let whole = cuts.iter().filter(|(_, cut)| cut.left.is_empty());
+    let expected = whole.flat_map(|(number, _)| {
+        let expected = replicas[*number].record.expected.iter();
+        let alike = expected.filter(|expected| is_alike(&expected.shape));
+        alike.map(|expected| (*number, expected.seconds_with, expected.seconds_without))
+    });
+    let gains = expected.filter(|(_, with, without)| *with < without * (1.0 - GAIN_MIN));
+    gains.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, ..)| number)
+}
+
+/// What reads have in common for which the same replicas are chosen: lengths and steps, and how much of them,
+/// in eighths, each replica holds.
+pub(super) fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
+    let axis = |axis: &AxisSelection| match axis {
+        AxisSelection::Range(range) => [range.len(), range.step().unsigned_abs()],
+        AxisSelection::Coords(list) => [list.len() as u64, 0],
+    };
+    let share = |(number, cut): &(usize, Cut)| [*number as u64, 8 - eighths(axes, &cut.left)];
+    axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
+}
+
+/// How many whole eighths of a read that takes `axes` are left.
+pub(super) fn eighths(axes: &[AxisSelection], left: &[PlacedBox]) -> u64 {
+    let elements = |part: &PlacedBox| part.iter().map(|axis| axis.len() as f64).product::<f64>();
+    let whole: f64 = axes.iter().map(|axis| axis.len() as f64).product();
+    let left: f64 = left.iter().map(elements).sum();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let eighths = (8.0 * left / whole.max(1.0)).floor() as u64;
+    eighths.min(8)
+}
