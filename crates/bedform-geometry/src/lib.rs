@@ -42,6 +42,6 @@ pub use placement::{Spread, spread_placement};
 pub use positions::{AxisRange, Positions, PositionsIter};
 pub use project::{AxisPiece, AxisProjection, PointMove, PointPiece};
 pub use region::Region;
-pub use selection::{AxisSelection, Points, Selection};
+pub use selection::{AxisSelection, Points, Selection, bounds_of};
 pub use shape::{delinearize, element_count, linearize, strides};
 pub use split::{PlacedAxis, PlacedBox, split, split_by};

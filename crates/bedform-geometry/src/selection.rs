@@ -40,9 +40,24 @@ impl AxisSelection {
     pub fn bounds(&self) -> Option<(u64, u64)> {
         match self {
             Self::Range(range) => range.bounds(),
-            Self::Coords(coords) if coords.is_sorted() => Some((*coords.first()?, *coords.last()?)),
-            Self::Coords(coords) => Some((*coords.iter().min()?, *coords.iter().max()?)),
+            Self::Coords(coords) => bounds_of(coords),
         }
+    }
+}
+
+/// The lowest and the highest of some positions, or `None` if there are none. Of those that ascend they are the ends,
+/// which is told faster than all are compared twice.
+///
+/// ```
+/// use bedform_geometry::bounds_of;
+///
+/// assert_eq!(bounds_of(&[7, 2, 5]), Some((2, 7)));
+/// assert_eq!(bounds_of(&[]), None);
+/// ```
+pub fn bounds_of(positions: &[u64]) -> Option<(u64, u64)> {
+    match positions.is_sorted() {
+        true => Some((*positions.first()?, *positions.last()?)),
+        false => Some((*positions.iter().min()?, *positions.iter().max()?)),
     }
 }
 
@@ -186,11 +201,8 @@ impl Selection {
             Self::Points(points) => {
                 check_ranks_equal(shape.len(), points.rank())?;
                 for (axis, coords) in points.coords().iter().enumerate() {
-                    let highest = match coords.is_sorted() {
-                        true => coords.last(),
-                        false => coords.iter().max(),
-                    };
-                    check_highest(axis, highest.copied(), shape[axis])?;
+                    let highest = bounds_of(coords).map(|(_, highest)| highest);
+                    check_highest(axis, highest, shape[axis])?;
                 }
             }
             Self::Union(regions) => {

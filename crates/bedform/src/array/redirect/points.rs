@@ -5,7 +5,7 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::SourceVersion;
-use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection};
+use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection, bounds_of};
 
 use super::Redirected;
 use super::base::{Base, CELLS_MAX, Part, PartOf, of_files};
@@ -73,14 +73,6 @@ pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica
     is_listed && replicas.iter().any(has_points)
 }
 
-/// The lowest and the highest of some places.
-fn bounds_of(places: &[u64]) -> Option<(u64, u64)> {
-    match places.is_sorted() {
-        true => Some((*places.first()?, *places.last()?)),
-        false => Some((*places.iter().min()?, *places.iter().max()?)),
-    }
-}
-
 impl Redirected {
     /// As [`Redirected::find`], of replicas of points.
     pub(super) fn find_points(
@@ -107,8 +99,7 @@ impl Redirected {
         let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
         let whole = same_cut(&cuts[0], &among, of_array);
         let whole = whole.or_else(|| smallest_cut(&cuts[0], &among, of_array));
-        if among.is_empty()
-            || whole.is_none() && !base.would_gain(&cuts[0].left.places, &among, of_array)
+        if among.is_empty() || whole.is_none() && !base.would_gain(&cuts[0].left, &among, of_array)
         {
             return None;
         }
@@ -163,11 +154,9 @@ fn same_cut<'a>(
     let fingerprint = LazyCell::new(|| fingerprint_of(places));
     let is_same = |number: &&usize| {
         let replica = &replicas[**number];
-        replica.record.held == wanted
-            && match &replica.record.places {
-                Some(of) => of.fingerprint == *fingerprint,
-                None => replica.places().is_some_and(|held| held == &**places),
-            }
+        let has_fingerprint =
+            || replica.record.places.as_ref().is_some_and(|of| of.fingerprint == *fingerprint);
+        replica.record.held == wanted && has_fingerprint()
     };
     let number = *among.iter().find(is_same)?;
     let all = AxisSelection::Range(AxisRange::whole(places.len() as u64));
@@ -220,12 +209,17 @@ impl Base<'_> {
 
     /// False if what all replicas leave of the places takes as long as all places: what is read of the array itself
     /// is mostly what lies between. By a sample, before all places are looked for.
-    fn would_gain(&self, places: &[u64], among: &[usize], replicas: &[Arc<OpenReplica>]) -> bool {
+    fn would_gain(
+        &self,
+        wanted: &Wanted<'_>,
+        among: &[usize],
+        replicas: &[Arc<OpenReplica>],
+    ) -> bool {
+        let places = &*wanted.places;
         let held: Vec<&[u64]> =
             among.iter().filter_map(|number| replicas[*number].places()).collect();
-        let step = places.len().div_ceil(SAMPLED).max(1);
         let is_held = |place: &u64| held.iter().any(|held| held.binary_search(place).is_ok());
-        if !places.iter().step_by(step).any(is_held) {
+        if !wanted.sample().any(is_held) {
             return false;
         }
         let windows = || {
