@@ -1,7 +1,7 @@
 //! What is configured beside the programs: `bedform.toml` and variables of the environment.
 //!
 //! There are two files. `bedform.toml` beside a store is of that store. The *site file*, `/etc/bedform.toml`, is of
-//! the machine: it alone says whose sidecars are trusted ([`sidecar_sites`]), and what it says else counts where the
+//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and what it says else counts where the
 //! file beside the store says nothing. `BEDFORM_CONFIG` names one file that is read in the place of both. Variables
 //! count more than any file. A key that is not known is an error: it may be misspelt.
 
