@@ -21,7 +21,7 @@ from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Report, Table, bytes_in_words
 from benchmarks.harness.slow_store import THROTTLES
 from benchmarks.replicas.fields import Field
-from benchmarks.replicas.readers import PEERS
+from benchmarks.replicas.readers import PEERS, WHOLE_ROWS, read_whole_rows
 from benchmarks.replicas.trials import (
     Line,
     Subject,
@@ -82,7 +82,11 @@ def reads_of(of: Field, pattern: str, count: int, seed: int) -> list[Selection]:
 def lines_of(of: Field, count: int) -> dict[str, Line]:
     """Return a line for each pattern."""
     return {
-        pattern: Line(pattern, [[one] for one in reads_of(of, pattern, count, 2)])
+        pattern: Line(
+            pattern,
+            [[one] for one in reads_of(of, pattern, count, 2)],
+            {WHOLE_ROWS: read_whole_rows},
+        )
         for pattern in PATTERNS
     }
 
@@ -133,7 +137,8 @@ def run(options: Options) -> Report:
         "budget": BUDGET,
         "slow store": THROTTLES["slow store"],
     }
-    table = Table("Cold: open, read, close; milliseconds", heads(list(PEERS)))
+    readers = [*PEERS, WHOLE_ROWS]
+    table = Table("Cold: open, read, close; milliseconds", heads(readers))
     quick = Promise(f"slices: at least {FASTER_MIN:.0f} times faster")
     none = Promise("no pattern slower")
     small = Promise(f"replicas with all their metadata at most {BUDGET} of the file")
@@ -147,7 +152,7 @@ def run(options: Options) -> Report:
         small.add(place, share <= float(BUDGET.rstrip("%")) / 100, f"{share:.1%}")
         report.samples |= found["lines"]
         for name, line in found["lines"].items():
-            table.rows.append(row(name, line, list(PEERS)))
+            table.rows.append(row(name, line, readers))
             ratio = faster(line)
             none.add(name, not is_slower(ratio), ratio.describe())
             if name.endswith("/slices"):

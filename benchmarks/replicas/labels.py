@@ -22,7 +22,7 @@ import bedform as bf
 from benchmarks.harness import data
 from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Report, Table, bytes_in_words, milliseconds
-from benchmarks.harness.slow_store import THROTTLES
+from benchmarks.harness.slow_store import THROTTLES, as_found
 from benchmarks.harness.statistics import median
 from benchmarks.replicas.fields import Field
 from benchmarks.replicas.readers import OURS, PEERS, READERS, WITHOUT
@@ -102,7 +102,7 @@ def read_blocks(path: Path, name: Names, selections: list[Selection]) -> Values:
     import h5py
 
     found = []
-    with h5py.File(path, "r") as file:
+    with h5py.File(as_found(path), "r") as file:
         array: Any = file[name]
         for rows, *_ in selections:
             values, at = np.empty((len(rows), array.shape[1]), array.dtype), 0
@@ -119,7 +119,7 @@ def read_masked(path: Path, name: Names, selections: list[Selection]) -> Values:
     import h5py
 
     found = []
-    with h5py.File(path, "r") as file:
+    with h5py.File(as_found(path), "r") as file:
         array: Any = file[name]
         for rows, *_ in selections:
             values, at = np.empty((len(rows), array.shape[1]), array.dtype), 0

@@ -27,7 +27,7 @@ import bedform as bf
 from benchmarks.harness import data
 from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Report, Table, bytes_in_words
-from benchmarks.harness.slow_store import THROTTLES
+from benchmarks.harness.slow_store import THROTTLES, as_found
 from benchmarks.harness.statistics import median, paired_ratio
 from benchmarks.replicas.fields import noise
 from benchmarks.replicas.readers import OURS, PEERS, names_of
@@ -119,7 +119,7 @@ def read_elements(path: Path, names: Names, selections: list[Selection]) -> Valu
     import h5py
 
     found = []
-    with h5py.File(path, "r") as file:
+    with h5py.File(as_found(path), "r") as file:
         for name in names_of(names):
             array: Any = file[name]
             for (rows,) in selections:
@@ -133,7 +133,7 @@ def read_all(path: Path, names: Names, selections: list[Selection]) -> Values:
     """Read all elements by h5py, and pick."""
     import h5py
 
-    with h5py.File(path, "r") as file:
+    with h5py.File(as_found(path), "r") as file:
         arrays: list[Any] = [file[name] for name in names_of(names)]
         return [array[:][rows] for array in arrays for (rows,) in selections]
 

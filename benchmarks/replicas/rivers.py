@@ -26,7 +26,7 @@ from benchmarks.harness.promises import Promise, conclude
 from benchmarks.harness.report import Report, Table, bytes_in_words
 from benchmarks.harness.slow_store import THROTTLES
 from benchmarks.replicas.fields import Field
-from benchmarks.replicas.readers import PEERS, WITHOUT
+from benchmarks.replicas.readers import PEERS, WHOLE_ROWS, WITHOUT, read_whole_rows
 from benchmarks.replicas.trials import (
     ORDERED,
     Line,
@@ -92,7 +92,8 @@ def lines_of(of: Field, ordered: Path, is_quick: bool) -> dict[str, Line]:
                 continue
             reads = reads_of(of, share, name == TOGETHER)
             line = f"{name}/{share:.0%}"
-            lines[line] = Line(line, [reads], {ORDERED: partial(read_ordered, ordered)})
+            others = {ORDERED: partial(read_ordered, ordered), WHOLE_ROWS: read_whole_rows}
+            lines[line] = Line(line, [reads], others)
     return lines
 
 
@@ -173,7 +174,7 @@ def run(options: Options) -> Report:
         "files": f"2 of {'x'.join(map(str, of.shape))} {of.dtype}, {bytes_in_words(of.byte_count)}",
         "slow store": THROTTLES["slow store"],
     }
-    readers = [*PEERS, ORDERED]
+    readers = [*PEERS, WHOLE_ROWS, ORDERED]
     table = Table("Cold: open, read all steps, close; milliseconds", heads(readers))
     quick = Promise(f"{TOGETHER}: at least {FASTER_MIN} times faster")
     order = Promise(f"{TOGETHER}, in Z order: at least {ORDER_FASTER_MIN} times faster")

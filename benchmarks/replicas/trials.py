@@ -32,9 +32,17 @@ from benchmarks.harness import cold, data
 from benchmarks.harness.children import in_child
 from benchmarks.harness.report import bytes_in_words, milliseconds
 from benchmarks.harness.rounds import interleave
-from benchmarks.harness.slow_store import BYTES_PER_SECOND, THROTTLES, WAIT
+from benchmarks.harness.slow_store import BYTES_PER_SECOND, THROTTLES, WAIT_SECONDS
 from benchmarks.harness.statistics import LOSS_RATIO, Ratio, median, paired_ratio
-from benchmarks.replicas.readers import OURS, READERS, WITHOUT, has_lists, is_list, names_of
+from benchmarks.replicas.readers import (
+    NEVER_SLOW,
+    OURS,
+    READERS,
+    WITHOUT,
+    has_lists,
+    is_list,
+    names_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,12 +91,12 @@ class Line:
     without: tuple[str, ...] = ()
 
     def readers(self, is_slow: bool) -> dict[str, Reader]:
-        """Return who reads; from a slow store nobody but the engine, which alone is slowed down."""
+        """Return who reads; from a slow store those who find it slow."""
         named = {**READERS, **self.others}
         return {
             name: one
             for name, one in named.items()
-            if name not in self.without and (not is_slow or name in (OURS, WITHOUT, ORDERED))
+            if name not in self.without and not (is_slow and name in NEVER_SLOW)
         }
 
 
@@ -125,13 +133,12 @@ def job_of(options: Options, place: str = "disk") -> dict[str, Any]:
 def keep_profile(path: Path) -> None:
     """Keep the profile of the slow store: what its throttle says, so that all runs choose alike."""
     facts = bf.Profile.default().to_dict()
-    seconds = int(WAIT.split()[0]) / 1e3
     facts["profile"] |= {
         "name": "a slow store",
         "read_bytes_per_second_one": BYTES_PER_SECOND,
         "read_bytes_per_second_many": BYTES_PER_SECOND,
-        "request_seconds_one": seconds,
-        "request_seconds_many": seconds / facts["profile"]["requests_in_flight"],
+        "request_seconds_one": WAIT_SECONDS,
+        "request_seconds_many": WAIT_SECONDS / facts["profile"]["requests_in_flight"],
         "merge_gap_bytes": 96 << 10,
     }
     bf.Profile(facts).keep(path)
