@@ -290,14 +290,20 @@ impl Sidecar {
         source: &SourceVersion,
         limits: &Limits,
     ) -> Option<H> {
-        let own = self.holder.to_read();
-        match own.and_then(|storage| self.read(&*storage, name, source, limits)) {
-            Some(helper) => {
-                self.note_use();
-                Some(helper)
-            }
-            None => self.site()?.load(name, source, limits),
-        }
+        let own = self.load_own(name, source, limits);
+        own.or_else(|| self.site()?.load_own(name, source, limits))
+    }
+
+    /// As [`Sidecar::load`], without that of the site: of what is one user's, such as a policy.
+    pub(crate) fn load_own<H: Helper>(
+        &self,
+        name: &str,
+        source: &SourceVersion,
+        limits: &Limits,
+    ) -> Option<H> {
+        let helper = self.read(&*self.holder.to_read()?, name, source, limits)?;
+        self.note_use();
+        Some(helper)
     }
 
     fn read<H: Helper>(

@@ -13,6 +13,7 @@ use bedform_storage::{
 
 use super::place::{Access, LocalDirectory, key_of};
 use super::*;
+use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings};
 
 /// A text, the size of its source, and their checksum.
 #[derive(Debug, PartialEq, Clone)]
@@ -163,6 +164,23 @@ fn a_file_of_another_user_or_behind_a_link_is_ignored() {
     fs::remove_dir(&file).unwrap();
     fs::rename(&elsewhere, &file).unwrap();
     assert!(loaded(&own.sidecar).is_some());
+}
+
+#[test]
+fn what_the_site_knows_of_a_source_is_everybodys_and_its_policy_is_not() {
+    let (own, of_site) = (Scratch::new("user", user()), Scratch::new("site", user()));
+    let site = of_site.sidecar.clone();
+    let sidecar = Sidecar { site: Some(Arc::new(site.clone())), ..own.sidecar.clone() };
+    assert!(site.save("note", &note("of the site")));
+    assert_eq!(loaded(&sidecar).unwrap(), "of the site");
+
+    let place = PolicyPlace::new(&site).unwrap();
+    assert!(place.set(&PolicySettings::new(10, "20%".to_owned(), "/era5.nc".to_owned())));
+    place.keep_outcome(&PolicyOutcome::default());
+    let state = place.state(true);
+    assert!(state.settings.is_some() && state.outcome.is_some());
+    let state = PolicyPlace::new(&sidecar).unwrap().state(true);
+    assert!(state.settings.is_none() && state.outcome.is_none());
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Opt
     let hash = hash_of(&known.hash).filter(|_| known.is_kept)?;
     let limits = Limits::default();
     let kept: KeptSelection =
-        sidecar.load(&name_of(&known.hash), &SourceVersion::default(), &limits)?;
+        sidecar.load_own(&name_of(&known.hash), &SourceVersion::default(), &limits)?;
     let block = selection_blocks(&kept.bytes).next().filter(|block| block.hash == hash)?;
     selection_of(block.decode()?)
 }

@@ -171,7 +171,7 @@ impl PolicyPlace {
     }
 
     pub(crate) fn settings(&self) -> Option<PolicySettings> {
-        self.sidecar.load(SETTINGS, &SourceVersion::default(), &Limits::default())
+        self.sidecar.load_own(SETTINGS, &SourceVersion::default(), &Limits::default())
     }
 
     /// True if they are kept now.
@@ -187,7 +187,7 @@ impl PolicyPlace {
     }
 
     pub(crate) fn outcome(&self) -> Option<PolicyOutcome> {
-        self.sidecar.load(OUTCOME, &SourceVersion::default(), &Limits::default())
+        self.sidecar.load_own(OUTCOME, &SourceVersion::default(), &Limits::default())
     }
 
     pub(crate) fn keep_outcome(&self, outcome: &PolicyOutcome) {
