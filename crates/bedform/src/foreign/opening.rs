@@ -32,8 +32,8 @@ impl Helper for ChunkMap {
         Self::decode(bytes, limits).ok()
     }
 
-    fn source(&self) -> &SourceVersion {
-        &self.source
+    fn source(&self) -> Option<&SourceVersion> {
+        Some(&self.source)
     }
 
     fn renewed(self, source: &SourceVersion) -> Self {

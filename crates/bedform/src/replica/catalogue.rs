@@ -151,8 +151,8 @@ impl Helper for Catalogue {
         is_valid.then_some(found)
     }
 
-    fn source(&self) -> &SourceVersion {
-        &self.source
+    fn source(&self) -> Option<&SourceVersion> {
+        Some(&self.source)
     }
 
     fn renewed(self, source: &SourceVersion) -> Self {

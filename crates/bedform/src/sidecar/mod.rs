@@ -27,7 +27,7 @@
 //! # How
 //!
 //! - **Kinds.** A [`Helper`] says how large it may be, how it becomes bytes and back, and which version of the
-//!   source it was made of. It carries its own checksum. Most kinds are one file, replaced in one step
+//!   source it was made of, if it counts for that alone. It carries its own checksum. Most kinds are one file, replaced in one step
 //!   ([`Sidecar::load`], [`Sidecar::save`]).
 //! - **Generations.** A kind that grows by versions has immutable files numbered from 1. The newest valid one
 //!   counts. The next number is created only if it is absent, so that of two writers one has to look again;
@@ -95,10 +95,6 @@ pub(crate) const REPLICAS: &str = "replicas";
 /// impl Helper for Reads {
 ///     const BYTES_MAX: u64 = 16;
 ///
-///     fn renewed(self, source: &SourceVersion) -> Self {
-///         Self(source.clone(), self.1)
-///     }
-///
 ///     fn encode(&self) -> Option<Vec<u8>> {
 ///         Some([self.0.size.to_le_bytes(), self.1.to_le_bytes()].concat())
 ///     }
@@ -109,8 +105,12 @@ pub(crate) const REPLICAS: &str = "replicas";
 ///         Some(Self(source, u64::from_le_bytes(reads.try_into().ok()?)))
 ///     }
 ///
-///     fn source(&self) -> &SourceVersion {
-///         &self.0
+///     fn source(&self) -> Option<&SourceVersion> {
+///         Some(&self.0)
+///     }
+///
+///     fn renewed(self, source: &SourceVersion) -> Self {
+///         Self(source.clone(), self.1)
 ///     }
 /// }
 ///
@@ -135,12 +135,16 @@ pub trait Helper: Sized {
     /// is not known. Takes no memory that `limits` or the length of `bytes` do not bound.
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self>;
 
-    /// The version of the source that it was made of.
-    fn source(&self) -> &SourceVersion;
+    /// The version of the source that it was made of; nothing for what counts whatever the source is now.
+    fn source(&self) -> Option<&SourceVersion> {
+        None
+    }
 
     /// The same, of another version of the source that is known to be the same.
     #[must_use]
-    fn renewed(self, source: &SourceVersion) -> Self;
+    fn renewed(self, _: &SourceVersion) -> Self {
+        self
+    }
 }
 
 /// The place of the helper files of one source. Cheap to clone.
@@ -314,11 +318,13 @@ impl Sidecar {
         limits: &Limits,
     ) -> Option<H> {
         let helper: H = self.read_any(storage, name, limits)?;
-        if helper.source() == source {
-            return Some(helper);
+        match helper.source() {
+            Some(then) if then != source => {
+                let is_same = self.is_same_source(storage, then, source);
+                is_same.then(|| helper.renewed(source))
+            }
+            _ => Some(helper),
         }
-        let is_same = self.is_same_source(storage, helper.source(), source);
-        is_same.then(|| helper.renewed(source))
     }
 
     /// A helper file, of whatever version of the source.

@@ -65,8 +65,8 @@ impl Helper for States {
         is_valid.then_some(found)
     }
 
-    fn source(&self) -> &SourceVersion {
-        &self.source
+    fn source(&self) -> Option<&SourceVersion> {
+        Some(&self.source)
     }
 
     fn renewed(self, source: &SourceVersion) -> Self {

@@ -39,8 +39,8 @@ impl Helper for Note {
         (crc32c(body) == u32::from_le_bytes(*checksum)).then_some(Self { source, text })
     }
 
-    fn source(&self) -> &SourceVersion {
-        &self.source
+    fn source(&self) -> Option<&SourceVersion> {
+        Some(&self.source)
     }
 
     fn renewed(self, source: &SourceVersion) -> Self {

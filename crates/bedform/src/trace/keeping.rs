@@ -26,10 +26,9 @@ const FILES_MAX: usize = 10_000;
 /// Names that are looked at for what is kept.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A selection as it is kept: the block that was recorded of it.
+/// A selection as it is kept: the block that was recorded of it. Positions are of no state of the source.
 pub(super) struct KeptSelection {
     bytes: Vec<u8>,
-    source: SourceVersion,
 }
 
 impl Helper for KeptSelection {
@@ -42,16 +41,7 @@ impl Helper for KeptSelection {
     fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
         let block = selection_blocks(bytes).next()?;
         let is_whole = block.bytes.len() == bytes.len();
-        is_whole.then(|| Self { bytes: bytes.to_vec(), source: SourceVersion::default() })
-    }
-
-    // Positions are of no state of the source.
-    fn source(&self) -> &SourceVersion {
-        &self.source
-    }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
+        is_whole.then(|| Self { bytes: bytes.to_vec() })
     }
 }
 
@@ -131,9 +121,9 @@ fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>)
         for block in selection_blocks(&bytes) {
             if missing.contains(&block.hash) && block.decode().is_some() {
                 missing.remove(&block.hash);
-                let (bytes, source) = (block.bytes.to_vec(), SourceVersion::default());
+                let bytes = block.bytes.to_vec();
                 let digits = super::selections::digits_of(block.hash);
-                sidecar.save(&name_of(&digits), &KeptSelection { bytes, source });
+                sidecar.save(&name_of(&digits), &KeptSelection { bytes });
             }
         }
     }

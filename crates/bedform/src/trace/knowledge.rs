@@ -83,7 +83,7 @@ pub struct ReplicaUse {
     pub last_ns: u64,
 }
 
-/// What is known of the reads of a store or file.
+/// What is known of the reads of a store or file, whatever it was when it was read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Knowledge {
@@ -96,8 +96,6 @@ pub struct Knowledge {
     pub arrays: BTreeMap<String, LearnedArray>,
     /// What reads took from replicas, by their names.
     pub replicas: BTreeMap<String, ReplicaUse>,
-    #[serde(skip)]
-    source: SourceVersion,
 }
 
 impl Helper for Knowledge {
@@ -113,15 +111,6 @@ impl Helper for Knowledge {
             && found.arrays.len() <= ARRAYS_MAX
             && found.replicas.len() <= REPLICAS_MAX;
         is_valid.then_some(found)
-    }
-
-    // It is of whatever the source was when it was read.
-    fn source(&self) -> &SourceVersion {
-        &self.source
-    }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
     }
 }
 

@@ -52,8 +52,6 @@ pub struct PolicySettings {
     pub budget: String,
     /// The source, as it was named.
     pub path: String,
-    #[serde(skip)]
-    source: SourceVersion,
 }
 
 /// What came of a policy the last time.
@@ -77,8 +75,6 @@ pub struct PolicyOutcome {
     pub verdict: String,
     /// What went wrong; empty if nothing did.
     pub error: String,
-    #[serde(skip)]
-    source: SourceVersion,
 }
 
 impl PolicyOutcome {
@@ -119,20 +115,12 @@ impl Helper for PolicySettings {
         decoded(bytes, |found: &Self| found.version)
             .filter(|found| found.optimize_after > 0 && !found.path.is_empty())
     }
-
-    fn source(&self) -> &SourceVersion {
-        &self.source
-    }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
-    }
 }
 
 impl PolicySettings {
     /// After so many reads of the source at `path`, within a budget.
     pub fn new(optimize_after: u64, budget: String, path: String) -> Self {
-        Self { version: VERSION, optimize_after, budget, path, source: SourceVersion::default() }
+        Self { version: VERSION, optimize_after, budget, path }
     }
 }
 
@@ -145,14 +133,6 @@ impl Helper for PolicyOutcome {
 
     fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
         decoded(bytes, |found: &Self| found.version)
-    }
-
-    fn source(&self) -> &SourceVersion {
-        &self.source
-    }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
     }
 }
 

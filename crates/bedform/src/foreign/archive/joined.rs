@@ -22,6 +22,10 @@ use crate::run::chunks::ChunkCache;
 use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 
+/// That of each file is in what replicas were made of: they are of an archive in whatever state.
+static ANY_STATE: SourceVersion =
+    SourceVersion { size: 0, modified_ns: 0, changed_ns: 0, identity: (0, 0) };
+
 /// A variable that many files have together.
 #[derive(Debug)]
 pub(crate) struct JoinedVariable {
@@ -259,8 +263,7 @@ impl ForeignVariable for JoinedVariable {
     }
 
     fn state(&self) -> Option<&SourceVersion> {
-        // That of each file is in what replicas were made of.
-        Some(&self.archive.state)
+        Some(&ANY_STATE)
     }
 
     fn attributes(&self) -> Map<String, Value> {

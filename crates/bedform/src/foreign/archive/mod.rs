@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use bedform_format::Limits;
 use bedform_format::archive::ArchivedFile;
-use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray};
 
 use super::ForeignFile;
 use super::facts::ForeignVariable;
@@ -104,8 +104,6 @@ pub(super) struct Archive {
     by_path: HashMap<String, usize>,
     /// Where each file begins along the joined dimension, and where the last one ends.
     starts: Vec<u64>,
-    /// What is kept of the archive is of, whichever files it has: that of each file says what of it counts.
-    state: SourceVersion,
     open: OpenFiles,
     limits: Limits,
 }

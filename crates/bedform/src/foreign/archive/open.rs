@@ -29,35 +29,16 @@ use crate::sidecar::{Helper, Sidecar, SidecarName};
 /// Bytes of the chunk tables that are looked for when an archive is opened, and chunks of each.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
 
-/// What is kept of an archive, whichever files it has: it has the state of each.
-struct Kept {
-    source: SourceVersion,
-    map: ArchiveMap,
-}
-
-impl Kept {
-    fn new(map: ArchiveMap) -> Self {
-        Self { source: SourceVersion::default(), map }
-    }
-}
-
-impl Helper for Kept {
+// Of whichever files it has: that of each file says what of it counts.
+impl Helper for ArchiveMap {
     const BYTES_MAX: u64 = 256 << 20;
 
     fn encode(&self) -> Option<Vec<u8>> {
-        self.map.encode().ok()
+        Self::encode(self).ok()
     }
 
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
-        ArchiveMap::decode(bytes, limits).ok().map(Self::new)
-    }
-
-    fn source(&self) -> &SourceVersion {
-        &self.source
-    }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
+        Self::decode(bytes, limits).ok()
     }
 }
 
@@ -143,11 +124,10 @@ impl Opening<'_> {
     /// What is known of all files: what is kept of those that are as they were, and what the others say.
     fn map(&self, first: &ForeignFile) -> Result<ArchiveMap> {
         let name = name_of(self.how.dimension);
-        let source = SourceVersion::default();
         let sidecar = self.options.sidecar.as_ref();
         let mut kept = sidecar.and_then(|sidecar| {
-            let kept: Kept = sidecar.load(&name, &source, &self.options.limits)?;
-            self.usable(kept.map, first)
+            let kept = sidecar.load(&name, &SourceVersion::default(), &self.options.limits)?;
+            self.usable(kept, first)
         });
         let known = kept.as_ref().map_or(0, |kept| kept.files.len());
         // Files may have come, or gone, since.
@@ -160,19 +140,16 @@ impl Opening<'_> {
         };
         let files = self.places.files.iter().enumerate();
         let new: Vec<usize> = files.filter(is_new).map(|(file, _)| file).collect();
-        let is_kept = new.is_empty();
-        let map = match kept {
-            Some(map) if is_kept => map,
-            kept => self.examined(first, kept, &new)?,
-        };
-        if is_kept {
-            return Ok(map);
+        match kept {
+            Some(map) if new.is_empty() => Ok(map),
+            kept => {
+                let map = self.examined(first, kept, &new)?;
+                if let Some(sidecar) = sidecar {
+                    sidecar.save(&name, &map);
+                }
+                Ok(map)
+            }
         }
-        let kept = Kept::new(map);
-        if let Some(sidecar) = sidecar {
-            sidecar.save(&name, &kept);
-        }
-        Ok(kept.map)
     }
 
     /// What was kept, if it is of files that the first one is still of.
@@ -339,7 +316,6 @@ fn joined(
         joined,
         by_path,
         starts,
-        state: SourceVersion::default(),
         open: OpenFiles::new(options.freshness == Freshness::Read),
         limits: options.limits.clone(),
     };
