@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::threads::workers::with_workers;
 
 struct Progress<T> {
@@ -13,7 +13,7 @@ struct Progress<T> {
     ready: BTreeMap<usize, T>,
     /// A thread is taking results.
     taking: bool,
-    error: Option<crate::error::Error>,
+    error: Option<Error>,
 }
 
 /// Calls `make` for the items `0..count` on up to `threads` threads (the caller's is one of them),
@@ -100,32 +100,64 @@ pub(crate) fn in_order<S, T: Send>(
 /// What `make` makes of each of `items`, in their order, by so many threads.
 ///
 /// # Errors
-/// The first error; the rest is not begun.
+/// That of the first item that fails; the rest is not begun.
 pub(crate) fn map_in_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     make: impl Fn(&T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    if threads == 1 {
-        return items.iter().map(make).collect();
-    }
+    map_numbers(threads, items.len(), |_| Ok(()), |number| make(&items[number]))
+}
+
+/// What `make` makes of each number below `count`, in their order, by so many threads. The calling one calls `before`
+/// before each number of its own, with how many are done.
+///
+/// # Errors
+/// That of `before`, else that of the lowest number; the rest is not begun.
+pub(crate) fn map_numbers<R: Send>(
+    threads: usize,
+    count: usize,
+    before: impl Fn(usize) -> Result<()>,
+    make: impl Fn(usize) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
-    let made = Mutex::new(Ok(Vec::with_capacity(items.len())));
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(number) else { return };
-            let outcome = make(item);
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&mut *made, outcome) {
-                (Ok(all), Ok(one)) => all.push((number, one)),
-                (Ok(_), Err(error)) => *made = Err(error),
-                (Err(_), _) => return,
+    // Numbers are taken in order: those below one that fails were begun.
+    let end = || next.fetch_max(count, Ordering::Relaxed);
+    let made = Mutex::new((Vec::with_capacity(count), None::<(usize, Error)>));
+    let lock = || made.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= count {
+            return false;
+        }
+        let outcome = make(number);
+        let (made, failed) = &mut *lock();
+        match outcome {
+            Ok(one) => made.push((number, one)),
+            Err(error) => {
+                end();
+                if failed.as_ref().is_none_or(|(other, _)| number < *other) {
+                    *failed = Some((number, error));
+                }
             }
         }
+        true
     };
-    with_workers("bedform-write", threads.min(items.len()).saturating_sub(1), work, work);
-    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+    let own = || loop {
+        let done = lock().0.len();
+        if let Err(error) = before(done) {
+            end();
+            return Err(error);
+        }
+        if !one() {
+            return Ok(());
+        }
+    };
+    with_workers("bedform-items", threads.min(count).saturating_sub(1), || while one() {}, own)?;
+    let (mut made, failed) = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, error)) = failed {
+        return Err(error);
+    }
     made.sort_unstable_by_key(|(number, _)| *number);
     Ok(made.into_iter().map(|(_, one)| one).collect())
 }
@@ -158,6 +190,25 @@ mod tests {
             )
             .unwrap();
             assert!(taken.iter().copied().eq(0..500));
+        }
+    }
+
+    #[test]
+    fn of_items_that_fail_the_first_is_named_and_one_that_is_asked_before_each_ends_all() {
+        for threads in [1, 2, 7] {
+            let items: Vec<usize> = (0..200).collect();
+            let twice = |item: &usize| Ok(2 * item);
+            let made = map_in_threads(threads, &items, twice).unwrap();
+            assert!(made.into_iter().eq((0..400).step_by(2)));
+            let fail = |item: usize| match item {
+                50.. => Err(Error::invalid(item.to_string())),
+                _ => Ok(item),
+            };
+            let error = map_numbers(threads, 200, |_| Ok(()), fail).unwrap_err();
+            assert_eq!(error.to_string(), "50");
+            let before = |_| Err(Error::invalid("before"));
+            let error = map_numbers(threads, 200, before, fail).unwrap_err();
+            assert_eq!(error.to_string(), "before");
         }
     }
 

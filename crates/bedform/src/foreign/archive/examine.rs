@@ -1,11 +1,10 @@
 //! Chunk maps of many files, found in several threads.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
-use bedform_storage::{Object, Storage, StorageErrorKind, goes_on};
+use bedform_storage::{Object, Storage, StorageErrorKind};
 
 use super::place::FilePlace;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +13,8 @@ use crate::foreign::opening::kept_map;
 use crate::foreign::{read_header, source_version};
 use crate::opening::{NO_FILE, PlaceKind, REFERENCES, kind_of_file};
 use crate::options::{OpenOptions, Progress};
-use crate::threads::workers::{check_goes_on, with_workers};
+use crate::threads::ordered::map_numbers;
+use crate::threads::workers::check_goes_on;
 
 /// Threads that look at files: they wait for storage most of the time.
 const THREADS: usize = 16;
@@ -31,51 +31,19 @@ pub(super) struct Examined {
 ///
 /// # Errors
 /// That of the lowest number; `Interrupted`.
-pub(super) fn in_threads<T: Send + Sync>(
+pub(super) fn in_threads<T: Send>(
     count: usize,
     progress: Progress<'_>,
     act: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let done: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
-    let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
-    let first_failed = AtomicUsize::new(usize::MAX);
-    let one = || {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        // Those before one that failed are still looked at: the first that fails is named.
-        if number >= count || number > first_failed.load(Ordering::Relaxed) {
-            return false;
-        }
-        match act(number) {
-            Ok(value) => drop(done[number].set(value)),
-            Err(error) => {
-                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                if failed.as_ref().is_none_or(|(other, _)| number < *other) {
-                    first_failed.store(number, Ordering::Relaxed);
-                    *failed = Some((number, error));
-                }
-            }
-        }
-        ended.fetch_add(1, Ordering::Relaxed);
-        true
+    let before = |done| {
+        check_goes_on(STOPPED)?;
+        progress(done as u64, count as u64);
+        Ok(())
     };
-    let others = THREADS.min(count / 8);
-    let own = || -> Result<()> {
-        loop {
-            check_goes_on(STOPPED)?;
-            progress(ended.load(Ordering::Relaxed) as u64, count as u64);
-            if !one() {
-                return Ok(());
-            }
-        }
-    };
-    with_workers("bedform-archive", others, || while goes_on() && one() {}, own)?;
+    let made = map_numbers(1 + THREADS.min(count / 8), count, before, act);
     check_goes_on(STOPPED)?;
-    if let Some((_, error)) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    let stopped = || Error::new(ErrorKind::Interrupted, STOPPED);
-    done.into_iter().map(|value| value.into_inner().ok_or_else(stopped)).collect()
+    made
 }
 
 /// What the file at `place` of `storage` says; nothing if it is for the library of its format to say.

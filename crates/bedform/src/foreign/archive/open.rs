@@ -63,7 +63,7 @@ impl ForeignFile {
         options: &OpenOptions,
     ) -> Result<Self> {
         let mut options = options.clone();
-        let places = Places::find(paths, &options, &|_, _| ())?;
+        let places = Places::find(paths, &options)?;
         if options.sidecar.is_none() {
             options.sidecar = Sidecar::find(&SidecarName::of_archive(&places.files[0].path), None)?;
         }

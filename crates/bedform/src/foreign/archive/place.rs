@@ -13,7 +13,7 @@ use bedform_storage::{Mode, Storage};
 use super::examine::in_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{file_of, storage_of, url_of};
-use crate::options::{OpenOptions, Progress};
+use crate::options::OpenOptions;
 use crate::sidecar::SidecarName;
 
 /// Files of an archive.
@@ -44,12 +44,8 @@ impl Places {
     /// # Errors
     /// `InvalidArgument` without paths; `NotFound`, `PermissionDenied`; `Unsupported` for what is no file of this
     /// machine; those of storage; `LimitExceeded` for too many.
-    pub(super) fn find(
-        paths: &[PathBuf],
-        options: &OpenOptions,
-        progress: Progress<'_>,
-    ) -> Result<Self> {
-        let found = resolved(paths, progress)?;
+    pub(super) fn find(paths: &[PathBuf], options: &OpenOptions) -> Result<Self> {
+        let found = resolved(paths)?;
         let (mut directories, mut numbers) = (Vec::new(), HashMap::new());
         let mut files = Vec::with_capacity(found.len());
         for (path, source) in found {
@@ -90,12 +86,12 @@ impl Places {
 /// As those of opening the first.
 pub fn archive_sidecar(paths: &[PathBuf]) -> Result<SidecarName> {
     let first = paths.get(..1).unwrap_or_default();
-    let found = resolved(first, &|_, _| ())?.into_iter().next();
+    let found = resolved(first)?.into_iter().next();
     Ok(SidecarName::of_archive(&found.map(|(path, _)| path).unwrap_or_default()))
 }
 
 /// The files with links resolved, and their states.
-fn resolved(paths: &[PathBuf], progress: Progress<'_>) -> Result<Vec<(PathBuf, SourceVersion)>> {
+fn resolved(paths: &[PathBuf]) -> Result<Vec<(PathBuf, SourceVersion)>> {
     if paths.is_empty() {
         return Err(Error::invalid("no file is given: an archive has one or more"));
     }
@@ -115,7 +111,7 @@ fn resolved(paths: &[PathBuf], progress: Progress<'_>) -> Result<Vec<(PathBuf, S
             parents.insert(parent, real);
         }
     }
-    in_threads(paths.len(), progress, |number| {
+    in_threads(paths.len(), &|_, _| (), |number| {
         let path = &paths[number];
         let parent = &parents[parent_of(path)];
         resolved_in(path, parent)
