@@ -294,6 +294,9 @@ pub struct ChunkEntry {
 }
 
 impl ChunkTable {
+    /// Bytes of a chunk in the four columns.
+    pub const ENTRY_BYTES: u64 = 28;
+
     /// Number of chunks.
     pub fn len(&self) -> usize {
         self.indexes.len()

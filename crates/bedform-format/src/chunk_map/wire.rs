@@ -9,8 +9,8 @@ const MAGIC: [u8; 8] = *b"BFCHMAP\0";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
-/// Bytes of a chunk in its four columns.
-const ENTRY_BYTES: usize = 28;
+#[allow(clippy::cast_possible_truncation)]
+const ENTRY_BYTES: usize = ChunkTable::ENTRY_BYTES as usize;
 /// Memory for one short text in a list that grows.
 const TEXT_MEMORY: usize = 96;
 /// Memory that texts may take whatever the size of the description.

@@ -14,8 +14,6 @@ use crate::sidecar::Sidecar;
 const KEPT_CHUNKS_MIN: usize = 1 << 14;
 /// Where somebody has asked for a sidecar, one of so many is: its nodes lie apart, and each may be a wait.
 const ASKED_CHUNKS_MIN: usize = 1 << 8;
-/// Bytes of a chunk in a table.
-const ENTRY_BYTES: u64 = 28;
 
 /// The tables of one file.
 #[derive(Debug, Default)]
@@ -76,7 +74,7 @@ impl Tables {
             Some(table) => table,
             None => self.read_and_keep(map, array, address, reader, &limits)?,
         };
-        read.bytes += table.len() as u64 * ENTRY_BYTES;
+        read.bytes += table.len() as u64 * ChunkTable::ENTRY_BYTES;
         let table = Arc::new(table);
         read.tables.insert(position, table.clone());
         Ok(Some(table))
@@ -132,8 +130,8 @@ fn name_of(address: u64) -> String {
     format!("chunk-table-{address}")
 }
 
-/// Chunks that a variable has at most.
-fn grid_chunks(array: &ForeignArray) -> u64 {
+/// Chunks that a variable has at most; 0 for one without chunks.
+pub(super) fn grid_chunks(array: &ForeignArray) -> u64 {
     let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return 0 };
     let axes = array.shape.iter().zip(chunk_shape);
     axes.fold(1, |count, (size, chunk)| count.saturating_mul(size.div_ceil((*chunk).max(1))))

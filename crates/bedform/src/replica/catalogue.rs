@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::held::Held;
-use crate::sidecar::{Helper, YOUNG_NS, are_alike, is_sealed, to_sealed};
+use crate::sidecar::{Helper, is_sealed, may_be_same, to_sealed};
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
@@ -111,8 +111,7 @@ impl ObjectsOf {
         now: Option<&SourceVersion>,
     ) -> Option<u32> {
         let (then, now) = (self.objects.get(number)?.1.as_ref()?, now?);
-        let was_old = then.modified_ns <= self.sampled_ns.saturating_sub(YOUNG_NS);
-        self.pieces.get(number).copied().filter(|_| was_old && are_alike(then, now))
+        self.pieces.get(number).copied().filter(|_| may_be_same(then, now, self.sampled_ns))
     }
 }
 

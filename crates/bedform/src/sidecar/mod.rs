@@ -61,6 +61,8 @@ mod site;
 mod tests;
 mod warnings;
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -74,7 +76,7 @@ use renewal::STATES;
 use site::{Look, look_at, open_to_readers};
 
 pub use place::SidecarName;
-pub(crate) use renewal::{YOUNG_NS, are_alike};
+pub(crate) use renewal::may_be_same;
 pub(crate) use sealed::{is_sealed, to_sealed};
 pub use warnings::take_warnings;
 
@@ -394,5 +396,18 @@ pub fn source_version(version: &Version) -> SourceVersion {
         modified_ns: version.modified_ns,
         changed_ns: version.changed_ns,
         identity: version.identity,
+    }
+}
+
+/// The same of a file of this machine that was asked about.
+pub(crate) fn source_version_of(found: &Metadata) -> SourceVersion {
+    let time = |seconds: i64, nanoseconds: i64| {
+        seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+    };
+    SourceVersion {
+        size: found.len(),
+        modified_ns: time(found.mtime(), found.mtime_nsec()),
+        changed_ns: time(found.ctime(), found.ctime_nsec()),
+        identity: (found.dev(), found.ino()),
     }
 }

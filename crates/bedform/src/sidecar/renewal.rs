@@ -10,8 +10,8 @@
 //!
 //! Not noticed are bytes that were changed in place between the pieces of a file whose time of change was put back.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ use bedform_storage::{Storage, open_without_waiting};
 use serde::{Deserialize, Serialize};
 
 use super::sealed::{is_sealed, to_sealed};
-use super::{Helper, Sidecar};
+use super::{Helper, Sidecar, source_version_of};
 
 /// The name of the helper file.
 pub(super) const STATES: &str = "states";
@@ -34,7 +34,7 @@ const PIECE_BYTES: u64 = 4096;
 /// States that are remembered as the same, the last ones.
 const SAME_MAX: usize = 64;
 /// A file that changed so short before it was sampled may have changed again with the same time.
-pub(crate) const YOUNG_NS: i64 = 2_000_000_000;
+const YOUNG_NS: i64 = 2_000_000_000;
 
 /// States of a source that are known to be the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,9 +90,7 @@ impl States {
 
     /// True if the file at `path` is in the state `now`, and all pieces of it are as they were.
     fn are_in(&self, path: &Path, now: &SourceVersion) -> bool {
-        let was_old = self.source.modified_ns <= self.sampled_ns.saturating_sub(YOUNG_NS);
-        was_old
-            && now.size == self.source.size
+        may_be_same(&self.source, now, self.sampled_ns)
             && pieces_of(path, now, starts(now.size)).as_ref() == Some(&self.pieces)
     }
 }
@@ -111,18 +109,6 @@ fn starts(size: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn state_of(found: &Metadata) -> SourceVersion {
-    let time = |seconds: i64, nanoseconds: i64| {
-        seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
-    };
-    SourceVersion {
-        size: found.len(),
-        modified_ns: time(found.mtime(), found.mtime_nsec()),
-        changed_ns: time(found.ctime(), found.ctime_nsec()),
-        identity: (found.dev(), found.ino()),
-    }
-}
-
 /// The pieces of the file at `path`, which is in the state `source` before and after; else nothing.
 fn pieces_of(
     path: &Path,
@@ -131,7 +117,7 @@ fn pieces_of(
 ) -> Option<Vec<(u64, u32)>> {
     let file = open_without_waiting(path).ok()?;
     let is_same = |file: &File| {
-        file.metadata().is_ok_and(|found| found.is_file() && state_of(&found) == *source)
+        file.metadata().is_ok_and(|found| found.is_file() && source_version_of(&found) == *source)
     };
     if !is_same(&file) {
         return None;
@@ -146,8 +132,13 @@ fn pieces_of(
     is_same(&file).then_some(pieces)
 }
 
-/// True for states that may be the same: of one length and one time of change.
-pub(crate) fn are_alike(then: &SourceVersion, now: &SourceVersion) -> bool {
+/// True for states that may be the same, of the first of which pieces were read at a time, in nanoseconds since 1970.
+pub(crate) fn may_be_same(then: &SourceVersion, now: &SourceVersion, sampled_ns: i64) -> bool {
+    then.modified_ns <= sampled_ns.saturating_sub(YOUNG_NS) && are_alike(then, now)
+}
+
+/// True for states of one length and one time of change.
+fn are_alike(then: &SourceVersion, now: &SourceVersion) -> bool {
     let is_known = then.modified_ns != 0 && then.identity != (0, 0) && now.identity != (0, 0);
     is_known && then.size == now.size && then.modified_ns == now.modified_ns
 }

@@ -13,8 +13,6 @@ const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
 const BLOSC: u16 = 32001;
 const ZSTD: u16 = 32015;
-/// Bytes of a chunk in its table.
-const ENTRY_BYTES: u64 = 28;
 
 /// Which chunk tables of a file are read, and how much they may still take.
 pub(super) struct Tables {
@@ -31,7 +29,7 @@ impl Tables {
             are_deferred: false,
             chunk_bytes_max: limits.chunk_bytes_max,
             codecs_max: limits.codecs_max,
-            entries_left: limits.index_bytes_max / ENTRY_BYTES,
+            entries_left: limits.index_bytes_max / ChunkTable::ENTRY_BYTES,
         }
     }
 

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
+use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignStorage};
 use bedform_storage::{Object, Storage, StorageErrorKind};
 
 use super::place::FilePlace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
+use crate::foreign::tables::grid_chunks;
 use crate::foreign::{read_header, source_version};
 use crate::opening::{NO_FILE, PlaceKind, REFERENCES, kind_of_file};
 use crate::options::{OpenOptions, Progress};
@@ -111,8 +112,6 @@ pub(super) struct TableBudget(AtomicU64);
 
 /// Chunks of a variable whose table is small.
 const SMALL_TABLE_CHUNKS: u64 = 64;
-/// Bytes of a chunk in a table.
-const ENTRY_BYTES: u64 = 28;
 
 impl TableBudget {
     pub(super) fn new(bytes: u64) -> Self {
@@ -121,14 +120,10 @@ impl TableBudget {
 
     /// True if the table of a variable is to be looked for.
     fn takes(&self, array: &ForeignArray) -> bool {
-        let ForeignStorage::Chunked { chunk_shape, .. } = &array.storage else { return false };
-        let axes = array.shape.iter().zip(chunk_shape);
-        let chunks = axes.fold(1_u64, |count, (size, chunk)| {
-            count.saturating_mul(size.div_ceil((*chunk).max(1)))
-        });
-        let bytes = chunks.saturating_mul(ENTRY_BYTES);
-        let take = |left: u64| left.checked_sub(bytes);
-        chunks <= SMALL_TABLE_CHUNKS
+        let chunks = grid_chunks(array);
+        let take = |left: u64| left.checked_sub(chunks * ChunkTable::ENTRY_BYTES);
+        matches!(array.storage, ForeignStorage::Chunked { .. })
+            && chunks <= SMALL_TABLE_CHUNKS
             && self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::{ChunkTable, ForeignStorage};
 use bedform_format::shard::Extent;
-use bedform_storage::{Object, StorageError, Version};
+use bedform_storage::{Object, StorageError, Version, open_files_max};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use super::examine::changed;
 use super::{Archive, Form};
@@ -30,8 +29,6 @@ const WAITED_MIN: Duration = Duration::from_micros(300);
 const WAITED_IN_A_ROW: u32 = 3;
 /// Bytes of chunk tables that are held in memory beside those of the archive.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of a chunk in a table.
-const ENTRY_BYTES: u64 = 28;
 
 /// The files that are open, and tables that were read.
 #[derive(Debug)]
@@ -57,8 +54,8 @@ struct State {
 
 impl OpenFiles {
     pub(super) fn new(checks: bool) -> Self {
-        let may_open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let limit = usize::try_from((may_open / OPEN_SHARE).clamp(1, OPEN_MAX)).unwrap_or(1);
+        let limit = (open_files_max() / OPEN_SHARE).clamp(1, OPEN_MAX);
+        let limit = usize::try_from(limit).unwrap_or(1);
         Self { limit, checks, slow: AtomicU32::new(0), state: Mutex::default() }
     }
 
@@ -113,7 +110,7 @@ impl OpenFiles {
     }
 
     fn keep_table(&self, key: (usize, usize), table: &Arc<ChunkTable>) {
-        let bytes = table.len() as u64 * ENTRY_BYTES;
+        let bytes = table.len() as u64 * ChunkTable::ENTRY_BYTES;
         let mut state = self.lock();
         if state.table_bytes + bytes > TABLE_BYTES_MAX {
             state.tables.clear();

@@ -1,8 +1,7 @@
 //! Where the files of an archive are, and the state in which they were found.
 
 use std::collections::HashMap;
-use std::fs::{Metadata, symlink_metadata};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::symlink_metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::examine::in_threads;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{file_of, storage_of, url_of};
 use crate::options::OpenOptions;
-use crate::sidecar::SidecarName;
+use crate::sidecar::{SidecarName, source_version_of};
 
 /// Files of an archive.
 const FILES_MAX: usize = 1 << 17;
@@ -145,18 +144,7 @@ fn resolved_in(path: &Path, parent: &Path) -> Result<(PathBuf, SourceVersion)> {
         );
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    Ok((real, state_of(&found)))
-}
-
-fn state_of(found: &Metadata) -> SourceVersion {
-    let nanoseconds =
-        |seconds: i64, more: i64| seconds.saturating_mul(1_000_000_000).saturating_add(more);
-    SourceVersion {
-        size: found.len(),
-        modified_ns: nanoseconds(found.mtime(), found.mtime_nsec()),
-        changed_ns: nanoseconds(found.ctime(), found.ctime_nsec()),
-        identity: (found.dev(), found.ino()),
-    }
+    Ok((real, source_version_of(&found)))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {
