@@ -234,16 +234,81 @@ struct SiteFile {
 
 /// A file of settings as it was read.
 #[derive(Debug)]
-struct ConfigurationFile {
-    path: PathBuf,
+pub(crate) struct ConfigurationFile {
+    pub(crate) path: PathBuf,
     /// Device, number, length and times: another file, or another state, has others.
     state: [i128; 5],
     /// Why nobody should be trusted by it.
     doubt: Option<&'static str>,
     configuration: Configuration,
+    /// For each of its sites.
+    known: Vec<KnownOfSite>,
+}
+
+/// What this machine has said of a site: it is asked for at every open.
+#[derive(Debug, Default)]
+struct KnownOfSite {
+    root: Known<Path>,
+    owners: Known<[u32]>,
+}
+
+/// What was found once.
+#[derive(Debug)]
+struct Known<T: ?Sized>(Mutex<Option<Arc<T>>>);
+
+impl<T: ?Sized> Default for Known<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: ?Sized> Known<T> {
+    // A forked child may find the lock held by a thread that it does not have.
+
+    fn get(&self) -> Option<Arc<T>> {
+        self.0.try_lock().ok()?.clone()
+    }
+
+    fn keep(&self, found: Arc<T>) -> Arc<T> {
+        if let Ok(mut known) = self.0.try_lock() {
+            *known = Some(found.clone());
+        }
+        found
+    }
+}
+
+/// One of the sites of a file of settings, as it is on this machine.
+#[derive(Clone, Copy)]
+pub(crate) struct SiteHere<'f> {
+    pub(crate) site: &'f SidecarSite,
+    known: &'f KnownOfSite,
+}
+
+impl SiteHere<'_> {
+    /// The root without links, of which it may be one; nothing if it is not there.
+    pub(crate) fn real_root(&self) -> Option<Arc<Path>> {
+        let find = || Some(self.known.root.keep(self.site.root.canonicalize().ok()?.into()));
+        self.known.root.get().or_else(find)
+    }
+
+    /// The numbers of those of the owners that this machine knows.
+    pub(crate) fn owner_ids(&self) -> Arc<[u32]> {
+        self.known.owners.get().unwrap_or_else(|| {
+            let ids: Arc<[u32]> = self.site.owners.iter().filter_map(Owner::id).collect();
+            // One that is not known may be known later.
+            let are_all = ids.len() == self.site.owners.len();
+            if are_all { self.known.owners.keep(ids) } else { ids }
+        })
+    }
 }
 
 impl ConfigurationFile {
+    /// Whose sidecars are trusted.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = SiteHere<'_>> {
+        let sites = self.configuration.sidecars.iter().zip(&self.known);
+        sites.map(|(site, known)| SiteHere { site, known })
+    }
+
     /// The file at `path`; nothing if there is none.
     fn read(path: &Path) -> Result<Option<Self>> {
         let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
@@ -264,7 +329,9 @@ impl ConfigurationFile {
             }
             _ => None,
         };
-        Ok(Some(Self { path: path.to_owned(), state: state_of(&found), doubt, configuration }))
+        let known = configuration.sidecars.iter().map(|_| KnownOfSite::default()).collect();
+        let (path, state) = (path.to_owned(), state_of(&found));
+        Ok(Some(Self { path, state, doubt, configuration, known }))
     }
 }
 
@@ -315,21 +382,19 @@ fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
     Ok((site, found))
 }
 
-/// Whose sidecars are trusted: `[[sidecars]]` of the site file, and its path.
+/// The site file, if it says whose sidecars are trusted.
 ///
 /// # Errors
 /// As [`Configuration::of_store`]; `PermissionDenied` for a site file that others may write.
-pub(crate) fn sidecar_sites() -> Result<(PathBuf, Vec<SidecarSite>)> {
-    let (site, found) = site_file()?;
-    let Some(found) = found.filter(|found| !found.configuration.sidecars.is_empty()) else {
-        return Ok((site.path, Vec::new()));
-    };
-    if let Some(doubt) = found.doubt {
-        let text =
-            format!("{}: it says whose sidecars are trusted, but {doubt}", site.path.display());
+pub(crate) fn sidecar_sites() -> Result<Option<Arc<ConfigurationFile>>> {
+    let (_, found) = site_file()?;
+    let found = found.filter(|found| !found.configuration.sidecars.is_empty());
+    if let Some((file, doubt)) = found.as_ref().and_then(|file| Some((file, file.doubt?))) {
+        let path = file.path.display();
+        let text = format!("{path}: it says whose sidecars are trusted, but {doubt}");
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     }
-    Ok((site.path, found.configuration.sidecars.clone()))
+    Ok(found)
 }
 
 impl SidecarSite {
@@ -598,6 +663,27 @@ mod tests {
             let error = Configuration::parse(text).unwrap_err().to_string();
             assert!(error.contains(said) && !error.contains('\n'), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_machine_does_not_know_of_a_site_yet_is_asked_again() {
+        let directory = std::env::temp_dir().join(format!("bedform-site-{}", std::process::id()));
+        std::fs::create_dir_all(directory.join("real")).unwrap();
+        let root = directory.join("root");
+        let owners = vec![Owner::Name("no user has this name".to_owned()), Owner::Id(7)];
+        let site = SidecarSite { root: root.clone(), sidecars: PathBuf::new(), owners };
+        let known = KnownOfSite::default();
+        let here = SiteHere { site: &site, known: &known };
+        assert_eq!(here.real_root(), None);
+        std::os::unix::fs::symlink("real", &root).unwrap();
+        let real = directory.join("real").canonicalize().unwrap();
+        assert_eq!(here.real_root().as_deref(), Some(&*real));
+        assert_eq!(*here.owner_ids(), [7]);
+        let site = SidecarSite { owners: vec![Owner::Id(7), Owner::Id(8)], ..site };
+        let here = SiteHere { site: &site, known: &known };
+        assert_eq!(*here.owner_ids(), [7, 8]);
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(here.real_root().as_deref(), Some(&*real));
     }
 
     #[test]

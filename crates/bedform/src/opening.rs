@@ -92,15 +92,19 @@ fn shared<F: FileSystem>(
     Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
 }
 
-/// Gives the options the profile that is kept for the storage of `path`, unless they have one.
+/// Gives the options the profile that is kept for the storage of `path`, unless they have one, and its sidecar.
 pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
+    add_profile(options, path);
+    add_sidecar(options, path);
+}
+
+fn add_profile(options: &mut OpenOptions, path: &Path) {
     // Looked for once, also where there is none.
     if options.profile.is_none() && options.refines.is_none() {
         // A kept profile that cannot be read must not keep data from being read.
         options.profile = Profile::for_path(path).ok().flatten();
         options.refines = Profile::place_for_path(path).ok();
     }
-    add_sidecar(options, path);
 }
 
 /// Says where what is known of the reads of the store or file at `path` is kept.
@@ -110,10 +114,15 @@ pub(crate) fn add_sidecar(options: &mut OpenOptions, path: &Path) {
     }
 }
 
-/// The options with the profile that is kept for the storage of `path`, unless they have one.
-pub(crate) fn with_kept_profile(options: &OpenOptions, path: &Path) -> OpenOptions {
-    let mut own = options.clone();
-    add_kept_profile(&mut own, path);
+/// As [`add_kept_profile`] of the file at `path`, of copied options, where its sidecar is `own`.
+pub(crate) fn with_kept_profile(
+    options: &OpenOptions,
+    path: &Path,
+    own: Option<&Sidecar>,
+) -> OpenOptions {
+    let sidecar = options.sidecar.as_ref().or(own).cloned();
+    let mut own = OpenOptions { sidecar, ..options.clone() };
+    add_profile(&mut own, path);
     own
 }
 

@@ -85,7 +85,10 @@ impl ForeignFile {
         if let Some(url) = url_of(path) {
             return Self::open_url(url, options).map(Some);
         }
-        let options = &with_kept_profile(options, path);
+        // Its errors count for files that have one.
+        let sidecar = Sidecar::of_path(path);
+        let own = sidecar.as_ref().ok().and_then(Option::as_ref);
+        let options = &with_kept_profile(options, path, own);
         let (storage, name) = file_of(path, options)?;
         let other = |looks: &str| {
             let shown = path.display();
@@ -99,7 +102,7 @@ impl ForeignFile {
         match kind_of_file(&*object)? {
             PlaceKind::WithHeader(_) => Self::open_by_header(storage, name, options).map(Some),
             PlaceKind::Hdf5 => {
-                let (sidecar, source) = (Sidecar::of_path(path)?, source_version(object.version()));
+                let (sidecar, source) = (sidecar?, source_version(object.version()));
                 let load = |sidecar: &Sidecar| {
                     sidecar.load(name_of_map(allow_external), &source, &options.limits)
                 };
@@ -137,10 +140,12 @@ impl ForeignFile {
         allow_external: bool,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let options = &with_kept_profile(options, path);
+        let sidecar = Sidecar::of_path(path);
+        let own = sidecar.as_ref().ok().and_then(Option::as_ref);
+        let options = &with_kept_profile(options, path, own);
         let (storage, name) = file_of(path, options)?;
         let file = Self::new(storage, name, map, options)?;
-        if let Some(sidecar) = Sidecar::of_path(path)? {
+        if let Some(sidecar) = sidecar? {
             sidecar.save(name_of_map(allow_external), file.map());
         }
         Ok(file)

@@ -14,12 +14,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::SUFFIX;
-use crate::config::{self, Owner, SidecarSite, WRITABLE_BY_OTHERS};
+use crate::config::{self, WRITABLE_BY_OTHERS};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The user who may do everything.
@@ -62,19 +63,18 @@ pub(super) enum Look {
 /// # Errors
 /// Those of the site file.
 pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
-    let (file, sites) = config::sidecar_sites()?;
-    let below = |site: SidecarSite| {
+    let Some(file) = config::sidecar_sites()? else { return Ok(None) };
+    let below = file.sites().filter_map(|here| {
         // A root may be a link, and a path that was resolved has none.
-        let root = match path.starts_with(&site.root) {
-            true => site.root.clone(),
-            false => site.root.canonicalize().ok()?,
+        let root: Arc<Path> = match path.starts_with(&here.site.root) {
+            true => here.site.root.as_path().into(),
+            false => here.real_root()?,
         };
-        let relative = path.strip_prefix(&root).ok()?.to_owned();
-        Some((site, root, relative))
-    };
-    let deepest =
-        sites.into_iter().filter_map(below).max_by_key(|(_, root, _)| root.as_os_str().len());
-    let Some((site, root, relative)) = deepest else { return Ok(None) };
+        let relative = path.strip_prefix(&root).ok()?;
+        Some((here, root.clone(), relative))
+    });
+    let deepest = below.max_by_key(|(_, root, _)| root.as_os_str().len());
+    let Some((here, root, relative)) = deepest else { return Ok(None) };
     let plain = |part: Component<'_>| match part {
         Component::Normal(name) => Some(name.to_owned()),
         _ => None,
@@ -84,9 +84,14 @@ pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
     if let Some(last) = names.last_mut() {
         last.push(SUFFIX);
     }
-    let owners = site.owners.iter().filter_map(Owner::id).collect();
-    let (sidecars, source) = (site.sidecars, source.to_owned());
-    Ok(Some(Site { file, root, sidecars, owners, source, names }))
+    Ok(Some(Site {
+        file: file.path.clone(),
+        root: root.to_path_buf(),
+        sidecars: here.site.sidecars.clone(),
+        owners: here.owner_ids().to_vec(),
+        source: source.to_owned(),
+        names,
+    }))
 }
 
 impl Site {
