@@ -200,8 +200,8 @@ impl Base<'_> {
                     .then(|| cells.map(|cell| geometry.cell_coordinates(cell)).collect())
             }
             Objects::Archive(joined) => {
-                let (low, high) = part.get(joined.axis())?.selection.bounds()?;
-                Some(joined.stretches(low, high).map(|(start, end)| vec![start, end]).collect())
+                let stretches = joined.stretches(&part.get(joined.axis())?.selection);
+                Some(stretches.into_iter().map(|(start, end)| vec![start, end]).collect())
             }
         }
     }

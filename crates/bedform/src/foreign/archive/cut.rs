@@ -1,6 +1,6 @@
 //! Selections of a joined variable, file by file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bedform_geometry::{
     AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Region, Selection,
@@ -93,6 +93,62 @@ pub(super) fn file_of(starts: &[u64], at: u64) -> usize {
     starts.partition_point(|start| *start <= at).saturating_sub(1)
 }
 
+/// The files that have some of the positions.
+pub(super) fn files_of(positions: &AxisSelection, starts: &[u64]) -> BTreeSet<usize> {
+    match (positions, positions.bounds()) {
+        (_, None) => BTreeSet::new(),
+        (AxisSelection::Range(range), Some((low, high))) => {
+            let step = range.step().unsigned_abs();
+            // The first position that is not before the file.
+            let first = |start: u64| {
+                let steps = start.saturating_sub(low).div_ceil(step);
+                low.saturating_add(steps.saturating_mul(step))
+            };
+            let files = file_of(starts, low)..=file_of(starts, high);
+            files.filter(|file| first(starts[*file]) < starts[file + 1]).collect()
+        }
+        (AxisSelection::Coords(list), _) => files_of_list(list, starts),
+    }
+}
+
+fn files_of_list(positions: &[u64], starts: &[u64]) -> BTreeSet<usize> {
+    let (mut files, mut last) = (BTreeSet::new(), 0..0);
+    for at in positions {
+        // Neighbours of a list are of one file most of the time.
+        if !last.contains(at) {
+            let file = file_of(starts, *at);
+            last = starts[file]..starts[file + 1];
+            files.insert(file);
+        }
+    }
+    files
+}
+
+/// The files that a selection takes something of, which fits the joined variable.
+///
+/// # Errors
+/// `InvalidArgument` for a region that no range describes.
+pub(super) fn files_of_selection(
+    selection: &Selection,
+    axis: usize,
+    starts: &[u64],
+) -> Result<BTreeSet<usize>> {
+    if selection.len() == Some(0) {
+        return Ok(BTreeSet::new());
+    }
+    match selection {
+        Selection::Orthogonal(axes) => Ok(files_of(&axes[axis], starts)),
+        Selection::Union(regions) => {
+            let mut files = BTreeSet::new();
+            for region in regions.iter().filter(|region| region.len() != Some(0)) {
+                files.extend(files_of(&axes_of(region)?[axis], starts));
+            }
+            Ok(files)
+        }
+        Selection::Points(points) => Ok(files_of_list(&points.coords()[axis], starts)),
+    }
+}
+
 fn axes_of(region: &Region) -> Result<Vec<AxisSelection>> {
     let axes = region.start().iter().zip(region.shape());
     let axes = axes
@@ -138,15 +194,13 @@ fn add_box(
 
 /// Positions along the joined axis, file by file, each from the file's first.
 fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
-    let Some((low, high)) = whole.selection.bounds() else { return Vec::new() };
     match &whole.selection {
         AxisSelection::Range(_) => {
-            let files = file_of(starts, low)..=file_of(starts, high);
             let of_file = |file: usize| {
                 let (inside, _) = whole.at(starts[file], starts[file + 1]);
                 Some((file, inside?.relative_to(starts[file])))
             };
-            files.filter_map(of_file).collect()
+            files_of(&whole.selection, starts).into_iter().filter_map(of_file).collect()
         }
         AxisSelection::Coords(list) => {
             let mut by_file: BTreeMap<usize, (Vec<u64>, Vec<u64>)> = BTreeMap::new();

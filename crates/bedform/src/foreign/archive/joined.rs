@@ -1,14 +1,15 @@
 //! A joined variable: one array, whose elements lie in many files.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
-use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Selection};
+use bedform_geometry::{AxisSelection, ChunkGrid, PlacedAxis, Points, Selection};
 use bedform_storage::Object;
 use serde_json::{Map, Value};
 
 use super::Archive;
-use super::cut::{Parts, cut, cut_part, cut_points, file_of};
+use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_of, files_of_selection};
 use super::member::Member;
 use crate::cache::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -170,12 +171,9 @@ impl JoinedVariable {
         self.archive.open.asks_again()
     }
 
-    /// The stretches of the joined axis, first position and end, of the files that have something from `low` to
-    /// `high`, both inclusive.
-    pub(crate) fn stretches(&self, low: u64, high: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let starts = &self.archive.starts;
-        let pairs = starts[file_of(starts, low)..].windows(2).map(|pair| (pair[0], pair[1]));
-        pairs.take_while(move |(start, _)| *start <= high).filter(|(start, end)| start < end)
+    /// The stretches of the joined axis, first position and end, of the files that have some of the positions.
+    pub(crate) fn stretches(&self, positions: &AxisSelection) -> Vec<(u64, u64)> {
+        self.stretches_of_files(files_of(positions, &self.archive.starts))
     }
 
     /// The stretches of the files that a selection takes something of.
@@ -184,25 +182,29 @@ impl JoinedVariable {
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
     pub(crate) fn stretches_of(&self, selection: &Selection) -> Result<Vec<(u64, u64)>> {
         selection.validate(self.facts.layout.grid.array_shape())?;
+        let files = files_of_selection(selection, self.axis(), &self.archive.starts)?;
+        Ok(self.stretches_of_files(files))
+    }
+
+    fn stretches_of_files(&self, files: BTreeSet<usize>) -> Vec<(u64, u64)> {
         let starts = &self.archive.starts;
-        let files = cut(selection, self.axis(), starts)?.into_keys();
-        Ok(files.map(|file| (starts[file], starts[file + 1])).collect())
+        files.into_iter().map(|file| (starts[file], starts[file + 1])).collect()
+    }
+
+    /// The file that has just this stretch; nothing if there is none.
+    fn file_at(&self, (start, end): (u64, u64)) -> Option<usize> {
+        let starts = &self.archive.starts;
+        let file = file_of(starts, start);
+        (starts.get(file) == Some(&start) && starts.get(file + 1) == Some(&end)).then_some(file)
     }
 
     /// The state of the file that has just this stretch; nothing if there is none. With `anew` the file is asked.
     ///
     /// # Errors
     /// `NotFound` for a file that is gone; those of storage.
-    pub(crate) fn version(
-        &self,
-        (start, end): (u64, u64),
-        anew: bool,
-    ) -> Result<Option<SourceVersion>> {
-        let (archive, starts) = (&self.archive, &self.archive.starts);
-        let file = file_of(starts, start);
-        if starts.get(file) != Some(&start) || starts.get(file + 1) != Some(&end) {
-            return Ok(None);
-        }
+    pub(crate) fn version(&self, stretch: (u64, u64), anew: bool) -> Result<Option<SourceVersion>> {
+        let Some(file) = self.file_at(stretch) else { return Ok(None) };
+        let archive = &self.archive;
         let known = &archive.files[file].source;
         if !anew {
             return Ok(Some(known.clone()));
@@ -217,12 +219,9 @@ impl JoinedVariable {
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn opened(&self, (start, end): (u64, u64)) -> Result<Option<Box<dyn Object>>> {
-        let (archive, starts) = (&self.archive, &self.archive.starts);
-        let file = file_of(starts, start);
-        if starts.get(file) != Some(&start) || starts.get(file + 1) != Some(&end) {
-            return Ok(None);
-        }
+    pub(crate) fn opened(&self, stretch: (u64, u64)) -> Result<Option<Box<dyn Object>>> {
+        let Some(file) = self.file_at(stretch) else { return Ok(None) };
+        let archive = &self.archive;
         match archive.places.storage(file).open(&archive.places.files[file].name) {
             Err(error) if error.is_not_found() => Ok(None),
             opened => Ok(Some(opened?)),

@@ -1,6 +1,6 @@
 //! Archives of classic files that the tests write themselves, against a naive model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use bedform_geometry::{
 };
 use proptest::prelude::*;
 
-use super::cut::{FilePart, cut};
+use super::cut::{FilePart, cut, files_of, files_of_selection};
 use super::*;
 use crate::array::{Array, ChunkElements};
 use crate::options::OpenOptions;
@@ -183,6 +183,19 @@ proptest! {
         }
         let expected: BTreeMap<u64, Vec<u64>> = (0..).zip(positions(&selection)).collect();
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn no_file_counts_as_read_that_has_nothing_of_a_selection((lengths, selection) in case()) {
+        let mut starts = vec![0];
+        lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
+        let of_position = |at: &Vec<u64>| starts.iter().rposition(|start| *start <= at[0]).unwrap();
+        let expected: BTreeSet<usize> = positions(&selection).iter().map(of_position).collect();
+        prop_assert_eq!(&files_of_selection(&selection, 0, &starts).unwrap(), &expected);
+        // Of a part of a read the positions along the joined axis are known alone.
+        if let Selection::Orthogonal(axes) = selection && !axes[1].is_empty() {
+            prop_assert_eq!(files_of(&axes[0], &starts), expected);
+        }
     }
 }
 
