@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from bedform import _internal, _json
+from bedform import _fork, _internal, _json
 from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import (
     BY_KIND,
@@ -73,10 +73,11 @@ class ArchiveStore(ForeignStore):
         concat_dim: str | None,
         map_time: float | str | None = None,
         progress: Callable[[int, int], object] | None = None,
+        opened: _internal.ForeignFile | None = None,
     ) -> None:
         self._paths, self._concat_dim = paths, concat_dim
         self._progress = progress
-        super().__init__(os.path.realpath(paths[0]), shown, options, False, map_time)
+        super().__init__(os.path.realpath(paths[0]), shown, options, False, map_time, opened)
         # Not of later opens, in other threads or processes.
         self._progress = None
 
@@ -130,9 +131,9 @@ class ArchiveStore(ForeignStore):
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"
 
 
-#: Archives that came by pickle and are still used: one holds thousands of paths, and comes with
-#: each of its variables.
-_PICKLED: WeakValueDictionary[tuple[Any, ...], ArchiveStore] = WeakValueDictionary()
+#: Handles of archives that came by pickle and are still used: one holds thousands of paths, and
+#: comes with each of its variables.
+_PICKLED: WeakValueDictionary[tuple[Any, ...], _internal.ForeignFile] = WeakValueDictionary()
 
 
 def _reopened(
@@ -142,10 +143,11 @@ def _reopened(
     concat_dim: str | None,
     map_time: float | str | None,
 ) -> ArchiveStore:
-    key = (paths, options, concat_dim, map_time)
-    known = _PICKLED.get(key)
-    if known is None or not known:
-        # Two threads may both open it: a lock could be held when the process forks.
-        known = ArchiveStore([*paths], shown, json.loads(options), concat_dim, map_time)
-        _PICKLED[key] = known
-    return known
+    # A child process has handles of its own.
+    key = (paths, options, concat_dim, map_time, _fork.current)
+    # Two threads may both open it: a lock could be held when the process forks.
+    opened = _PICKLED.get(key)
+    own = json.loads(options)
+    store = ArchiveStore([*paths], shown, own, concat_dim, map_time, opened=opened)
+    _PICKLED[key] = store._opened
+    return store

@@ -19,7 +19,7 @@ use crate::selection::parse;
 use crate::signals::detached;
 
 /// A foreign file, opened: its chunk map, and where it is.
-#[pyclass(frozen, module = "bedform._internal")]
+#[pyclass(frozen, weakref, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
     pub(crate) inner: bedform::ForeignFile,
 }

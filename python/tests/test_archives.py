@@ -154,6 +154,21 @@ def test_files_of_all_formats_are_the_data_set_that_xarray_joins(
     xr.testing.assert_identical(expected, blocks.compute(scheduler="threads"))
 
 
+def test_archives_of_two_pickles_are_closed_each_for_itself(
+    files: tuple[list[Path], npt.NDArray[Any]],
+) -> None:
+    paths, values = files
+    with bf.open(paths) as archive:
+        one, other = (pickle.loads(pickle.dumps(archive)) for _ in range(2))  # noqa: S301
+    one.close()
+    assert (bool(one), bool(other)) == (False, True)
+    np.testing.assert_array_equal(other["t"][...], values)
+    with pytest.raises(bf.InvalidArgumentError, match="closed"):
+        one["t"]
+    # One handle serves them all: each of its variables comes with all paths.
+    assert pickle.loads(pickle.dumps(other))._opened is other._opened  # noqa: S301
+
+
 def test_names_are_sorted_as_people_count(tmp_path: Path) -> None:
     for start in (0, 2, 10):
         write(tmp_path / f"t{start}.nc", start, 2)
