@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from bedform import _sidecar
+from bedform import _internal, _sidecar
+from bedform._errors import engine_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["is_count", "is_counts", "is_seconds", "replicas_of", "runs_fit"]
 
@@ -32,45 +33,23 @@ def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
     Those of the site count as the user's own do.
     """
     own, site = _sidecar.directory_of(where), _sidecar.site_directory_of(where)
-    found = [_replicas_in(own, where), _replicas_in(site, where, is_of_site=True)]
-    return (
-        [replica for replicas, _ in found for replica in replicas],
-        all(is_current for replicas, is_current in found if replicas),
-    )
+    of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
+    replicas = [*_replicas_in(own), *of_site]
+    current = set(engine_call(_internal.current_replicas, where)(where)) if replicas else set()
+    return replicas, all(replica["id"] in current for replica in replicas)
 
 
-def _replicas_in(
-    directory: Path | None, where: str, *, is_of_site: bool = False
-) -> tuple[list[dict[str, Any]], bool]:
+def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:
     document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
     listed = None if document is None else document.get("replicas")
     if document is None or document.get("version") != _VERSION or not isinstance(listed, list):
-        return [], True
+        return []
     if len(listed) > _REPLICAS_MAX:
-        return [], True
+        return []
     replicas = [_replica(entry) for entry in listed]
-    whole = [replica for replica in replicas if replica is not None]
     # One that cannot be believed makes the catalogue none.
-    same = _sidecar.same_states(directory, is_of_site=is_of_site)
-    is_current = _is_of(document.get("source"), where, same)
-    if is_of_site:
-        whole = [{**replica, "is_of_site": True} for replica in whole]
-    return (whole if len(whole) == len(replicas) else []), is_current
-
-
-def _is_of(source: Any, where: str, same: list[Any]) -> bool:
-    """True if a record is of the file as it is, or of a state that is known to be the same."""
-    try:
-        found = Path(where).stat()
-    except OSError:
-        return False
-    state = {
-        "size": found.st_size,
-        "modified_ns": found.st_mtime_ns,
-        "changed_ns": found.st_ctime_ns,
-        "identity": [found.st_dev, found.st_ino],
-    }
-    return bool(source == state or (source in same and state in same))
+    whole = [replica for replica in replicas if replica is not None]
+    return whole if len(whole) == len(replicas) else []
 
 
 def _replica(entry: Any) -> dict[str, Any] | None:

@@ -21,7 +21,6 @@ __all__ = [
     "SidecarWarning",
     "directory_of",
     "newest_of",
-    "same_states",
     "site_directory_of",
     "warn_of_sidecars",
 ]
@@ -29,7 +28,6 @@ __all__ = [
 #: Generations that are tried before a list counts as empty.
 _TRIED_MAX: Final = 4
 _DIGITS: Final = 8
-_STATES_BYTES_MAX: Final = 64 << 10
 
 
 class SidecarWarning(UserWarning):
@@ -52,16 +50,6 @@ def site_directory_of(where: str) -> Path | None:
     """The directory of the site's sidecar of a path, which this user only reads; None without."""
     directory = engine_call(_internal.site_directory, where)(where)
     return None if directory is None else Path(directory)
-
-
-def same_states(directory: Path | None, *, is_of_site: bool = False) -> list[Any]:
-    """The states of a file that were found to be the same."""
-    if directory is None or not directory.is_dir():
-        return []
-    owner = directory.stat().st_uid if is_of_site else os.geteuid()
-    found = _document(f"{directory}/states", _STATES_BYTES_MAX, owner)
-    same = [] if found is None else found.get("same")
-    return [found.get("source"), *same] if found and isinstance(same, list) else []
 
 
 def newest_of(

@@ -179,6 +179,12 @@ impl ForeignFile {
     }
 }
 
+/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now.
+#[pyfunction]
+pub(crate) fn current_replicas(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    detached(py, || bedform::replica::current_replicas(&path)).map_err(raise)
+}
+
 /// What a path or URL names: the name of its kind, and of a file of another kind what it looks like.
 #[pyfunction]
 pub(crate) fn place_kind(py: Python<'_>, path: PathBuf) -> PyResult<(String, Option<String>)> {

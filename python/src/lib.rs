@@ -44,7 +44,7 @@ mod _internal {
     #[pymodule_export]
     use crate::error::{EngineError, error_kinds};
     #[pymodule_export]
-    use crate::foreign::{ForeignFile, place_kind};
+    use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
     use crate::optimize::{optimize, policy_state, run_policy, set_policy};
     #[pymodule_export]

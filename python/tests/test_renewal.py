@@ -74,6 +74,8 @@ def test_a_file_that_is_the_same_keeps_its_replicas(file: Path, how: Any) -> Non
     after = file.stat()
     assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     assert before.st_ctime_ns != after.st_ctime_ns
+    # A report needs nobody to have read the file since.
+    assert _report.gather_facts(str(file))["replicas_are_current"]
     assert is_served(file)
     states = json.loads(Path(f"{file}.bedform/states").read_text())
     assert [state["changed_ns"] for state in states["same"]] == [after.st_ctime_ns]

@@ -1,13 +1,13 @@
 //! The replicas of an opened source, each opened when it is first asked for.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
-use bedform_format::{DataType, ObjectPath};
+use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Profile, Version};
 
@@ -26,7 +26,7 @@ use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
 use crate::run::plan::{Piece, ReadPlan};
-use crate::sidecar::{REPLICAS, Sidecar};
+use crate::sidecar::{REPLICAS, Sidecar, source_version_of};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
@@ -112,6 +112,27 @@ fn are_off(options: &OpenOptions) -> bool {
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
 }
 
+/// The replicas that the catalogue in a sidecar has of the source in the state `source`.
+fn replicas_in(sidecar: &Sidecar, source: &SourceVersion, limits: &Limits) -> Vec<Replica> {
+    let newest = sidecar.load_newest(CATALOGUE, source, limits);
+    newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
+}
+
+/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now.
+///
+/// # Errors
+/// As [`Sidecar::of_path`].
+pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
+    let Ok(found) = std::fs::metadata(path) else { return Ok(Vec::new()) };
+    let Some(sidecar) = Sidecar::of_path(path)?.filter(|_| found.is_file()) else {
+        return Ok(Vec::new());
+    };
+    let (state, limits) = (source_version_of(&found), Limits::default());
+    let both = std::iter::once(&sidecar).chain(sidecar.site());
+    let listed = both.flat_map(|sidecar| replicas_in(sidecar, &state, &limits));
+    Ok(listed.map(|replica| replica.id).collect())
+}
+
 impl Replicas {
     /// Those of a source that is opened like that; nothing where it has no sidecar on this machine.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
@@ -148,9 +169,7 @@ impl Replicas {
             let mut by_array: BTreeMap<String, Vec<Arc<OpenReplica>>> = BTreeMap::new();
             let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
             for sidecar in &self.sidecars {
-                let newest = sidecar.load_newest(CATALOGUE, source, &self.options.limits);
-                let replicas = newest.map(|(_, Catalogue { replicas, .. })| replicas);
-                for record in replicas.unwrap_or_default() {
+                for record in replicas_in(sidecar, source, &self.options.limits) {
                     let of_array = by_array.entry(record.array.clone()).or_default();
                     let places = match &record.places {
                         Some(of) => {
