@@ -1,6 +1,8 @@
 //! CRC-32C (Castagnoli), the checksum of every chunk, index, stamp and record that Bedform writes; and
 //! fingerprints, which tell names and states apart.
 
+use std::ops::Range;
+
 /// The CRC-32C of `bytes`.
 ///
 /// ```
@@ -38,6 +40,30 @@ impl Default for Crc32c {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// In the place of a seal, which is the length of a text in ten digits, and its CRC-32C in eight, computed with zeros
+/// in their place.
+pub const UNSEALED: &str = "0000000000:00000000";
+const SEALED_LENGTH: Range<usize> = 0..10;
+/// Where in a seal the checksum is.
+pub const SEALED_CHECKSUM: Range<usize> = 11..19;
+
+/// Puts the seal of `bytes` in the place of [`UNSEALED`], which begins at `at`.
+pub fn set_seal(bytes: &mut [u8], at: usize) {
+    let length = format!("{:010}", bytes.len());
+    bytes[at..][SEALED_LENGTH].copy_from_slice(length.as_bytes());
+    let checksum = format!("{:08x}", crc32c(bytes));
+    bytes[at..][SEALED_CHECKSUM].copy_from_slice(checksum.as_bytes());
+}
+
+/// The CRC-32C of sealed `bytes`, the digits of whose checksum are at `checksum`.
+pub fn crc32c_of_sealed(bytes: &[u8], checksum: Range<usize>) -> u32 {
+    let mut sum = Crc32c::new();
+    sum.update(&bytes[..checksum.start]);
+    sum.update(&vec![b'0'; checksum.len()]);
+    sum.update(&bytes[checksum.end..]);
+    sum.finish()
 }
 
 /// A CRC-64/NVME that is fed piece by piece: tells apart lists of numbers, at the speed of memory, that nobody gains

@@ -12,7 +12,7 @@ use super::element_type::{DATE_TIME, FIXED_BYTES, FIXED_UNICODE, RAW_BYTES, TIME
 use super::{
     ArrayMetadata, CodecChoice, Encoding, Identity, LogState, MetadataError, ShardEncoding,
 };
-use crate::checksum::crc32c;
+use crate::checksum::{UNSEALED, crc32c_of_sealed, set_seal};
 use crate::codec::{CodecChain, definitions};
 use crate::json::Kept;
 use crate::{DataType, TimeUnit};
@@ -204,7 +204,6 @@ fn write_chain(chain: &CodecChain, data_type: DataType) -> Value {
     Value::Array(list)
 }
 
-const UNSEALED: &str = "0000000000:00000000";
 const FORM: &[u8] = b"{\n \"zarr_format\"";
 
 /// The bytes of `document` with its seal, as they are stored. A document without the key `bedform`
@@ -220,10 +219,7 @@ pub fn seal_with(mut document: Value, kept: &[Kept<'_>]) -> Vec<u8> {
     let mut bytes = crate::json::write_with(&document, kept);
     bytes.push(b'\n');
     if sealed && let Some(at) = seal_position(&bytes, UNSEALED) {
-        let length = format!("{:010}:00000000", bytes.len());
-        bytes[at..at + length.len()].copy_from_slice(length.as_bytes());
-        let checksum = format!("{:08x}", crc32c(&bytes));
-        bytes[at + 11..at + 19].copy_from_slice(checksum.as_bytes());
+        set_seal(&mut bytes, at);
     }
     bytes
 }
@@ -257,8 +253,6 @@ pub(crate) fn check_seal_in_form(bytes: &[u8], document: &Value) -> Result<bool,
     }
     let Ok(expected) = u32::from_str_radix(checksum, 16) else { return Ok(false) };
     let Some(at) = seal_position(bytes, seal) else { return Ok(false) };
-    let mut unsealed = bytes.to_vec();
-    unsealed[at + length.len() + 1..at + seal.len()].fill(b'0');
-    let found = crc32c(&unsealed);
+    let found = crc32c_of_sealed(bytes, at + length.len() + 1..at + seal.len());
     if found == expected { Ok(true) } else { Err(MetadataError::Checksum { expected, found }) }
 }

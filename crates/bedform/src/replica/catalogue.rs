@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::held::Held;
-use crate::sidecar::{Helper, is_sealed, may_be_same, to_sealed};
+use crate::sidecar::{Helper, from_sealed, may_be_same, to_sealed};
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
@@ -143,7 +143,7 @@ impl Helper for Catalogue {
 
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
         // A changed digit of a run would be a replica of other elements.
-        let found: Self = is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()?;
+        let found: Self = from_sealed(bytes)?;
         let is_valid = found.version == VERSION
             && found.replicas.len() <= REPLICAS_MAX
             && found.replicas.iter().all(|replica| replica.is_valid(limits));

@@ -77,7 +77,7 @@ use site::{Look, look_at, open_to_readers};
 
 pub use place::SidecarName;
 pub(crate) use renewal::may_be_same;
-pub(crate) use sealed::{is_sealed, to_sealed};
+pub(crate) use sealed::{from_sealed, to_sealed};
 pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.

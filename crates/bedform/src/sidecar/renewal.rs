@@ -22,7 +22,7 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_storage::{Storage, open_without_waiting};
 use serde::{Deserialize, Serialize};
 
-use super::sealed::{is_sealed, to_sealed};
+use super::sealed::{from_sealed, to_sealed};
 use super::{Helper, Sidecar, source_version_of};
 
 /// The name of the helper file.
@@ -58,7 +58,7 @@ impl Helper for States {
     }
 
     fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
-        let found: Self = is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()?;
+        let found: Self = from_sealed(bytes)?;
         let is_valid = found.version == VERSION
             && found.same.len() <= SAME_MAX
             && found.pieces.iter().map(|(start, _)| *start).eq(starts(found.source.size));

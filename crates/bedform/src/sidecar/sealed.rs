@@ -1,12 +1,13 @@
 //! JSON objects that carry a seal, their length and CRC-32C, so that a changed bit is none of a fact.
 
-use bedform_format::checksum::crc32c;
+use bedform_format::checksum::{SEALED_CHECKSUM, UNSEALED, crc32c_of_sealed, set_seal};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 const BEGIN: &[u8] = b"{\"seal\":\"";
-const UNSEALED: &str = "0000000000:00000000";
 /// Where the digits of the checksum are.
-const CHECKSUM: std::ops::Range<usize> = BEGIN.len() + 11..BEGIN.len() + 19;
+const CHECKSUM: std::ops::Range<usize> =
+    BEGIN.len() + SEALED_CHECKSUM.start..BEGIN.len() + SEALED_CHECKSUM.end;
 
 /// The JSON object that `document` becomes, with the member `seal` before all others; nothing for what is no object
 /// with members.
@@ -14,21 +15,21 @@ pub(crate) fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
     let plain = serde_json::to_vec(document).ok()?;
     let members = plain.strip_prefix(b"{").filter(|members| members.starts_with(b"\""))?;
     let mut bytes = [BEGIN, UNSEALED.as_bytes(), b"\",", members].concat();
-    let length = format!("{:010}", bytes.len());
-    bytes[BEGIN.len()..][..10].copy_from_slice(length.as_bytes());
-    let checksum = format!("{:08x}", crc32c(&bytes));
-    bytes[CHECKSUM].copy_from_slice(checksum.as_bytes());
+    set_seal(&mut bytes, BEGIN.len());
     Some(bytes)
 }
 
-/// True for bytes that [`to_sealed`] has made.
-pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
+/// The value of bytes that [`to_sealed`] has made; nothing for others.
+pub(crate) fn from_sealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
     let Some(seal) = bytes.strip_prefix(BEGIN).and_then(|rest| rest.first_chunk::<19>()) else {
         return false;
     };
-    let mut unsealed = bytes.to_vec();
-    unsealed[CHECKSUM].copy_from_slice(b"00000000");
-    *seal == *format!("{:010}:{:08x}", bytes.len(), crc32c(&unsealed)).as_bytes()
+    let checksum = crc32c_of_sealed(bytes, CHECKSUM);
+    *seal == *format!("{:010}:{checksum:08x}", bytes.len()).as_bytes()
 }
 
 #[cfg(test)]
