@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bedform_format::chunk_map::{ForeignArray, ForeignStorage};
 use serde_json::Value;
 
-use super::forms::{Forms, Found, FoundForm, MEANINGS};
+use super::forms::{FileVariables, Forms, FoundForm, MEANINGS};
 use super::place::Places;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
@@ -109,7 +109,7 @@ impl Agreement<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` names the file, the variable, and how they differ.
-    pub(super) fn check(&self, dimension: &str, files: &[(usize, &Found)]) -> Result<()> {
+    pub(super) fn check(&self, dimension: &str, files: &[(usize, &FileVariables)]) -> Result<()> {
         let forms = self.forms.all.iter();
         let differing = forms.filter_map(|form| Some((form.file, self.differs(form, dimension)?)));
         let lacking = files.iter().filter_map(|(file, found)| {

@@ -1,6 +1,7 @@
 //! Forms: what variables of many files have in common, each kept once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bedform_format::archive::ArchivedVariable;
 use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
@@ -16,12 +17,22 @@ pub(super) const MEANINGS: [&str; 7] =
 /// The forms of the variables that the first file has.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
-    /// The variables of the first file, by their paths.
-    variables: HashMap<String, usize>,
+    pub(super) first: FirstVariables,
     pub(super) all: Vec<FoundForm>,
     numbers: HashMap<String, u32>,
     /// Variables that the first file lacks: the first file that has each, and its dimensions there.
     pub(super) others: BTreeMap<String, (usize, Vec<String>)>,
+}
+
+/// The numbers of the variables of the first file, by their paths.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FirstVariables(Arc<HashMap<String, usize>>);
+
+/// A form that may be known already.
+pub(super) struct Candidate {
+    array: ForeignArray,
+    /// The number of the variable, and what tells the form from others of it; nothing where the first file lacks it.
+    known: Option<(usize, String)>,
 }
 
 /// A form, and the first file with it.
@@ -33,56 +44,83 @@ pub(super) struct FoundForm {
 }
 
 /// The variables of one file, in the order of the first file's; nothing for those that it lacks.
-pub(super) type Found = Vec<Option<ArchivedVariable>>;
+pub(super) type FileVariables = Vec<Option<ArchivedVariable>>;
+
+impl FirstVariables {
+    /// What adding a form takes: nothing of it is for whoever holds the forms of all files.
+    ///
+    /// # Errors
+    /// `Corrupt` for a variable that cannot be described.
+    pub(super) fn candidate(&self, array: ForeignArray) -> Result<Candidate> {
+        let Some(&variable) = self.0.get(&array.path) else {
+            return Ok(Candidate { array, known: None });
+        };
+        let text = serde_json::to_string(&array)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", array.path)))?;
+        Ok(Candidate { array, known: Some((variable, text)) })
+    }
+
+    /// The variables of a file, each as a form and its place.
+    ///
+    /// # Errors
+    /// As [`FirstVariables::candidate`].
+    pub(super) fn described(
+        &self,
+        examined: Examined,
+    ) -> Result<Vec<(Candidate, ArchivedVariable)>> {
+        let variables = examined.map.arrays.into_iter().zip(examined.datasets);
+        let described = variables.map(|(array, address)| {
+            let (form, place) = form_of(array, address);
+            Ok((self.candidate(form)?, place))
+        });
+        described.collect()
+    }
+}
 
 impl Forms {
     /// Those of files the first of which has this chunk map.
     pub(super) fn of_first(map: &ChunkMap) -> Self {
         let paths = map.arrays.iter().map(|array| array.path.clone());
-        Self { variables: paths.zip(0..).collect(), ..Self::default() }
+        Self { first: FirstVariables(Arc::new(paths.zip(0..).collect())), ..Self::default() }
     }
 
     /// The number of a form, which is added if it is new; nothing for a variable that the first file lacks.
-    ///
-    /// # Errors
-    /// `Corrupt` for a variable that cannot be described.
-    pub(super) fn number(&mut self, form: ForeignArray, file: usize) -> Result<Option<u32>> {
-        let Some(&variable) = self.variables.get(&form.path) else {
-            let dimensions = dimension_names(&form);
-            let known = self.others.entry(form.path).or_insert_with(|| (file, dimensions.clone()));
+    pub(super) fn number(&mut self, form: Candidate, file: usize) -> Option<u32> {
+        let Candidate { array, known } = form;
+        let Some((variable, text)) = known else {
+            let dimensions = dimension_names(&array);
+            let known = self.others.entry(array.path).or_insert_with(|| (file, dimensions.clone()));
             if file < known.0 {
                 *known = (file, dimensions);
             }
-            return Ok(None);
+            return None;
         };
-        let text = serde_json::to_string(&form)
-            .map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", form.path)))?;
         if let Some(&number) = self.numbers.get(&text) {
             let known = &mut self.all[number as usize];
             known.file = known.file.min(file);
-            return Ok(Some(number));
+            return Some(number);
         }
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.numbers.insert(text, number);
-        self.all.push(FoundForm { array: form, variable, file });
-        Ok(Some(number))
+        self.all.push(FoundForm { array, variable, file });
+        Some(number)
     }
 
     /// The variables of file number `file`.
-    ///
-    /// # Errors
-    /// As [`Forms::number`].
-    pub(super) fn take(&mut self, examined: Examined, file: usize) -> Result<Found> {
-        let mut found: Found = vec![None; self.variables.len()];
-        for (array, address) in examined.map.arrays.into_iter().zip(examined.datasets) {
-            let (form, mut place) = form_of(array, address);
-            let at = self.variables.get(&form.path).copied();
-            if let (Some(number), Some(at)) = (self.number(form, file)?, at) {
+    pub(super) fn take(
+        &mut self,
+        described: Vec<(Candidate, ArchivedVariable)>,
+        file: usize,
+    ) -> FileVariables {
+        let mut found: FileVariables = vec![None; self.first.0.len()];
+        for (form, mut place) in described {
+            let at = form.known.as_ref().map(|(variable, _)| *variable);
+            if let (Some(number), Some(at)) = (self.number(form, file), at) {
                 place.form = number;
                 found[at] = Some(place);
             }
         }
-        Ok(found)
+        found
     }
 }
 

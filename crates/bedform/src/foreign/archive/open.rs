@@ -11,7 +11,7 @@ use bedform_format::chunk_map::{ChunkMap, ForeignArray, RefusedMember, SourceVer
 
 use super::agree::{Agreement, is_native};
 use super::examine::{Examined, TableBudget, changed, examine, in_threads};
-use super::forms::{Forms, Found};
+use super::forms::{FileVariables, Forms};
 use super::member::OpenFiles;
 use super::place::Places;
 use super::{Archive, ArchiveOptions, Form, JoinedAxis};
@@ -221,9 +221,12 @@ impl Opening<'_> {
         new: &[usize],
         first: &ForeignFile,
         forms: &Mutex<Forms>,
-    ) -> Result<Vec<Found>> {
+    ) -> Result<Vec<FileVariables>> {
+        let lock = || forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let variables = lock().first.clone();
         let take = |examined, file| {
-            forms.lock().unwrap_or_else(PoisonError::into_inner).take(examined, file)
+            let described = variables.described(examined)?;
+            Ok(lock().take(described, file))
         };
         let tables = TableBudget::new(TABLE_BYTES_MAX);
         let found = in_threads(new.len(), self.how.progress, |number| {
@@ -257,7 +260,8 @@ fn add_kept(forms: &mut Forms, kept: Vec<ForeignArray>, files: &[ArchivedFile]) 
         found.variables.iter().for_each(|variable| users[variable.form as usize] = file);
     }
     for (form, file) in kept.into_iter().zip(users) {
-        forms.number(form, file)?;
+        let form = forms.first.candidate(form)?;
+        forms.number(form, file);
     }
     Ok(())
 }
