@@ -25,6 +25,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes ano
 
 SHAPE = (60, 30, 40)
 USER, OTHER = 12345, 12346
+#: A time at which nobody writes any more, in seconds since 1970.
+OLD = 1_500_000_000
 
 
 def read_series(path: Path) -> dict[str, Any]:
@@ -149,6 +151,24 @@ def test_what_was_optimised_once_every_user_reads(site: Site) -> None:
     assert not found["used"]
     (line,) = found["warnings"]
     assert "belongs to user 0, who is none of its owners" in line and str(site.config) in line
+
+
+@needs_root
+def test_an_owner_who_hides_new_files_renews_a_moved_file_for_all(site: Site) -> None:
+    os.utime(site.path, (OLD, OLD))
+    site.optimize()
+    copy = site.path.with_name("copy")
+    shutil.copy2(site.path, copy)
+    copy.rename(site.path)
+    before = os.umask(0o077)
+    try:
+        assert read_series(site.path)["used"]
+    finally:
+        os.umask(before)
+    states = site.sidecar / "states"
+    assert len(json.loads(states.read_text())["same"]) == 1
+    assert states.stat().st_mode & 0o777 == 0o644
+    assert site.read()["used"]
 
 
 @needs_root

@@ -153,7 +153,14 @@ impl Sidecar {
             return;
         }
         if let Some(states) = States::of_file(path, source) {
-            self.save(STATES, &states);
+            self.save_states(&states);
+        }
+    }
+
+    fn save_states(&self, states: &States) {
+        if self.save(STATES, states) {
+            // The umask of an owner of a site may hide them from its users.
+            self.open_to_readers(&[]);
         }
     }
 
@@ -196,7 +203,7 @@ impl Sidecar {
             states.same.remove(0);
         }
         states.same.push(now.clone());
-        self.save(STATES, &states);
+        self.save_states(&states);
         true
     }
 }
