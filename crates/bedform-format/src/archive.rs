@@ -187,7 +187,7 @@ impl ArchiveMap {
         // So many files fit what is left: room for more is never made.
         let files = usize::try_from(files).ok().filter(|count| *count <= reader.rest.len() / each);
         let files = files.ok_or_else(short)?;
-        let checks = forms.iter().map(|form| Form::check(form, limits));
+        let checks = forms.iter().map(|form| CheckedForm::check(form, limits));
         let checks = checks.collect::<Result<Vec<_>, _>>()?;
         let mut found = Vec::with_capacity(files);
         for _ in 0..files {
@@ -205,7 +205,7 @@ impl ArchivedFile {
     fn read(
         reader: &mut Reader<'_>,
         variables: u32,
-        forms: &[Form<'_>],
+        forms: &[CheckedForm<'_>],
     ) -> Result<Option<Self>, ChunkMapError> {
         let mut source = || {
             Some(SourceVersion {
@@ -270,14 +270,14 @@ impl ArchivedVariable {
 }
 
 /// A form that was checked, and what its places are held against.
-struct Form<'a> {
+struct CheckedForm<'a> {
     array: &'a ForeignArray,
     /// Bytes of all elements.
     total: u64,
     bounds: Option<ChunkBounds>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> CheckedForm<'a> {
     fn check(array: &'a ForeignArray, limits: &Limits) -> Result<Self, ChunkMapError> {
         let invalid = |reason| ChunkMapError::Invalid { path: array.path.clone(), reason };
         let parent = array.path.rsplit_once('/').map_or("", |(parent, _)| parent);

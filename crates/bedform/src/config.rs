@@ -242,27 +242,27 @@ pub(crate) struct ConfigurationFile {
     doubt: Option<&'static str>,
     configuration: Configuration,
     /// For each of its sites.
-    known: Vec<KnownOfSite>,
+    known: Vec<SiteCache>,
 }
 
 /// What this machine has said of a site: it is asked for at every open.
 #[derive(Debug, Default)]
-struct KnownOfSite {
-    root: Known<Path>,
-    owners: Known<[u32]>,
+struct SiteCache {
+    root: Cached<Path>,
+    owners: Cached<[u32]>,
 }
 
 /// What was found once.
 #[derive(Debug)]
-struct Known<T: ?Sized>(Mutex<Option<Arc<T>>>);
+struct Cached<T: ?Sized>(Mutex<Option<Arc<T>>>);
 
-impl<T: ?Sized> Default for Known<T> {
+impl<T: ?Sized> Default for Cached<T> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: ?Sized> Known<T> {
+impl<T: ?Sized> Cached<T> {
     // A forked child may find the lock held by a thread that it does not have.
 
     fn get(&self) -> Option<Arc<T>> {
@@ -279,12 +279,12 @@ impl<T: ?Sized> Known<T> {
 
 /// One of the sites of a file of settings, as it is on this machine.
 #[derive(Clone, Copy)]
-pub(crate) struct SiteHere<'f> {
+pub(crate) struct ResolvedSite<'f> {
     pub(crate) site: &'f SidecarSite,
-    known: &'f KnownOfSite,
+    known: &'f SiteCache,
 }
 
-impl SiteHere<'_> {
+impl ResolvedSite<'_> {
     /// The root without links, of which it may be one; nothing if it is not there.
     pub(crate) fn real_root(&self) -> Option<Arc<Path>> {
         let find = || Some(self.known.root.keep(self.site.root.canonicalize().ok()?.into()));
@@ -304,9 +304,9 @@ impl SiteHere<'_> {
 
 impl ConfigurationFile {
     /// Whose sidecars are trusted.
-    pub(crate) fn sites(&self) -> impl Iterator<Item = SiteHere<'_>> {
+    pub(crate) fn sites(&self) -> impl Iterator<Item = ResolvedSite<'_>> {
         let sites = self.configuration.sidecars.iter().zip(&self.known);
-        sites.map(|(site, known)| SiteHere { site, known })
+        sites.map(|(site, known)| ResolvedSite { site, known })
     }
 
     /// The file at `path`; nothing if there is none.
@@ -329,7 +329,7 @@ impl ConfigurationFile {
             }
             _ => None,
         };
-        let known = configuration.sidecars.iter().map(|_| KnownOfSite::default()).collect();
+        let known = configuration.sidecars.iter().map(|_| SiteCache::default()).collect();
         let (path, state) = (path.to_owned(), state_of(&found));
         Ok(Some(Self { path, state, doubt, configuration, known }))
     }
@@ -672,15 +672,15 @@ mod tests {
         let root = directory.join("root");
         let owners = vec![Owner::Name("no user has this name".to_owned()), Owner::Id(7)];
         let site = SidecarSite { root: root.clone(), sidecars: PathBuf::new(), owners };
-        let known = KnownOfSite::default();
-        let here = SiteHere { site: &site, known: &known };
+        let known = SiteCache::default();
+        let here = ResolvedSite { site: &site, known: &known };
         assert_eq!(here.real_root(), None);
         std::os::unix::fs::symlink("real", &root).unwrap();
         let real = directory.join("real").canonicalize().unwrap();
         assert_eq!(here.real_root().as_deref(), Some(&*real));
         assert_eq!(*here.owner_ids(), [7]);
         let site = SidecarSite { owners: vec![Owner::Id(7), Owner::Id(8)], ..site };
-        let here = SiteHere { site: &site, known: &known };
+        let here = ResolvedSite { site: &site, known: &known };
         assert_eq!(*here.owner_ids(), [7, 8]);
         std::fs::remove_dir_all(&directory).unwrap();
         assert_eq!(here.real_root().as_deref(), Some(&*real));

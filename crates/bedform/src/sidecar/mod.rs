@@ -4,8 +4,9 @@
 //!
 //! - Losing a helper file, or a whole sidecar, loses nothing but time. It may be deleted at any time.
 //! - An error of a sidecar never fails a read: what cannot be read is absent, what cannot be kept is not kept.
-//! - A helper file is believed only if it belongs to this user, is no link, is not larger than its kind may be,
-//!   passes the checks of its kind, and was made of the source as it is now.
+//! - A helper file is believed only if it belongs to this user, or to an owner of the site in a sidecar of the site;
+//!   is no link; is not larger than its kind may be; passes the checks of its kind; and was made of the source as it
+//!   is now.
 //! - A reader sees a helper file whole or not at all.
 //! - Reading creates nothing beside the data.
 //!
@@ -27,8 +28,8 @@
 //! # How
 //!
 //! - **Kinds.** A [`Helper`] says how large it may be, how it becomes bytes and back, and which version of the
-//!   source it was made of, if it counts for that alone. It carries its own checksum. Most kinds are one file, replaced in one step
-//!   ([`Sidecar::load`], [`Sidecar::save`]).
+//!   source it was made of, if it counts for that alone. It carries its own checksum. Most kinds are one file,
+//!   replaced in one step ([`Sidecar::load`], [`Sidecar::save`]).
 //! - **Generations.** A kind that grows by versions has immutable files numbered from 1. The newest valid one
 //!   counts. The next number is created only if it is absent, so that of two writers one has to look again;
 //!   generations before the last are then removed ([`Sidecar::load_newest`], [`Sidecar::save_next`]).
@@ -71,7 +72,7 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::Result;
-use place::{Holder, Places, TrustedStorage};
+use place::{Holder, SidecarCandidates, TrustedStorage};
 use renewal::STATES;
 use site::{Look, look_at, open_to_readers};
 
@@ -189,16 +190,17 @@ impl Sidecar {
     /// # Errors
     /// As [`Sidecar::of_path`].
     pub fn find(name: &SidecarName, base: Option<&Path>) -> Result<Option<Self>> {
-        Ok(Places::of(name, base)?.find())
+        Ok(SidecarCandidates::of(name, base)?.find())
     }
 
-    /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`].
-    /// Nothing where there is no place for it.
+    /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its
+    /// sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no
+    /// place for it.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`]; those of the site file and of making the directory.
     pub fn make(name: &SidecarName) -> Result<Option<PathBuf>> {
-        Places::of(name, None)?.make(true)
+        SidecarCandidates::of(name, None)?.make(true)
     }
 
     /// As [`Sidecar::make`] for what takes space, with `base` as in [`Sidecar::of_path_in`]: nothing where it
@@ -207,7 +209,7 @@ impl Sidecar {
     /// # Errors
     /// As [`Sidecar::make`].
     pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<PathBuf>> {
-        Places::of(name, base)?.make(false)
+        SidecarCandidates::of(name, base)?.make(false)
     }
 
     /// That of the site, which this user reads and does not write; nothing where this is it.

@@ -173,7 +173,7 @@ impl SidecarName {
 }
 
 /// Where the sidecar of a source may be, for one user.
-pub(super) struct Places {
+pub(super) struct SidecarCandidates {
     name: SidecarName,
     /// The directory of sidecars that was named.
     base: Option<PathBuf>,
@@ -182,7 +182,7 @@ pub(super) struct Places {
     site: Result<Option<Site>>,
 }
 
-impl Places {
+impl SidecarCandidates {
     /// Those of the source with this name; `base` is a directory of sidecars in the place of the variable.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use bedform_format::chunk_map::{ForeignArray, ForeignStorage};
 use serde_json::Value;
 
 use super::forms::{FileVariables, Forms, FoundForm, MEANINGS};
-use super::place::Places;
+use super::place::ArchiveFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 
@@ -15,7 +15,7 @@ pub(super) struct Agreement<'a> {
     /// The variables of the first file.
     pub(super) first: &'a [ForeignArray],
     pub(super) forms: &'a Forms,
-    pub(super) places: &'a Places,
+    pub(super) places: &'a ArchiveFiles,
 }
 
 fn axis_of(array: &ForeignArray, dimension: &str) -> Option<usize> {

@@ -29,7 +29,7 @@ pub(super) struct Forms {
 pub(super) struct FirstVariables(Arc<HashMap<String, usize>>);
 
 /// A form that may be known already.
-pub(super) struct Candidate {
+pub(super) struct FormCandidate {
     array: ForeignArray,
     /// The number of the variable, and what tells the form from others of it; nothing where the first file lacks it.
     known: Option<(usize, String)>,
@@ -51,13 +51,13 @@ impl FirstVariables {
     ///
     /// # Errors
     /// `Corrupt` for a variable that cannot be described.
-    pub(super) fn candidate(&self, array: ForeignArray) -> Result<Candidate> {
+    pub(super) fn candidate(&self, array: ForeignArray) -> Result<FormCandidate> {
         let Some(&variable) = self.0.get(&array.path) else {
-            return Ok(Candidate { array, known: None });
+            return Ok(FormCandidate { array, known: None });
         };
         let text = serde_json::to_string(&array)
             .map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", array.path)))?;
-        Ok(Candidate { array, known: Some((variable, text)) })
+        Ok(FormCandidate { array, known: Some((variable, text)) })
     }
 
     /// The variables of a file, each as a form and its place.
@@ -67,7 +67,7 @@ impl FirstVariables {
     pub(super) fn described(
         &self,
         examined: Examined,
-    ) -> Result<Vec<(Candidate, ArchivedVariable)>> {
+    ) -> Result<Vec<(FormCandidate, ArchivedVariable)>> {
         let variables = examined.map.arrays.into_iter().zip(examined.datasets);
         let described = variables.map(|(array, address)| {
             let (form, place) = form_of(array, address);
@@ -85,8 +85,8 @@ impl Forms {
     }
 
     /// The number of a form, which is added if it is new; nothing for a variable that the first file lacks.
-    pub(super) fn number(&mut self, form: Candidate, file: usize) -> Option<u32> {
-        let Candidate { array, known } = form;
+    pub(super) fn number(&mut self, form: FormCandidate, file: usize) -> Option<u32> {
+        let FormCandidate { array, known } = form;
         let Some((variable, text)) = known else {
             let dimensions = dimension_names(&array);
             let known = self.others.entry(array.path).or_insert_with(|| (file, dimensions.clone()));
@@ -109,7 +109,7 @@ impl Forms {
     /// The variables of file number `file`.
     pub(super) fn take(
         &mut self,
-        described: Vec<(Candidate, ArchivedVariable)>,
+        described: Vec<(FormCandidate, ArchivedVariable)>,
         file: usize,
     ) -> FileVariables {
         let mut found: FileVariables = vec![None; self.first.0.len()];

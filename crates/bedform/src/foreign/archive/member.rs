@@ -11,7 +11,7 @@ use bedform_storage::{Object, StorageError, Version, open_files_max};
 use rustix::io::Errno;
 
 use super::examine::changed;
-use super::{Archive, Form};
+use super::{Archive, VariableForm};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Reader};
 use crate::foreign::inline::Inline;
@@ -177,7 +177,7 @@ impl Archive {
     fn table(
         &self,
         (file, variable): (usize, usize),
-        form: &Form,
+        form: &VariableForm,
         object: &dyn Object,
     ) -> Result<Option<Arc<ChunkTable>>> {
         let place = &self.files[file].variables[variable];
@@ -212,7 +212,7 @@ pub(crate) struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn form(&self) -> &Form {
+    fn form(&self) -> &VariableForm {
         self.archive.form(self.file, self.variable)
     }
 

@@ -57,7 +57,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
 use crate::source::StoredLayout;
 use member::OpenFiles;
-use place::Places;
+use place::ArchiveFiles;
 
 pub(crate) use joined::{FileRead, JoinedVariable};
 pub(crate) use member::Member;
@@ -97,9 +97,9 @@ pub(super) struct Archive {
     dimension: String,
     /// The first file by itself.
     first: ForeignFile,
-    places: Places,
+    places: ArchiveFiles,
     files: Vec<ArchivedFile>,
-    forms: Vec<Form>,
+    forms: Vec<VariableForm>,
     joined: Vec<JoinedAxis>,
     by_path: HashMap<String, usize>,
     /// Where each file begins along the joined dimension, and where the last one ends.
@@ -117,7 +117,7 @@ struct JoinedAxis {
 
 /// A form, and how variables of it are stored.
 #[derive(Debug)]
-struct Form {
+struct VariableForm {
     array: ForeignArray,
     layout: StoredLayout,
     decoding: u64,
@@ -130,7 +130,7 @@ impl Archive {
     }
 
     /// The form of joined variable `variable` in file `file`.
-    fn form(&self, file: usize, variable: usize) -> &Form {
+    fn form(&self, file: usize, variable: usize) -> &VariableForm {
         &self.forms[self.files[file].variables[variable].form as usize]
     }
 

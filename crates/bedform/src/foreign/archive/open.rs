@@ -13,8 +13,8 @@ use super::agree::{Agreement, is_native};
 use super::examine::{Examined, TableBudget, changed, examine, in_threads};
 use super::forms::{FileVariables, Forms};
 use super::member::OpenFiles;
-use super::place::Places;
-use super::{Archive, ArchiveOptions, Form, JoinedAxis};
+use super::place::ArchiveFiles;
+use super::{Archive, ArchiveOptions, JoinedAxis, VariableForm};
 use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
@@ -63,7 +63,7 @@ impl ForeignFile {
         options: &OpenOptions,
     ) -> Result<Self> {
         let mut options = options.clone();
-        let places = Places::find(paths, &options)?;
+        let places = ArchiveFiles::find(paths, &options)?;
         if options.sidecar.is_none() {
             options.sidecar = Sidecar::find(&SidecarName::of_archive(&places.files[0].path), None)?;
         }
@@ -86,7 +86,7 @@ impl ForeignFile {
 
 /// An archive on its way.
 struct Opening<'a> {
-    places: &'a Places,
+    places: &'a ArchiveFiles,
     how: &'a ArchiveOptions<'a>,
     options: &'a OpenOptions,
 }
@@ -291,7 +291,7 @@ fn compacted(mut map: ArchiveMap) -> ArchiveMap {
 fn joined(
     name: String,
     first: ForeignFile,
-    places: Places,
+    places: ArchiveFiles,
     (dimension, forms, files): (String, Vec<ForeignArray>, Vec<ArchivedFile>),
     options: &OpenOptions,
 ) -> Result<ForeignFile> {
@@ -307,7 +307,7 @@ fn joined(
     };
     let joined: Vec<JoinedAxis> = found.iter().map(axis).collect();
     let by_path = joined.iter().map(|joined| joined.path.clone()).zip(0..).collect();
-    let forms = forms.into_iter().map(Form::new).collect::<Result<_>>()?;
+    let forms = forms.into_iter().map(VariableForm::new).collect::<Result<_>>()?;
     // Whichever directories the files lie in: their paths tell them apart.
     let cache = CacheHandle::new(options.cache_bytes, Some(PlaceId::new("files of archives")));
     let archive = Archive {
@@ -333,7 +333,7 @@ fn joined(
     })
 }
 
-impl Form {
+impl VariableForm {
     fn new(array: ForeignArray) -> Result<Self> {
         let (_, layout) = layout_of(&array)?.map_err(|reason| {
             let text = format!("{:?} is read by its own library: {reason}", array.path);
@@ -352,7 +352,7 @@ fn starts_of(
     joined: &[(usize, usize)],
     forms: &[ForeignArray],
     files: &[ArchivedFile],
-    places: &Places,
+    places: &ArchiveFiles,
 ) -> Result<Vec<u64>> {
     let (mut starts, mut end) = (vec![0], 0_u64);
     for (file, place) in files.iter().zip(&places.files) {

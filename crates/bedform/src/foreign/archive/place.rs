@@ -20,7 +20,7 @@ const FILES_MAX: usize = 1 << 17;
 
 /// The files of an archive.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ArchiveFiles {
     /// The directories that they lie in.
     directories: Vec<Arc<dyn Storage>>,
     pub(super) files: Vec<FilePlace>,
@@ -37,7 +37,7 @@ pub(super) struct FilePlace {
     pub(super) source: SourceVersion,
 }
 
-impl Places {
+impl ArchiveFiles {
     /// The files at `paths`.
     ///
     /// # Errors
