@@ -21,15 +21,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::chunk_map::ForeignStorage;
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
 use bedform_format::metadata::FillValue;
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Limits, Serializer};
 use bedform_geometry::{ChunkGrid, Region, strides};
 use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
-use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
-use super::attributes::{self, Style};
 use super::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::cache::CacheHandle;
 use crate::codec::ChunkCodec;
@@ -317,36 +315,13 @@ impl ForeignVariable for CalledVariable {
         Sources::One(self)
     }
 
-    fn attributes(&self) -> Map<String, Value> {
-        let Some((file, position)) = &self.described else { return Map::new() };
-        attributes::variable_attributes(&file.map.arrays[*position], Style::of(&file.map))
+    fn described(&self) -> Option<(&ChunkMap, &ForeignArray)> {
+        let (file, position) = self.described.as_ref()?;
+        Some((&file.map, &file.map.arrays[*position]))
     }
 
-    fn dimension_names(&self) -> Vec<Option<String>> {
-        let Some((file, position)) = &self.described else {
-            return vec![None; self.facts.layout.grid.rank()];
-        };
-        let names = attributes::dimension_names(&file.map.arrays[*position]);
-        names.into_iter().map(Some).collect()
-    }
-
-    fn describe(&self) -> Value {
-        let encoding = self.described.as_ref().map(|(file, at)| &file.map.arrays[*at].encoding);
-        let grid = &self.facts.layout.grid;
-        json!({
-            "path": self.facts.path,
-            "shape": grid.array_shape(),
-            "dtype": self.facts.data_type.to_string(),
-            "numpy": self.facts.data_type.numpy(),
-            "storage": "native",
-            "encoding": encoding,
-            "chunks": grid.chunk_shape(),
-            "shards": null,
-            "order": null,
-            "fill_value": self.facts.layout.fill.to_json(self.facts.data_type),
-            "dims": self.dimension_names(),
-            "attributes": self.attributes(),
-        })
+    fn is_decoded(&self) -> bool {
+        false
     }
 }
 

@@ -4,10 +4,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bedform_format::DataType;
-use bedform_format::chunk_map::SourceVersion;
-use serde_json::{Map, Value};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage, SourceVersion};
+use serde_json::{Map, Value, json};
 
+use super::ForeignFile;
 use super::archive::JoinedVariable;
+use super::attributes::{self, Style};
 use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
@@ -33,6 +35,28 @@ pub(crate) struct VariableFacts {
     pub(crate) replicas: Option<Arc<Replicas>>,
     /// Who follows the reads; nothing where none is made ahead.
     pub(crate) follows: Option<Arc<Follows>>,
+}
+
+impl VariableFacts {
+    /// Those of the variable at `path` of a file, of a type and stored like that.
+    pub(super) fn of_file(
+        file: &ForeignFile,
+        path: &str,
+        (data_type, layout): (DataType, StoredLayout),
+        scope: Arc<Scope>,
+    ) -> Self {
+        Self {
+            name: format!("{}/{path}", file.name()),
+            path: path.to_owned(),
+            data_type,
+            layout,
+            scope,
+            cache: file.cache.clone(),
+            tuning: file.tuning.clone(),
+            replicas: file.replicas.clone(),
+            follows: file.follows.clone(),
+        }
+    }
 }
 
 /// Where the chunks of a variable lie.
@@ -65,13 +89,57 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
         Ok(true)
     }
 
+    /// The variable in the chunk map that describes it; nothing where none does.
+    fn described(&self) -> Option<(&ChunkMap, &ForeignArray)>;
+
     /// The attributes, as xarray shows those of such files.
-    fn attributes(&self) -> Map<String, Value>;
+    fn attributes(&self) -> Map<String, Value> {
+        let described = self.described();
+        described
+            .map(|(map, array)| attributes::variable_attributes(array, Style::of(map)))
+            .unwrap_or_default()
+    }
 
     /// A name for each axis, as xarray shows those of such files; nothing for axes without.
-    fn dimension_names(&self) -> Vec<Option<String>>;
+    fn dimension_names(&self) -> Vec<Option<String>> {
+        match self.described() {
+            Some((_, array)) => attributes::dimension_names(array).into_iter().map(Some).collect(),
+            None => vec![None; self.facts().layout.grid.rank()],
+        }
+    }
 
     /// What the variable is; the keys are those of [`Array::describe`](crate::Array::describe) that a
     /// foreign variable has, `storage` and `encoding`.
-    fn describe(&self) -> Value;
+    fn describe(&self) -> Value {
+        let (facts, array) = (self.facts(), self.described().map(|(_, array)| array));
+        let kind = match array.map(|array| &array.storage) {
+            _ if !self.is_decoded() => "native",
+            Some(ForeignStorage::Contiguous { .. }) => "contiguous",
+            Some(ForeignStorage::Compact { .. }) => "compact",
+            Some(ForeignStorage::Chunked { .. }) => "chunked",
+            Some(ForeignStorage::Records { .. }) => "records",
+            Some(ForeignStorage::Empty) => "empty",
+            _ => "native",
+        };
+        let grid = &facts.layout.grid;
+        json!({
+            "path": facts.path,
+            "shape": grid.array_shape(),
+            "dtype": facts.data_type.to_string(),
+            "numpy": facts.data_type.numpy(),
+            "storage": kind,
+            "encoding": array.map(|array| &array.encoding),
+            "chunks": grid.chunk_shape(),
+            "shards": null,
+            "order": null,
+            "fill_value": facts.layout.fill.to_json(facts.data_type),
+            "dims": self.dimension_names(),
+            "attributes": self.attributes(),
+        })
+    }
+
+    /// False if the library of the format decodes it.
+    fn is_decoded(&self) -> bool {
+        true
+    }
 }

@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `variable` | a variable of a file: how it is stored, as a source |
+//! | `chunks` | where the chunks of a variable lie in its file |
 //! | `callback` | variables that a callback reads: what only a foreign library can decode |
 //! | `facts` | what is known of a variable, whoever reads it |
 //! | `hdf5` | chunk maps of HDF5 files by our own parser |
@@ -24,6 +25,7 @@
 pub(crate) mod archive;
 pub(crate) mod attributes;
 pub(crate) mod callback;
+mod chunks;
 pub(crate) mod facts;
 mod hdf5;
 mod inline;

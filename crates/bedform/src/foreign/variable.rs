@@ -5,24 +5,20 @@ use std::sync::Arc;
 
 use bedform_format::DataType;
 use bedform_format::chunk_map::{
-    ChunkMap, ChunkTable, ForeignArray as MapArray, ForeignStorage, SourceVersion,
+    ChunkMap, ForeignArray as MapArray, ForeignStorage, SourceVersion,
 };
 use bedform_format::metadata::FillValue;
-use bedform_format::shard::Extent;
 use bedform_geometry::ChunkGrid;
 use bedform_storage::{Object, Version};
-use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
-use super::attributes::{self, Style};
+use super::chunks::{Table, cell_of};
 use super::facts::{ForeignVariable, Sources, VariableFacts};
 use super::inline::Inline;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
-use crate::source::{
-    ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source, StoredLayout,
-};
+use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 
 /// A variable of a foreign file. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
@@ -48,17 +44,7 @@ impl Variable {
         };
         let path = format!("{}:{}", file.path, array.path);
         let scope = file.cache.scope(&path, decoding(array, layout.grid.chunk_shape()));
-        let facts = VariableFacts {
-            name: format!("{}/{}", file.name(), array.path),
-            path: array.path.clone(),
-            data_type,
-            layout,
-            scope,
-            cache: file.cache.clone(),
-            tuning: file.tuning.clone(),
-            replicas: file.replicas.clone(),
-            follows: file.follows.clone(),
-        };
+        let facts = VariableFacts::of_file(&file, &array.path, (data_type, layout), scope);
         Ok(Self { facts, position, file })
     }
 
@@ -106,32 +92,6 @@ pub(super) fn layout_of(
     Ok(Ok((data_type, layout)))
 }
 
-/// What a variable is: see [`ForeignVariable::describe`].
-pub(super) fn describe(array: &MapArray, facts: &VariableFacts, style: Style) -> Value {
-    let (kind, chunks) = match &array.storage {
-        ForeignStorage::Contiguous { .. } => ("contiguous", None),
-        ForeignStorage::Compact { .. } => ("compact", None),
-        ForeignStorage::Chunked { chunk_shape, .. } => ("chunked", Some(chunk_shape)),
-        ForeignStorage::Records { .. } => ("records", None),
-        ForeignStorage::Empty => ("empty", None),
-        _ => ("native", None),
-    };
-    json!({
-        "path": array.path,
-        "shape": array.shape,
-        "dtype": facts.data_type.to_string(),
-        "numpy": facts.data_type.numpy(),
-        "storage": kind,
-        "encoding": array.encoding,
-        "chunks": chunks.unwrap_or(&facts.layout.grid.chunk_shape().to_vec()),
-        "shards": null,
-        "order": null,
-        "fill_value": facts.layout.fill.to_json(facts.data_type),
-        "dims": attributes::dimension_names(array),
-        "attributes": attributes::variable_attributes(array, style),
-    })
-}
-
 impl ForeignVariable for Variable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
@@ -149,17 +109,8 @@ impl ForeignVariable for Variable {
         self.file.is_as_opened()
     }
 
-    fn attributes(&self) -> Map<String, Value> {
-        attributes::variable_attributes(self.array(), Style::of(&self.file.map))
-    }
-
-    fn dimension_names(&self) -> Vec<Option<String>> {
-        let names = attributes::dimension_names(self.array());
-        names.into_iter().map(Some).collect()
-    }
-
-    fn describe(&self) -> Value {
-        describe(self.array(), &self.facts, Style::of(&self.file.map))
+    fn described(&self) -> Option<(&ChunkMap, &MapArray)> {
+        Some((&self.file.map, self.array()))
     }
 }
 
@@ -191,14 +142,11 @@ impl Source for Variable {
                 object
             }
         };
-        let chunks = VariableChunks { map: self.file.map.clone(), position: self.position, table };
-        Ok(Some(OpenCell {
-            object,
-            locations: ChunkLocations::Table(Arc::new(chunks)),
-            contained: 0,
-            index_requests: 0,
-            index_bytes: 0,
-        }))
+        let table = || match table {
+            Some(table) => Table::Own(table),
+            None => Table::OfMap(self.file.map.clone(), self.position),
+        };
+        Ok(Some(cell_of(object, &self.array().storage, None, table)))
     }
 
     fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
@@ -216,35 +164,5 @@ impl Source for Variable {
 
     fn has_names(&self) -> bool {
         false
-    }
-}
-
-/// Where the chunks of one variable lie.
-#[derive(Debug)]
-struct VariableChunks {
-    map: Arc<ChunkMap>,
-    position: usize,
-    /// Its table, if the map has none.
-    table: Option<Arc<ChunkTable>>,
-}
-
-impl LocateChunk for VariableChunks {
-    fn locate(&self, position: u64) -> Option<Location> {
-        let at = |offset, length| Location::of(Extent { offset, length });
-        let find_in = |table: &ChunkTable| {
-            let entry = table.find(position)?;
-            Some(Location { skip: entry.filter_mask, ..at(entry.offset, entry.length) })
-        };
-        match &self.map.arrays[self.position].storage {
-            ForeignStorage::Contiguous { offset, length } => Some(at(*offset, *length)),
-            ForeignStorage::Compact { data } => Some(at(0, data.len() as u64)),
-            ForeignStorage::Chunked { chunks, .. } => {
-                find_in(self.table.as_deref().unwrap_or(chunks))
-            }
-            ForeignStorage::Records { offset, stride, length } => {
-                Some(at(offset.checked_add(stride.checked_mul(position)?)?, *length))
-            }
-            _ => None,
-        }
     }
 }

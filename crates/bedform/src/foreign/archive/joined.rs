@@ -6,18 +6,15 @@ use std::sync::Arc;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_geometry::{AxisSelection, ChunkGrid, PlacedAxis, Points, Selection};
 use bedform_storage::Object;
-use serde_json::{Map, Value};
 
-use super::Archive;
 use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_of, files_of_selection};
 use super::member::Member;
+use super::{Archive, VariableForm};
 use crate::cache::Scope;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::foreign::ForeignFile;
-use crate::foreign::attributes::{self, Style};
 use crate::foreign::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::foreign::source_version;
-use crate::foreign::variable::{describe, layout_of};
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::plan::{Piece, ReadPlan};
@@ -53,7 +50,7 @@ impl JoinedVariable {
     /// Joined variable `number` of an archive, which is at `position` of the chunk map of `file`.
     ///
     /// # Errors
-    /// `Unsupported` for one that only its native library reads.
+    /// `InvalidArgument` for a shape that no array has.
     pub(super) fn new(
         file: &ForeignFile,
         archive: &Arc<Archive>,
@@ -61,34 +58,15 @@ impl JoinedVariable {
         position: usize,
     ) -> Result<Self> {
         let array = &file.map.arrays[position];
-        let (data_type, first) = layout_of(array)?.map_err(|reason| {
-            let text =
-                format!("{:?} of {} is read by its own library: {reason}", array.path, file.name());
-            Error::new(ErrorKind::Unsupported, text)
-        })?;
         // As the first file cuts it, where one shape of chunks has to stand for all.
-        let chunk_shape = archive.form(0, number).layout.grid.chunk_shape().to_vec();
-        let grid = ChunkGrid::new(array.shape.clone(), chunk_shape)?;
+        let VariableForm { data_type, layout, .. } = archive.form(0, number);
+        let grid = ChunkGrid::new(array.shape.clone(), layout.grid.chunk_shape().to_vec())?;
         let per_object = grid.grid_shape().iter().map(|count| (*count).max(1)).collect();
-        let codec = archive.form(0, number).layout.codec.clone();
-        let layout = StoredLayout { grid, per_object, codec, ..first };
-        let facts = VariableFacts {
-            name: format!("{}/{}", file.name(), array.path),
-            path: array.path.clone(),
-            data_type,
-            layout,
-            scope: file.cache.scope(&array.path, 0),
-            cache: file.cache.clone(),
-            tuning: file.tuning.clone(),
-            replicas: file.replicas.clone(),
-            follows: file.follows.clone(),
-        };
+        let layout = StoredLayout { grid, per_object, ..layout.clone() };
+        let scope = file.cache.scope(&array.path, 0);
+        let facts = VariableFacts::of_file(file, &array.path, (*data_type, layout), scope);
         let (archive, map) = (archive.clone(), file.map.clone());
         Ok(Self { archive, number, map, position, facts })
-    }
-
-    fn array(&self) -> &ForeignArray {
-        &self.map.arrays[self.position]
     }
 
     /// Calls `act` with the plan that reads `selection`: a piece for each file that it touches.
@@ -265,15 +243,7 @@ impl ForeignVariable for JoinedVariable {
         Some(&ANY_STATE)
     }
 
-    fn attributes(&self) -> Map<String, Value> {
-        attributes::variable_attributes(self.array(), Style::of(&self.map))
-    }
-
-    fn dimension_names(&self) -> Vec<Option<String>> {
-        attributes::dimension_names(self.array()).into_iter().map(Some).collect()
-    }
-
-    fn describe(&self) -> Value {
-        describe(self.array(), &self.facts, Style::of(&self.map))
+    fn described(&self) -> Option<(&ChunkMap, &ForeignArray)> {
+        Some((&self.map, &self.map.arrays[self.position]))
     }
 }

@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::{ChunkTable, ForeignStorage};
-use bedform_format::shard::Extent;
 use bedform_storage::{Object, StorageError, Version, open_files_max};
 use rustix::io::Errno;
 
 use super::examine::changed;
 use super::{Archive, VariableForm};
 use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::chunks::{Table, cell_of};
 use crate::foreign::hdf5::{self, Reader};
 use crate::foreign::inline::Inline;
 use crate::foreign::source_version;
 use crate::plan::opening::Need;
-use crate::source::{ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source};
+use crate::source::{OpenCell, PendingCell, Source};
 
 /// Files that are open at once, and the share of what the process may open.
 const OPEN_MAX: u64 = 256;
@@ -253,21 +253,8 @@ impl Source for Member<'_> {
         if archive.open.has_waited(began.elapsed()) {
             waits();
         }
-        let chunks = match &form.array.storage {
-            ForeignStorage::Contiguous { length, .. } => MemberChunks::Whole(place.at, *length),
-            ForeignStorage::Compact { .. } => MemberChunks::Whole(0, object.version().size),
-            ForeignStorage::Records { stride, length, .. } => {
-                MemberChunks::Records(place.at, *stride, *length)
-            }
-            _ => MemberChunks::Table(table.unwrap_or_default()),
-        };
-        Ok(Some(OpenCell {
-            object,
-            locations: ChunkLocations::Table(Arc::new(chunks)),
-            contained: 0,
-            index_requests: 0,
-            index_bytes: 0,
-        }))
+        let table = || Table::Own(table.unwrap_or_default());
+        Ok(Some(cell_of(object, &form.array.storage, Some(place.at), table)))
     }
 
     fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
@@ -286,31 +273,5 @@ impl Source for Member<'_> {
 
     fn object_name(&self, _: &[u64]) -> String {
         format!("{}/{}", self.archive.file_name(self.file), self.form().array.path)
-    }
-}
-
-/// Where the chunks of a variable lie in its file.
-#[derive(Debug)]
-enum MemberChunks {
-    /// One, at an offset and of a length.
-    Whole(u64, u64),
-    /// One for each record: the first, the distance, the length.
-    Records(u64, u64, u64),
-    Table(Arc<ChunkTable>),
-}
-
-impl LocateChunk for MemberChunks {
-    fn locate(&self, position: u64) -> Option<Location> {
-        let at = |offset, length| Location::of(Extent { offset, length });
-        match self {
-            Self::Whole(offset, length) => Some(at(*offset, *length)),
-            Self::Records(offset, stride, length) => {
-                Some(at(offset.checked_add(stride.checked_mul(position)?)?, *length))
-            }
-            Self::Table(table) => {
-                let entry = table.find(position)?;
-                Some(Location { skip: entry.filter_mask, ..at(entry.offset, entry.length) })
-            }
-        }
     }
 }

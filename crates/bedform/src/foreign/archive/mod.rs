@@ -47,9 +47,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use bedform_format::Limits;
 use bedform_format::archive::ArchivedFile;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray};
+use bedform_format::{DataType, Limits};
 
 use super::ForeignFile;
 use super::facts::ForeignVariable;
@@ -119,6 +119,7 @@ struct JoinedAxis {
 #[derive(Debug)]
 struct VariableForm {
     array: ForeignArray,
+    data_type: DataType,
     layout: StoredLayout,
     decoding: u64,
 }

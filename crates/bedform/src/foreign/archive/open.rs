@@ -335,12 +335,12 @@ fn joined(
 
 impl VariableForm {
     fn new(array: ForeignArray) -> Result<Self> {
-        let (_, layout) = layout_of(&array)?.map_err(|reason| {
+        let (data_type, layout) = layout_of(&array)?.map_err(|reason| {
             let text = format!("{:?} is read by its own library: {reason}", array.path);
             Error::new(ErrorKind::Unsupported, text)
         })?;
         let decoding = decoding(&array, layout.grid.chunk_shape());
-        Ok(Self { array, layout, decoding })
+        Ok(Self { array, data_type, layout, decoding })
     }
 }
 
