@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::foreign::{ArchiveOptions, archive_sidecar};
+use crate::foreign::{ArchiveOptions, archive, archive_sidecar};
 use crate::options::OpenOptions;
 use crate::sidecar::SidecarName;
 use crate::store::Store;
@@ -33,11 +33,7 @@ impl SourcePlace {
     pub(super) fn shown(&self) -> String {
         match self {
             Self::One(path) => path.display().to_string(),
-            Self::Archive { paths, .. } => match paths.as_slice() {
-                [] => "no file".to_owned(),
-                [only] => only.display().to_string(),
-                [first, ..] => format!("{} and {} more", first.display(), paths.len() - 1),
-            },
+            Self::Archive { paths, .. } => archive::shown(paths),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which dimension files are joined along, and whether they fit together.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use bedform_format::chunk_map::{ForeignArray, ForeignStorage};
 use serde_json::Value;
@@ -20,6 +21,43 @@ pub(super) struct Agreement<'a> {
 
 fn axis_of(array: &ForeignArray, dimension: &str) -> Option<usize> {
     dimension_names(array).iter().position(|name| name == dimension)
+}
+
+/// The numbers of the variables of the first file, which is at `path`, that have the dimension, with its axis, but
+/// those that the library of the format alone reads.
+///
+/// # Errors
+/// `InvalidArgument` if there is none; `Unsupported` for one that has it twice.
+pub(super) fn joined_axes(
+    first: &[ForeignArray],
+    dimension: &str,
+    path: &Path,
+) -> Result<Vec<(usize, usize)>> {
+    let mut joined = Vec::new();
+    let mut has_dimension = false;
+    for (number, array) in first.iter().enumerate() {
+        let Some(axis) = axis_of(array, dimension) else { continue };
+        has_dimension = true;
+        if is_native(array) {
+            continue;
+        }
+        if dimension_names(array).iter().filter(|name| *name == dimension).count() > 1 {
+            let text = format!("{:?} has the dimension {dimension:?} twice", array.path);
+            return Err(Error::new(ErrorKind::Unsupported, text).at(path.display()));
+        }
+        joined.push((number, axis));
+    }
+    if has_dimension {
+        return Ok(joined);
+    }
+    let known: BTreeSet<_> = first.iter().flat_map(dimension_names).collect();
+    let known: Vec<_> = known.into_iter().collect();
+    Err(Error::invalid(format!(
+        "{}: no variable has the dimension {dimension:?}; they have {}; along a new one \
+         xr.open_mfdataset joins files",
+        path.display(),
+        known.join(", ")
+    )))
 }
 
 impl Agreement<'_> {
@@ -66,42 +104,6 @@ impl Agreement<'_> {
                 )))
             }
         }
-    }
-
-    /// The numbers of the variables that have the dimension, with its axis, but those that the library of the
-    /// format alone reads.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if there is none; `Unsupported` for one that has it twice.
-    pub(super) fn joined(&self, dimension: &str) -> Result<Vec<(usize, usize)>> {
-        let mut joined = Vec::new();
-        let mut has_dimension = false;
-        for (number, array) in self.first.iter().enumerate() {
-            let Some(axis) = axis_of(array, dimension) else { continue };
-            has_dimension = true;
-            if is_native(array) {
-                continue;
-            }
-            if dimension_names(array).iter().filter(|name| *name == dimension).count() > 1 {
-                let text = format!("{:?} has the dimension {dimension:?} twice", array.path);
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!("{}: {text}", self.file(0)),
-                ));
-            }
-            joined.push((number, axis));
-        }
-        if has_dimension {
-            return Ok(joined);
-        }
-        let known: BTreeSet<_> = self.first.iter().flat_map(dimension_names).collect();
-        let known: Vec<_> = known.into_iter().collect();
-        Err(Error::invalid(format!(
-            "{}: no variable has the dimension {dimension:?}; they have {}; along a new one \
-             xr.open_mfdataset joins files",
-            self.file(0),
-            known.join(", ")
-        )))
     }
 
     /// Fails with the first file that does not fit the first one, and how. `files` are the variables of those that

@@ -62,6 +62,7 @@ use place::ArchiveFiles;
 pub(crate) use joined::{FileRead, JoinedVariable};
 pub(crate) use member::Member;
 pub use place::archive_sidecar;
+pub(crate) use place::shown;
 
 /// Gives the chunk map of a file that the parser does not understand.
 pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;

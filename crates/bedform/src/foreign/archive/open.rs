@@ -9,11 +9,11 @@ use bedform_format::archive::{ArchiveMap, ArchivedFile};
 use bedform_format::checksum::Fingerprint;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, RefusedMember, SourceVersion};
 
-use super::agree::{Agreement, is_native};
+use super::agree::{Agreement, is_native, joined_axes};
 use super::examine::{Examined, TableBudget, changed, examine, in_threads};
 use super::forms::{FileVariables, Forms};
 use super::member::OpenFiles;
-use super::place::ArchiveFiles;
+use super::place::{ArchiveFiles, shown};
 use super::{Archive, ArchiveOptions, JoinedAxis, VariableForm};
 use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
@@ -74,12 +74,7 @@ impl ForeignFile {
         let opening = Opening { places: &places, how, options: &options };
         let first = opening.first()?;
         let ArchiveMap { dimension, forms, files } = opening.map(&first)?;
-        let name = match paths {
-            [only] => only.display().to_string(),
-            [first, ..] => format!("{} and {} more", first.display(), paths.len() - 1),
-            [] => String::new(),
-        };
-        let joined = joined(name, first, places, (dimension, forms, files), &options)?;
+        let joined = joined(shown(paths), first, places, (dimension, forms, files), &options)?;
         Ok(Self { replicas, ..joined })
     }
 }
@@ -155,9 +150,8 @@ impl Opening<'_> {
     /// What was kept, if it is of files that the first one is still of.
     fn usable(&self, map: ArchiveMap, first: &ForeignFile) -> Option<ArchiveMap> {
         let is_first = map.files.first()?.source == self.places.files[0].source;
-        let agreement =
-            Agreement { first: &first.map.arrays, forms: &Forms::default(), places: self.places };
-        let joined = agreement.joined(&map.dimension).ok()?;
+        let path = &self.places.files[0].path;
+        let joined = joined_axes(&first.map.arrays, &map.dimension, path).ok()?;
         let is_of_variables = map.files.iter().all(|file| {
             file.variables.len() == joined.len()
                 && joined.iter().zip(&file.variables).all(|((number, _), variable)| {
@@ -201,7 +195,8 @@ impl Opening<'_> {
             let all: Vec<usize> = (0..self.places.files.len()).collect();
             return self.examined(first, None, &all);
         }
-        let joined = agreement.joined(&dimension)?;
+        let path = &self.places.files[0].path;
+        let joined = joined_axes(&first.map.arrays, &dimension, path)?;
         let pairs: Vec<_> = new.iter().copied().zip(&found).collect();
         agreement.check(&dimension, &pairs)?;
         for (file, found) in pairs {
@@ -295,9 +290,7 @@ fn joined(
     (dimension, forms, files): (String, Vec<ForeignArray>, Vec<ArchivedFile>),
     options: &OpenOptions,
 ) -> Result<ForeignFile> {
-    let agreement =
-        Agreement { first: &first.map.arrays, forms: &Forms::default(), places: &places };
-    let found = agreement.joined(&dimension)?;
+    let found = joined_axes(&first.map.arrays, &dimension, &places.files[0].path)?;
     let starts = starts_of(&found, &forms, &files, &places)?;
     let total = starts.last().copied().unwrap_or(0);
     let map = Arc::new(map_of(&first.map, &dimension, &found, total, &files));

@@ -79,6 +79,15 @@ impl ArchiveFiles {
     }
 }
 
+/// The files at `paths` together, as a user knows them.
+pub(crate) fn shown(paths: &[PathBuf]) -> String {
+    match paths {
+        [] => "no file".to_owned(),
+        [only] => only.display().to_string(),
+        [first, ..] => format!("{} and {} more", first.display(), paths.len() - 1),
+    }
+}
+
 /// What the sidecar of the files at `paths` together is found by.
 ///
 /// # Errors
