@@ -56,10 +56,7 @@ impl PythonStorage {
         fingerprint.update(self.state.as_bytes());
         fingerprint.update(&[0]);
         fingerprint.update(key.as_str().as_bytes());
-        let number = fingerprint.finish();
-        let low = u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
-        let identity = (u64::try_from(number >> 64).unwrap_or_default(), low);
-        Ok(Version { size, identity, ..Version::default() })
+        Ok(Version { size, identity: fingerprint.halves(), ..Version::default() })
     }
 }
 

@@ -160,6 +160,19 @@ impl Fingerprint {
     pub fn finish(&self) -> u128 {
         self.0
     }
+
+    /// [`Fingerprint::finish`] in two numbers, the higher half first.
+    ///
+    /// ```
+    /// use bedform_format::checksum::Fingerprint;
+    /// let mut fingerprint = Fingerprint::new();
+    /// fingerprint.update(b"/data/era5.nc");
+    /// assert_eq!(fingerprint.halves(), (0x2f7b_5b14_aafa_7b48, 0x0816_4741_6d40_87c7));
+    /// ```
+    pub fn halves(&self) -> (u64, u64) {
+        let [high, low] = [self.0 >> 64, self.0 & u128::from(u64::MAX)];
+        (u64::try_from(high).unwrap_or_default(), u64::try_from(low).unwrap_or_default())
+    }
 }
 
 impl Default for Fingerprint {

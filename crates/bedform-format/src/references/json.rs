@@ -7,16 +7,23 @@ use std::fmt;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::value::RawValue;
 
-use super::{Named, References, ReferencesBuilder, ReferencesError, TARGET_BYTES_MAX, shown};
+use super::{Reference, References, ReferencesBuilder, ReferencesError, TARGET_BYTES_MAX, shown};
 use crate::Limits;
 
 type Result<T> = std::result::Result<T, ReferencesError>;
 
 /// What text begins with that stands for other bytes.
 const BASE64: &str = "base64:";
+/// The base64 of such text, with padding or without.
+const BASE64_ENGINE: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Names of the documents of Zarr, in references.
 const DOCUMENTS: [&str; 5] = [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
 /// Members of a document of version 1.
@@ -59,14 +66,9 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<References> {
         return Err(ReferencesError::TooLarge { what: "too many bytes", limit });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| syntax(&error))?;
-    let mut document = Document { limits, flat: None, refs: None, templates: None, failed: None };
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read = (&mut document).deserialize(&mut deserializer).and_then(|()| deserializer.end());
-    match (document.failed.take(), read) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(syntax(&error)),
-        (None, Ok(())) => document.finish(),
-    }
+    let mut document = Document { limits, flat: None, refs: None, templates: None };
+    members(text, &mut |key, raw| document.member(key, raw))?;
+    document.finish()
 }
 
 fn syntax(error: &dyn fmt::Display) -> ReferencesError {
@@ -80,8 +82,6 @@ struct Document<'a> {
     flat: Option<ReferencesBuilder>,
     refs: Option<ReferencesBuilder>,
     templates: Option<BTreeMap<String, String>>,
-    /// Why reading ended, in words of our own.
-    failed: Option<ReferencesError>,
 }
 
 impl Document<'_> {
@@ -105,13 +105,7 @@ impl Document<'_> {
             },
             "refs" if text.starts_with('{') => {
                 let mut builder = ReferencesBuilder::new(self.limits);
-                let mut failed = None;
-                let keys = Keys { builder: &mut builder, failed: &mut failed };
-                let read = keys.deserialize(&mut serde_json::Deserializer::from_str(text));
-                if let Some(error) = failed {
-                    return Err(error);
-                }
-                read.map_err(|error| syntax(&error))?;
+                members(text, &mut |key, raw| add(&mut builder, key, raw))?;
                 match self.refs.replace(builder) {
                     None => Ok(()),
                     Some(_) => Err(ReferencesError::Twice("refs".to_owned())),
@@ -144,15 +138,15 @@ fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()>
     let bad = |reason| ReferencesError::value(key, reason);
     match text.as_bytes().first() {
         // A document that was not made text.
-        Some(b'{') => builder.add(key, Named::Inline(text.as_bytes())),
+        Some(b'{') => builder.add(key, Reference::Inline(text.as_bytes())),
         Some(b'"') => {
             let Text(value) = text_of(text)?;
             match value.strip_prefix(BASE64) {
-                None => builder.add(key, Named::Inline(value.as_bytes())),
+                None => builder.add(key, Reference::Inline(value.as_bytes())),
                 Some(encoded) => {
-                    let bytes =
-                        base64().decode(encoded).map_err(|_| bad("its base64 is damaged"))?;
-                    builder.add(key, Named::Inline(&bytes))
+                    let decoded = BASE64_ENGINE.decode(encoded);
+                    let bytes = decoded.map_err(|_| bad("its base64 is damaged"))?;
+                    builder.add(key, Reference::Inline(&bytes))
                 }
             }
         }
@@ -174,15 +168,10 @@ fn add(builder: &mut ReferencesBuilder, key: &str, raw: &RawValue) -> Result<()>
                 (Some(offset), Some(length), false) => (number(offset)?, Some(number(length)?)),
                 _ => return Err(bad("a list is of a path, or of a path, an offset and a length")),
             };
-            builder.add(key, Named::Range { target: &target, offset, length })
+            builder.add(key, Reference::Range { target: &target, offset, length })
         }
         _ => Err(bad("it is neither text nor a list")),
     }
-}
-
-fn base64() -> GeneralPurpose {
-    let padding = DecodePaddingMode::Indifferent;
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(padding))
 }
 
 /// A target with its templates filled in; nothing for one without.
@@ -281,21 +270,28 @@ impl<'de> Visitor<'de> for ItemsVisitor {
     }
 }
 
-/// The members of `refs`.
-struct Keys<'a> {
-    builder: &'a mut ReferencesBuilder,
+/// What takes a member of an object: its key and its value.
+type TakeMember<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Result<()>;
+
+/// Gives the members of the object that `text` is to `take`, in their order. Its error ends the reading.
+fn members(text: &str, take: TakeMember<'_>) -> Result<()> {
+    let mut failed = None;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = deserializer.deserialize_map(Members { take, failed: &mut failed });
+    let read = read.and_then(|()| deserializer.end());
+    match failed {
+        Some(error) => Err(error),
+        None => read.map_err(|error| syntax(&error)),
+    }
+}
+
+struct Members<'a> {
+    take: TakeMember<'a>,
+    /// Why reading ended, in words of our own.
     failed: &'a mut Option<ReferencesError>,
 }
 
-impl<'de> DeserializeSeed<'de> for Keys<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Keys<'_> {
+impl<'de> Visitor<'de> for Members<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -305,38 +301,10 @@ impl<'de> Visitor<'de> for Keys<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
         while let Some(Text(key)) = map.next_key_seed(TextVisitor)? {
             let raw = map.next_value::<&RawValue>()?;
-            if let Err(error) = add(self.builder, &key, raw) {
+            if let Err(error) = (self.take)(&key, raw) {
                 let text = error.to_string();
                 *self.failed = Some(error);
-                return Err(serde::de::Error::custom(text));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &mut Document<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Document<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
-        while let Some(Text(key)) = map.next_key_seed(TextVisitor)? {
-            let raw = map.next_value::<&RawValue>()?;
-            if let Err(error) = self.member(&key, raw) {
-                let text = error.to_string();
-                self.failed = Some(error);
-                return Err(serde::de::Error::custom(text));
+                return Err(A::Error::custom(text));
             }
         }
         Ok(())

@@ -21,7 +21,7 @@ use crate::PathError;
 use crate::shown::printable;
 
 pub use json::{looks_like_references, parse};
-pub use table::{Named, Reference, References, ReferencesBuilder, ReferencesEntry};
+pub use table::{Reference, References, ReferencesBuilder, ReferencesEntry};
 
 /// Bytes of a path or URL of a file.
 pub const TARGET_BYTES_MAX: usize = 8192;

@@ -15,31 +15,16 @@ const TO_END: u64 = u64::MAX;
 /// What all paths of files may take beside four times the bytes of the references.
 const TARGETS_BYTES_FREE: u64 = 64 << 20;
 
-/// Where the bytes of a key are.
+/// Where the bytes of a key are; `T` says which file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reference<'a> {
+pub enum Reference<'a, T = u32> {
     /// Here.
     Inline(&'a [u8]),
     /// In a file.
     Range {
-        /// Which one: a number for [`References::target`].
-        target: u32,
-        /// The first byte.
-        offset: u64,
-        /// Bytes; all that follow without.
-        length: Option<u64>,
-    },
-}
-
-/// Where the bytes of a key that is to be added are.
-#[derive(Debug, Clone, Copy)]
-pub enum Named<'a> {
-    /// Here.
-    Inline(&'a [u8]),
-    /// In a file.
-    Range {
-        /// Its path or URL.
-        target: &'a str,
+        /// Which one: a number for [`References::target`], or its path or URL in what is
+        /// [added](ReferencesBuilder::add).
+        target: T,
         /// The first byte.
         offset: u64,
         /// Bytes; all that follow without.
@@ -257,19 +242,19 @@ impl ReferencesBuilder {
     ///
     /// # Errors
     /// Of a key that no object has, of a range that is none, and of too much of anything.
-    pub fn add(&mut self, key: &str, value: Named<'_>) -> Result<()> {
+    pub fn add(&mut self, key: &str, value: Reference<'_, &str>) -> Result<()> {
         let path = ObjectPath::parse(key)?;
         if path.is_root() {
             return Err(ReferencesError::value(key, "it has no name"));
         }
         let (target, offset, length) = match value {
-            Named::Inline(bytes) => {
+            Reference::Inline(bytes) => {
                 let offset = self.inline.len() as u64;
                 self.check("too many inline bytes", offset.saturating_add(bytes.len() as u64))?;
                 self.inline.extend_from_slice(bytes);
                 (INLINE, offset, bytes.len() as u64)
             }
-            Named::Range { target, offset, length } => {
+            Reference::Range { target, offset, length } => {
                 let is_range = length.is_none_or(|length| {
                     length != TO_END
                         && offset.checked_add(length).is_some_and(|end| end <= i64::MAX as u64)

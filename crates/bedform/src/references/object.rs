@@ -43,12 +43,7 @@ pub(super) fn named(mut error: StorageError, file: &str) -> StorageError {
 fn identity_of(parts: &[u64]) -> (u64, u64) {
     let mut fingerprint = Fingerprint::new();
     parts.iter().for_each(|part| fingerprint.update(&part.to_le_bytes()));
-    halves(fingerprint.finish())
-}
-
-fn halves(number: u128) -> (u64, u64) {
-    let low = u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
-    (u64::try_from(number >> 64).unwrap_or_default(), low)
+    fingerprint.halves()
 }
 
 /// The version of a range of a file that is called `shown`.
@@ -178,7 +173,7 @@ impl InlineObject {
     pub(super) fn new(key: String, bytes: &[u8], modified_ns: i64) -> Self {
         let mut fingerprint = Fingerprint::new();
         fingerprint.update(bytes);
-        let identity = halves(fingerprint.finish());
+        let identity = fingerprint.halves();
         let size = bytes.len() as u64;
         let version = Version { size, modified_ns, changed_ns: modified_ns, identity };
         Self { key, bytes: bytes.into(), version }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use bedform_storage::{StorageError, StorageErrorKind};
+use percent_encoding::percent_decode_str;
 
 use super::object::dangling;
 use crate::error::{Error, Result};
@@ -160,7 +161,7 @@ impl Roots {
                 match self.locate_path(target, base, path) {
                     // A URL of a file may be written with escapes.
                     Err(error) if path.contains('%') && target.starts_with(FILE) => {
-                        let decoded = unescaped(path).ok_or(error)?;
+                        let decoded = percent_decode_str(path).decode_utf8().map_err(|_| error)?;
                         self.locate_path(target, base, &decoded)
                     }
                     located => located,
@@ -192,7 +193,7 @@ impl Roots {
         let real = match path.canonicalize() {
             Ok(real) if is_allowed(&real) => real,
             Ok(_) => return Err(refuse()),
-            // Nobody is told which files there are elsewhere.
+            // The error is the same whether or not a file outside of the roots exists.
             Err(_) if !is_allowed(&plain) => return Err(refuse()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(dangling("open", target, "it does not exist".to_owned()));
@@ -254,26 +255,6 @@ fn lexical(path: &Path) -> PathBuf {
         }
     }
     plain
-}
-
-/// Text with the bytes that `%xx` stand for; nothing for what is no text then.
-fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
