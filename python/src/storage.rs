@@ -143,10 +143,6 @@ impl Storage for PythonStorage {
         Ok(Box::new(PythonObject { calls: self.calls.clone(), key: self.key(path)?, version }))
     }
 
-    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
-        self.open(path)
-    }
-
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         self.version("stat", path)
     }
@@ -184,26 +180,11 @@ impl Storage for PythonStorage {
         Ok(found)
     }
 
-    fn sync(&self, _: &ObjectPath) -> Result<()> {
-        Ok(())
-    }
-
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         Err(unsupported("lock", path, "a store of another library has no locks"))
     }
 
-    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.lock(path).map(Some)
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        self.lock(path).map(Some)
-    }
-
-    fn sweep(&self, _: &ObjectPath) -> Result<u64> {
-        Ok(0)
-    }
-
-    lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(open_end, ask_end, sync, sweep, try_lock, try_lock_of_dead);
+    lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }

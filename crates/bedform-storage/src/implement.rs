@@ -130,6 +130,10 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
 /// Methods of [`Object`](crate::Object), [`GrowingObject`](crate::GrowingObject) or
 /// [`Storage`](crate::Storage) for an implementation that has nothing to offer there, by their names.
 ///
+/// Of a [`Storage`](crate::Storage) that is only read, `create`, `put`, `grow`, `grow_lane`, `delete` and
+/// `delete_tree` fail with `ReadOnly`; `open_end` is `open`; `sync` and `sweep` have nothing to do; `try_lock` and
+/// `try_lock_of_dead` are `lock`.
+///
 /// ```
 /// use bedform_storage::{Object, StorageError, Version, lacks};
 ///
@@ -262,6 +266,53 @@ macro_rules! lacks {
         ) -> ::std::result::Result<$crate::SyncAll<'_>, $crate::StorageError> {
             let reason = "there is no sync of all objects";
             ::std::result::Result::Err($crate::implement::unsupported("sync", self.name(), reason))
+        }
+    };
+    (@ open_end) => {
+        fn open_end(
+            &self,
+            path: &$crate::ObjectPath,
+            _: u64,
+        ) -> ::std::result::Result<::std::boxed::Box<dyn $crate::Object>, $crate::StorageError> {
+            self.open(path)
+        }
+    };
+    (@ sync) => {
+        fn sync(
+            &self,
+            _: &$crate::ObjectPath,
+        ) -> ::std::result::Result<(), $crate::StorageError> {
+            ::std::result::Result::Ok(())
+        }
+    };
+    (@ sweep) => {
+        fn sweep(
+            &self,
+            _: &$crate::ObjectPath,
+        ) -> ::std::result::Result<u64, $crate::StorageError> {
+            ::std::result::Result::Ok(0)
+        }
+    };
+    (@ try_lock) => {
+        fn try_lock(
+            &self,
+            path: &$crate::ObjectPath,
+        ) -> ::std::result::Result<
+            ::std::option::Option<::std::boxed::Box<dyn $crate::Lock>>,
+            $crate::StorageError,
+        > {
+            self.lock(path).map(::std::option::Option::Some)
+        }
+    };
+    (@ try_lock_of_dead) => {
+        fn try_lock_of_dead(
+            &self,
+            path: &$crate::ObjectPath,
+        ) -> ::std::result::Result<
+            ::std::option::Option<::std::boxed::Box<dyn $crate::Lock>>,
+            $crate::StorageError,
+        > {
+            self.try_lock(path)
         }
     };
     (@ create) => {

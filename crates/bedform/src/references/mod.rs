@@ -217,10 +217,6 @@ impl Storage for ReferenceStorage {
         }
     }
 
-    fn open_end(&self, path: &ObjectPath, _: u64) -> Stored<Box<dyn Object>> {
-        self.open(path)
-    }
-
     fn stat(&self, path: &ObjectPath) -> Stored<Version> {
         match self.find("stat", path)? {
             Reference::Inline(bytes) => Ok(self.inline(path, bytes).version().clone()),
@@ -271,26 +267,11 @@ impl Storage for ReferenceStorage {
             .collect())
     }
 
-    fn sync(&self, _: &ObjectPath) -> Stored<()> {
-        Ok(())
-    }
-
     fn lock(&self, path: &ObjectPath) -> Stored<Box<dyn Lock>> {
         Err(unsupported("lock", path, "a set of references has no locks"))
     }
 
-    fn try_lock(&self, path: &ObjectPath) -> Stored<Option<Box<dyn Lock>>> {
-        self.lock(path).map(Some)
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Stored<Option<Box<dyn Lock>>> {
-        self.lock(path).map(Some)
-    }
-
-    fn sweep(&self, _: &ObjectPath) -> Stored<u64> {
-        Ok(0)
-    }
-
-    lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(open_end, ask_end, sync, sweep, try_lock, try_lock_of_dead);
+    lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }

@@ -90,10 +90,6 @@ impl Storage for Frozen {
         false
     }
 
-    fn open_end(&self, path: &ObjectPath, _: u64) -> Result<Box<dyn Object>> {
-        self.open(path)
-    }
-
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64> {
         implement::modified_ns(self, path)
     }
@@ -147,18 +143,11 @@ impl Storage for Frozen {
         refuse("lock", path)
     }
 
-    fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        refuse("lock", path)
-    }
-
-    fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
-        refuse("lock", path)
-    }
-
     fn sweep(&self, path: &ObjectPath) -> Result<u64> {
         refuse("sweep", path)
     }
 
-    lacks!(ask_end, workspace, publish_tree, publish_object, can_sync_all, sync_all);
+    lacks!(open_end, ask_end, try_lock, try_lock_of_dead);
+    lacks!(workspace, publish_tree, publish_object, can_sync_all, sync_all);
     lacks!(create, put, grow, grow_lane, delete, delete_tree);
 }
