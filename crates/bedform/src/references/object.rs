@@ -128,7 +128,9 @@ impl Object for RangeObject {
     }
 
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
-        self.file.ask(self.place(offset, length)?, length, bell)
+        let (answer, shown) =
+            (self.file.ask(self.place(offset, length)?, length, bell)?, Arc::clone(&self.shown));
+        Some(answer.then(move |bytes| bytes.map_err(|error| named(error, &shown))))
     }
 
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
