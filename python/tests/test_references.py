@@ -438,21 +438,27 @@ import json, resource, sys
 import numpy as np
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import bedform as bf
-values = bf.open("many.json", cache=0)["v"]
+values = bf.open("sets/many.json", cache=0, allow_external=True)["v"]
 for _ in range(2):
     assert values[...].tolist() == list(range(300))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def test_an_archive_of_more_files_than_may_be_open_is_read(place: Path) -> None:
+@pytest.mark.parametrize("pattern", ["{}.bin", "{}/v.bin"])
+def test_an_archive_of_more_files_or_directories_than_may_be_open_is_read(
+    place: Path, pattern: str
+) -> None:
+    Path("sets").mkdir()
     array = {"zarr_format": 2, "shape": [300], "chunks": [1], "dtype": "<i4", "order": "C"}
     array |= {"fill_value": None, "filters": None, "compressor": None}
     refs: dict[str, Any] = {".zgroup": GROUP, "v/.zarray": json.dumps(array)}
     for number in range(300):
-        Path(f"data/{number}.bin").write_bytes(np.int32(number).tobytes())
-        refs[f"v/{number}"] = [f"data/{number}.bin", 0, 4]
-    Path("many.json").write_text(json.dumps(refs))
+        file = Path("far", pattern.format(number))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(np.int32(number).tobytes())
+        refs[f"v/{number}"] = [f"../{file}", 0, 4]
+    Path("sets/many.json").write_text(json.dumps(refs))
     subprocess.run([sys.executable, "-c", MANY], check=True, timeout=120)
 
 
@@ -520,6 +526,22 @@ def test_files_on_a_server_are_read_where_their_root_is_given(place: Path, has_t
         Path("data/new.nc").rename("data/a.nc")
         with pytest.raises(bf.BedformError, match=r"a\.nc"):
             store["t"][...]
+
+
+def test_a_file_that_is_replaced_on_a_server_is_told_of_at_once(place: Path) -> None:
+    with serving(place) as server:
+        root = server.url("data")
+        name = set_in(place / "elsewhere", f"{root}/a.nc", refs_of(place))
+        store = bf.open(name, allow_external=[root], cache=0)
+        assert is_read(store)
+        Path("data/new.nc").write_bytes(Path("data/a.nc").read_bytes() + b"more")
+        Path("data/new.nc").rename("data/a.nc")
+        asked = len(server.asked)
+        message = said(bf.CorruptError, lambda: store["t"][...])
+        assert f"{root}/a.nc" in message and "has changed" in message
+        # One for each chunk: nothing is tried again.
+        chunks = sum(key.startswith("t/") and key[2].isdecimal() for key in refs_of(place))
+        assert len(server.asked) - asked <= chunks
 
 
 # Parquet ------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ impl Storage for ReferenceStorage {
         match self.find("open", path)? {
             Reference::Inline(bytes) => Ok(Box::new(self.inline(path, bytes))),
             Reference::Range { target, offset, length } => {
-                let file = self.shared.targets.open(target)?;
+                let file = self.shared.targets.open(target, length.is_none())?;
                 let shown = self.shared.targets.shown(target);
                 Ok(Box::new(RangeObject::new(file, shown, offset, length)?))
             }

@@ -1,6 +1,7 @@
 //! The files that references name: opened once, few at a time, and held to the version that was read first.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
@@ -11,7 +12,6 @@ use bedform_storage::{Mode, Object, Storage, StorageError, Version, open_files_m
 
 use super::object::{dangling, named};
 use super::roots::{Located, Roots};
-use crate::error::Error;
 use crate::opening::{has_query, storage_of};
 use crate::options::OpenOptions;
 
@@ -35,23 +35,25 @@ pub(super) struct Targets {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By root directory or server.
+    /// By root directory or server: at most as many as files are open, since each may hold a descriptor.
     storages: HashMap<String, Arc<dyn Storage>>,
-    places: HashMap<u32, Place>,
-    /// What each file was when it was first seen.
+    /// In `storages`, by target.
+    locations: HashMap<u32, TargetLocation>,
+    /// The version of each file when it was first seen.
     versions: HashMap<u32, Version>,
-    open: HashMap<u32, Open>,
+    open: HashMap<u32, OpenTarget>,
     uses: u64,
 }
 
+/// The storage that a target lies in, and its path there.
 #[derive(Debug, Clone)]
-struct Place {
+struct TargetLocation {
     storage: Arc<dyn Storage>,
     path: ObjectPath,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenTarget {
     file: Arc<dyn Object>,
     last_use: u64,
     /// Its reads find out whether it has changed.
@@ -73,12 +75,12 @@ impl Targets {
         printable(name, SHOWN_CHARS).into()
     }
 
-    /// The file, opened.
+    /// The file, opened, to read a range of it or all of it.
     ///
     /// # Errors
     /// `Dangling`, with its name, if it is missing or has changed; `PermissionDenied` if it may not be read; of
     /// storage.
-    pub(super) fn open(&self, target: u32) -> Stored<Arc<dyn Object>> {
+    pub(super) fn open(&self, target: u32, is_whole: bool) -> Stored<Arc<dyn Object>> {
         let shown = self.shown(target);
         if let Some((file, is_checked)) = self.held(target) {
             if is_checked || file.is_current().map_err(|error| named(error, &shown))? {
@@ -86,11 +88,12 @@ impl Targets {
             }
             self.state().open.remove(&target);
         }
-        let place = self.place(target)?;
-        let opened = place.storage.open(&place.path).map_err(|error| named(error, &shown))?;
-        let opened: Arc<dyn Object> = opened.into();
+        let TargetLocation { storage, path } = self.location(target)?;
+        // The end of a file that comes with its opening is of no use to a range elsewhere in it.
+        let opened = if is_whole { storage.open(&path) } else { storage.open_end(&path, 1) };
+        let opened: Arc<dyn Object> = opened.map_err(|error| named(error, &shown))?.into();
         self.check(target, opened.version(), &shown)?;
-        if !place.storage.is_remote() {
+        if !storage.is_remote() {
             self.hold(target, &opened, false);
         } else if let Some(kept) = opened.kept() {
             self.hold(target, &kept, true);
@@ -103,8 +106,9 @@ impl Targets {
     /// # Errors
     /// As [`Targets::open`].
     pub(super) fn stat(&self, target: u32) -> Stored<Version> {
-        let (shown, place) = (self.shown(target), self.place(target)?);
-        let version = place.storage.stat(&place.path).map_err(|error| named(error, &shown))?;
+        let (shown, location) = (self.shown(target), self.location(target)?);
+        let version = location.storage.stat(&location.path);
+        let version = version.map_err(|error| named(error, &shown))?;
         self.check(target, &version, &shown)?;
         Ok(version)
     }
@@ -138,13 +142,13 @@ impl Targets {
             state.open.remove(&oldest);
         }
         let (file, last_use) = (Arc::clone(file), state.uses);
-        state.open.insert(target, Open { file, last_use, is_checked });
+        state.open.insert(target, OpenTarget { file, last_use, is_checked });
     }
 
     /// Where the file is.
-    fn place(&self, target: u32) -> Stored<Place> {
-        if let Some(place) = self.state().places.get(&target) {
-            return Ok(place.clone());
+    fn location(&self, target: u32) -> Stored<TargetLocation> {
+        if let Some(location) = self.state().locations.get(&target) {
+            return Ok(location.clone());
         }
         let name = self.set.target(target);
         let shown = self.shown(target);
@@ -152,52 +156,56 @@ impl Targets {
             shown.as_ref().clone_into(&mut error.path);
             error
         })?;
-        let place = self.place_of(located, name, &shown)?;
-        self.state().places.insert(target, place.clone());
-        Ok(place)
+        let location = self.location_of(located, &shown)?;
+        self.state().locations.insert(target, location.clone());
+        Ok(location)
     }
 
-    fn place_of(&self, located: Located, name: &str, shown: &str) -> Stored<Place> {
+    fn location_of(&self, located: Located, shown: &str) -> Stored<TargetLocation> {
         let unusable = |_| dangling("open", shown, "its name is not one that is read".to_owned());
+        let failed = |error: &dyn Display| dangling("open", shown, error.to_string());
         match located {
             Located::Local { root, path } => {
                 let path = ObjectPath::parse(&path).map_err(unusable)?;
                 let open = || storage_of(&root, Mode::ReadOnly, &self.options);
-                let storage = self.storage(&root.to_string_lossy(), shown, &open)?;
-                Ok(Place { storage, path })
+                let storage = self
+                    .storage(&root.to_string_lossy(), || open().map_err(|error| failed(&error)))?;
+                Ok(TargetLocation { storage, path })
             }
             // Escapes and queries are the server's business.
             Located::Remote { server, path } if path.contains(['%', '?', '#']) => {
                 let url = format!("{server}/{path}");
                 let opened = RemoteStorage::open_parent(&url, &self.options.remote);
-                let (storage, path) =
-                    opened.map_err(|error| dangling("open", shown_of(name), error.to_string()))?;
-                Ok(Place { storage: Arc::new(storage), path })
+                let (storage, path) = opened.map_err(|error| failed(&error))?;
+                let storage = self.storage(&parent_of(&url), || Ok(Arc::new(storage)))?;
+                Ok(TargetLocation { storage, path })
             }
             Located::Remote { server, path } => {
                 let path = ObjectPath::parse(&path).map_err(unusable)?;
-                let open = || {
-                    let opened = RemoteStorage::open(&server, Mode::ReadOnly, &self.options.remote);
-                    let opened = opened.map_err(|error| Error::invalid(error.to_string()))?;
-                    Ok(Arc::new(opened) as Arc<dyn Storage>)
-                };
-                Ok(Place { storage: self.storage(&server, shown, &open)?, path })
+                let open = || RemoteStorage::open(&server, Mode::ReadOnly, &self.options.remote);
+                let storage = self
+                    .storage(&server, || Ok(Arc::new(open().map_err(|error| failed(&error))?)))?;
+                Ok(TargetLocation { storage, path })
             }
         }
     }
 
-    /// The storage of a root directory or server.
+    /// The storage of a root directory or server, which `open` opens where it is not open yet.
     fn storage(
         &self,
         key: &str,
-        shown: &str,
-        open: &dyn Fn() -> crate::error::Result<Arc<dyn Storage>>,
+        open: impl FnOnce() -> Stored<Arc<dyn Storage>>,
     ) -> Stored<Arc<dyn Storage>> {
         if let Some(storage) = self.state().storages.get(key) {
             return Ok(Arc::clone(storage));
         }
-        let storage = open().map_err(|error| dangling("open", shown, error.to_string()))?;
-        Ok(Arc::clone(self.state().storages.entry(key.to_owned()).or_insert(storage)))
+        let storage = open()?;
+        let mut state = self.state();
+        if state.storages.len() >= self.open_max {
+            state.storages.clear();
+            state.locations.clear();
+        }
+        Ok(Arc::clone(state.storages.entry(key.to_owned()).or_insert(storage)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -205,6 +213,10 @@ impl Targets {
     }
 }
 
-fn shown_of(name: &str) -> &str {
-    name.split('?').next().unwrap_or_default()
+/// What URLs have in common whose files lie in one storage: all but the name of the file. It ends with a slash or
+/// has a query, which tells it from a server.
+fn parent_of(url: &str) -> String {
+    let (path, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let parent = path.rsplit_once('/').map_or(path, |(parent, _)| parent);
+    format!("{parent}/{query}")
 }
