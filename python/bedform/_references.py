@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bedform import _internal, _json
 from bedform._errors import (
@@ -34,6 +34,8 @@ _RECORDS_MAX = 1 << 25
 #: The least number of rows that a file of them holds.
 _RECORD_SIZE_MAX = 1 << 24
 _METADATA_BYTES_MAX = 64 << 20
+#: Bytes at the front and the end of metadata that say whose they are.
+_END_BYTES = 4096
 _DOCUMENTS = {".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"}
 _COLUMNS = ("path", "offset", "size", "raw")
 
@@ -151,18 +153,46 @@ def external_roots(given: Any) -> bool | list[str]:
         raise InvalidArgumentError(
             f"allow_external must be True, False, or directories and URLs, not {given!r}"
         )
-    texts = (os.fspath(root) for root in roots)
-    return [root if is_url(root) else str(Path(root).expanduser().absolute()) for root in texts]
+    return [absolute_root(os.fspath(root)) for root in roots]
+
+
+def absolute_root(root: str) -> str:
+    """A directory as this directory and user see it; a URL as it is."""
+    return root if is_url(root) else str(Path(root).expanduser().absolute())
 
 
 def is_parquet_references(where: str) -> bool:
-    """Whether a directory has kerchunk's references in Parquet."""
-    index = Path(where, ".zmetadata")
+    """Whether a directory has kerchunk's references in Parquet: by a key of their index.
+
+    The metadata of Zarr v2 that have the index's name are read at their ends alone, where they say
+    what they are.
+    """
     try:
-        with index.open("rb") as file:
-            return b'"record_size"' in file.read(_METADATA_BYTES_MAX)
+        with Path(where, ".zmetadata").open("rb") as file:
+            ends = _ends_of(file)
+            if b'"zarr_consolidated_format"' in ends and b'"record_size"' not in ends:
+                return False
+            file.seek(0)
+            data = file.read(_METADATA_BYTES_MAX)
     except OSError:
         return False
+    if len(data) == _METADATA_BYTES_MAX:
+        # What is too large for an index is refused as one.
+        return b'"record_size"' in ends
+    if b'"record_size"' not in data:
+        return False
+    try:
+        index = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(index, dict) and "record_size" in index
+
+
+def _ends_of(file: BinaryIO) -> bytes:
+    """The first and the last bytes of a file, with a line between them."""
+    first = file.read(_END_BYTES)
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _END_BYTES))
+    return first + b"\n" + file.read(_END_BYTES)
 
 
 def _document_of_parquet(path: Path) -> bytes:

@@ -613,6 +613,33 @@ def test_damaged_references_in_parquet_are_refused(parquet: Path) -> None:
     said(bf.LimitExceededError, lambda: bf.open(parquet))
 
 
+def test_metadata_of_zarr_are_no_references_whatever_their_attributes_are(place: Path) -> None:
+    array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<i4", "order": "C"}
+    array |= {"fill_value": 7, "filters": None, "compressor": None}
+    documents = {".zgroup": {"zarr_format": 2}, "v/.zarray": array}
+    documents |= {"v/.zattrs": {"record_size": 4, "note": "x" * 9000}}
+    for name, document in documents.items():
+        Path("run.zarr", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("run.zarr", name).write_text(json.dumps(document))
+    for said_last in ({"zarr_consolidated_format": 1}, {}, {"record_sizes": 4}):
+        metadata = json.dumps({"metadata": documents, **said_last})
+        for text in (metadata, metadata + " " * 9000):
+            Path("run.zarr/.zmetadata").write_text(text)
+            assert bf.open("run.zarr")["v"][...].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("has_format", [False, True])
+def test_an_index_of_parquet_is_one_wherever_it_says_so(parquet: Path, has_format: bool) -> None:
+    index = json.loads((parquet / ".zmetadata").read_text())
+    attributes = {"note": "x" * 9000, "zarr_consolidated_format": 1}
+    index["metadata"][".zattrs"] = attributes if has_format else {"note": attributes["note"]}
+    first = {"record_size": index.pop("record_size"), **index}
+    last = {**index, "record_size": first["record_size"]}
+    for document in (first, last, {**last, "more": "x" * 9000}):
+        (parquet / ".zmetadata").write_text(json.dumps(document))
+        assert is_read(bf.open(parquet))
+
+
 def test_references_in_parquet_without_a_library_say_what_to_install(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
