@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from typing import Any, Final
@@ -12,6 +11,8 @@ from bedform._location import location
 from bedform._remote import is_url
 
 _NUMBER: Final = re.compile(r"(\d+)")
+#: What makes a name a pattern, as `glob` has it, which is imported for patterns alone.
+_MAGIC: Final = re.compile("[*?[]")
 #: What lies beside files and is none.
 _SIDECAR: Final = ".bedform"
 
@@ -32,8 +33,10 @@ def paths_of(given: Any, what: str = "path") -> list[str] | None:
         return None
     where = location(given, what)
     # A file may have such a name.
-    if is_url(where) or not glob.has_magic(where) or os.path.lexists(where):
+    if is_url(where) or _MAGIC.search(where) is None or os.path.lexists(where):
         return None
+    import glob
+
     # Path.glob takes no absolute pattern.
     found = glob.glob(where, recursive=True)  # noqa: PTH207
     found = [path for path in found if not path.endswith(_SIDECAR)]
