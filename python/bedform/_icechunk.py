@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
 from bedform._errors import (
@@ -17,7 +17,7 @@ from bedform._errors import (
     UnsupportedError,
     engine_call,
 )
-from bedform._references import References
+from bedform._references import References, absolute_root
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: What all documents of Zarr v3 are called: no directory is.
 _DOCUMENT = "zarr.json"
 _BRANCH = "main"
+#: Read by the engine for all other sets of references.
+_ROOTS_VARIABLE = "BEDFORM_ALLOW_EXTERNAL"
 
 
 class IcechunkSnapshot(References):
@@ -120,10 +122,8 @@ def _is_key(key: str) -> bool:
     return name == _DOCUMENT or (name.isdecimal() and "/c/" in f"/{key}") or name == "c"
 
 
-def snapshot_of(given: Any) -> IcechunkSnapshot | None:
-    """The snapshot that ``given`` is, if it is a session of Icechunk, or the store of one."""
-    if type(given).__module__.partition(".")[0] != "icechunk":
-        return None
+def snapshot_of(given: Any) -> IcechunkSnapshot:
+    """The snapshot that a session of Icechunk is, or the store of one."""
     session = getattr(given, "session", given)
     if not hasattr(session, "snapshot_id"):
         raise InvalidArgumentError(
@@ -138,19 +138,11 @@ def snapshot_of(given: Any) -> IcechunkSnapshot | None:
     return IcechunkSnapshot.of_session(session, name, f"/{name}", is_local=False)
 
 
-def is_repository(where: str) -> bool:
-    """Whether a directory is a repository of Icechunk, of its format 1 or 2."""
-    try:
-        names = {entry.name for entry in os.scandir(where)}
-    except OSError:
-        return False
-    return {"refs", "snapshots"} <= names or {"repo", "snapshots"} <= names
-
-
 def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
     """The newest snapshot of the branch ``main`` of the repository in a directory.
 
-    Containers of virtual chunks are authorised where ``external`` allows them.
+    Containers of virtual chunks are authorised where ``external`` allows them, or
+    `BEDFORM_ALLOW_EXTERNAL`.
     """
     try:
         import icechunk
@@ -162,8 +154,11 @@ def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
     storage = icechunk.local_filesystem_storage(str(Path(where).absolute()))
     try:
         config = icechunk.Repository.fetch_config(storage)
-        containers = (config.virtual_chunk_containers or {}) if config is not None else {}
-        allowed = {prefix: None for prefix in containers if _is_below(prefix, external)}
+        containers = [*(config.virtual_chunk_containers or ())] if config is not None else []
+        if external is not True:
+            roots = _roots_of(external)
+            containers = [prefix for prefix in containers if _is_below(prefix, roots)]
+        allowed = dict.fromkeys(containers)
         repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
         session = repository.readonly_session(_BRANCH)
     except icechunk.IcechunkError as error:
@@ -171,11 +166,15 @@ def newest_snapshot(where: str, external: bool | list[str]) -> IcechunkSnapshot:
     return IcechunkSnapshot.of_session(session, where, str(Path(where).absolute()), is_local=True)
 
 
-def _is_below(prefix: str, external: bool | list[str]) -> bool:
-    """Whether a container of virtual chunks lies below a root that was given."""
-    if isinstance(external, bool):
-        return external
-    roots = (root if is_url(root) else f"file://{root}" for root in external)
+def _roots_of(external: list[str] | Literal[False]) -> list[str]:
+    """The roots that were given, and those of the environment, as Icechunk has places."""
+    given = [root for root in os.environ.get(_ROOTS_VARIABLE, "").split(";") if root]
+    roots = [*(external or ()), *map(absolute_root, given)]
+    return [root if is_url(root) else f"file://{root}" for root in roots]
+
+
+def _is_below(prefix: str, roots: list[str]) -> bool:
+    """Whether a container of virtual chunks lies below a root."""
     return ".." not in prefix.split("/") and any(
         f"{prefix.rstrip('/')}/".startswith(f"{root.rstrip('/')}/") for root in roots
     )

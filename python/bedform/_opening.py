@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
@@ -22,7 +23,6 @@ from bedform._hints import (
     other_place,
     wrong_mode,
 )
-from bedform._icechunk import is_repository, newest_snapshot, snapshot_of
 from bedform._integers import byte_count
 from bedform._location import check_new_store, location
 from bedform._paths import paths_of, shown_paths
@@ -40,6 +40,8 @@ from bedform._store import Durability, Store, _check_durability, _reopen
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from bedform._icechunk import IcechunkSnapshot
 
 Freshness = Literal["read", "open", "never"]
 
@@ -207,18 +209,21 @@ def open(  # noqa: A001 - the name users expect
     if mode not in ("r", "r+"):
         raise InvalidArgumentError(wrong_mode(mode))
     _check_durability(durability, ("disk", "process"))
-    local = {
+    common = {
         "writable": mode == "r+",
         "cache_bytes": byte_count(cache, "cache"),
         "prefetch": prefetch_option(prefetch),
         "replicas": bool(replicas),
-        "freshness": freshness or "read",
-        "durability": durability,
         "threads": threads,
         "profile": given_profile(profile),
+    }
+    local = {
+        **common,
+        "freshness": freshness or "read",
+        "durability": durability,
         "direct_reads": direct_reads,
     }
-    references = snapshot_of(path) or references_of(path)
+    references = _snapshot_of(path) or references_of(path)
     paths = paths_of(path) if references is None else None
     if paths is None and references is None and concat_dim is not None:
         paths = [location(path)]
@@ -236,37 +241,27 @@ def open(  # noqa: A001 - the name users expect
         )
     where = location(path) if references is None else references
     if references is None and is_url(where):
-        reached = storage_options_of(storage_options)
         remote = {
-            "writable": mode == "r+",
-            "cache_bytes": byte_count(cache, "cache"),
-            "prefetch": prefetch_option(prefetch),
-            "replicas": bool(replicas),
+            **common,
             "freshness": freshness or "open",
-            "threads": threads,
-            "profile": given_profile(profile),
             "allow_external": external_roots(allow_external),
-            **reached,
+            **storage_options_of(storage_options),
         }
         return _told(_open_url(where, remote, allow_external=allow_external))
     kind = _kind_of(where)
-    if kind != "references":
-        _refuse_storage_options(where, storage_options)
-    if kind == "missing":
-        raise NotFoundError(missing_place(where))
-    is_known = kind not in {"directory", "file"}
-    if not is_known and (known := other_place(where)) is not None:
-        raise UnsupportedError(known)
-    if kind == "references":
+    found = references_in(where, kind)
+    if found is not None or kind == "references":
         if mode != "r":
             raise ReadOnlyError(f"{where}: references are never written; mode 'r' reads them")
         external = external_roots(allow_external)
-        if references is None and is_repository(where):
-            where = newest_snapshot(where, external)
-        elif references is None and is_parquet_references(where):
-            where = ParquetReferences(where)
-        options = local | {"allow_external": external, **storage_options_of(storage_options)}
-        return _told(_root_of(_reopen(where, options)))
+        reached = storage_options_of(storage_options)
+        where = where if found is None else found(external)
+        return _told(_root_of(_reopen(where, {**local, "allow_external": external, **reached})))
+    _refuse_storage_options(where, storage_options)
+    if kind == "missing":
+        raise NotFoundError(missing_place(where))
+    if kind in {"directory", "file"} and (known := other_place(where)) is not None:
+        raise UnsupportedError(known)
     if not isinstance(allow_external, bool):
         raise InvalidArgumentError(
             f"{where}: allow_external is True or False, but for sets of references"
@@ -282,26 +277,53 @@ def _told(opened: Any) -> Any:
     return opened
 
 
+def _snapshot_of(given: Any) -> IcechunkSnapshot | None:
+    """The snapshot that ``given`` is, if it is an object of Icechunk."""
+    if type(given).__module__.partition(".")[0] != "icechunk":
+        return None
+    from bedform._icechunk import snapshot_of
+
+    return snapshot_of(given)
+
+
+def references_in(
+    where: str, kind: str
+) -> Callable[[bool | list[str]], ParquetReferences | IcechunkSnapshot] | None:
+    """What gives the references in a directory of that kind, with what they may name elsewhere.
+
+    Nothing for what the engine opens alone.
+    """
+    if kind == "directory" and _is_repository(where):
+        from bedform._icechunk import newest_snapshot
+
+        return partial(newest_snapshot, where)
+    if kind == "zarr-v2" and is_parquet_references(where):
+        return lambda _: ParquetReferences(where)
+    return None
+
+
+def _is_repository(where: str) -> bool:
+    """Whether a directory is a repository of Icechunk, of its format 1 or 2."""
+    has = (os.path.lexists(f"{where}/{name}") for name in ("snapshots", "refs", "repo"))
+    return next(has) and any(has)
+
+
 def references_at(where: str) -> Store | None:
     """The references in a directory, which the engine alone cannot open, for work of the engine."""
     if is_url(where):
         return None
+    found = references_in(where, _kind_of(where))
     options = {"prefetch": False, "replicas": False, "records": False, "allow_external": False}
-    if is_repository(where):
-        return _reopen(newest_snapshot(where, external=False), options)
-    if is_parquet_references(where):
-        return _reopen(ParquetReferences(where), options)
-    return None
+    return None if found is None else _reopen(found(False), options)
 
 
 def _kind_of(where: str) -> str:
-    """What a path of this machine, or what stands for references, names."""
+    """What the engine finds at a path of this machine, or is given as references."""
     if isinstance(where, References):
         return "references"
     _check_local(where)
     kind: str = engine_call(_internal.place_kind, where)(where)[0]
-    is_other = {"zarr-v2": is_parquet_references, "directory": is_repository}.get(kind)
-    return "references" if is_other is not None and is_other(where) else kind
+    return kind
 
 
 def _root_of(store: Store) -> Store | Array:

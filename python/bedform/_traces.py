@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from bedform import _internal
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
 from bedform._hints import missing_place, other_place
-from bedform._icechunk import is_repository
 from bedform._location import location
+from bedform._opening import references_in
 from bedform._paths import paths_of, shown_paths
 from bedform._python_command import python_command
-from bedform._references import is_parquet_references
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def _check_can_be_watched(where: str) -> None:
     kind, looks = engine_call(_internal.place_kind, where)(where)
     if kind == "missing":
         raise NotFoundError(missing_place(where))
-    if is_repository(where) or is_parquet_references(where):
+    if references_in(where, kind) is not None:
         return
     if kind == "directory" or looks is not None:
         if (known := other_place(where)) is not None:

@@ -124,7 +124,9 @@ def test_a_repository_is_converted(repository: Any) -> None:
     assert is_read(bf.open("out.zarr"))
 
 
-def test_virtual_chunks_are_read_where_they_are_authorised(tmp_path: Path) -> None:
+def test_virtual_chunks_are_read_where_they_are_authorised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "data").mkdir()
     with h5py.File(tmp_path / "data/a.h5", "w") as file:
         file.create_dataset("t", data=T, chunks=(5, 20, 30))
@@ -154,6 +156,8 @@ def test_virtual_chunks_are_read_where_they_are_authorised(tmp_path: Path) -> No
         np.testing.assert_array_equal(opened["t"][:, 4], T[:, 4])
     with pytest.raises(bf.BedformError):
         bf.open(tmp_path / "ice", allow_external=["/usr"])["t"][...]
+    monkeypatch.setenv("BEDFORM_ALLOW_EXTERNAL", f"/usr;{tmp_path}/data")
+    np.testing.assert_array_equal(bf.open(tmp_path / "ice")["t"][...], T)
     assert is_read_by_session(created, prefix, storage, config)
 
 
