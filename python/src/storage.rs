@@ -14,8 +14,11 @@ use bedform_storage::implement::unsupported;
 use bedform_storage::{
     Entry, Lock, Object, Storage, StorageError, StorageErrorKind, Version, lacks,
 };
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::signals;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
@@ -66,17 +69,29 @@ fn called<T>(
     path: &ObjectPath,
     act: impl FnOnce(Python<'_>) -> PyResult<T>,
 ) -> Result<T> {
-    let said = |source: io::Error| StorageError {
-        kind: StorageErrorKind::Dangling,
-        operation,
-        path: path.to_string(),
-        source: Some(source),
-    };
     // An interpreter that has ended under a daemon thread calls nothing any more.
-    match Python::try_attach(|py| act(py).map_err(|error| error.to_string())) {
-        Some(outcome) => outcome.map_err(|text| said(io::Error::other(text))),
-        None => Err(StorageError::new(StorageErrorKind::Interrupted, operation, path)),
+    Python::try_attach(|py| act(py).map_err(|error| failed(py, operation, path, error)))
+        .unwrap_or_else(|| Err(StorageError::new(StorageErrorKind::Interrupted, operation, path)))
+}
+
+/// What was raised, as an error of storage. What is no `Exception`, above all Ctrl-C, is kept, and ends the work.
+/// All else is what a server says, as that library has it, unless it is our own word that the objects are not what
+/// they should be.
+fn failed(
+    py: Python<'_>,
+    operation: &'static str,
+    path: &ObjectPath,
+    error: PyErr,
+) -> StorageError {
+    if !error.is_instance_of::<PyException>(py) {
+        signals::keep(error);
+        return StorageError::new(StorageErrorKind::Interrupted, operation, path);
     }
+    let class = py.import("bedform._errors").and_then(|errors| errors.getattr("CorruptError"));
+    let is_corrupt = class.is_ok_and(|class| error.is_instance(py, &class));
+    let kind = if is_corrupt { StorageErrorKind::Dangling } else { StorageErrorKind::Server };
+    let source = Some(io::Error::other(error.to_string()));
+    StorageError { kind, operation, path: path.to_string(), source }
 }
 
 #[derive(Debug)]
