@@ -7,7 +7,6 @@ use std::time::Duration;
 use bedform::comm::Members;
 use bedform::log::burst::Burst;
 use bedform::log::settle::{CollectOptions, SettleOptions};
-use bedform::sidecar::Sidecar;
 use bedform::{Append, Elements, Growth, NewArray, NodeKind};
 use bedform_format::ObjectPath;
 use pyo3::prelude::*;
@@ -60,7 +59,8 @@ impl Store {
         .map_err(raise)
     }
 
-    /// Opens the store whose objects `calls` gives: see `PythonStorage`. The sidecar is that of `place`.
+    /// Opens the store whose objects `calls` gives: see `PythonStorage`. The sidecar is that of `place`, if they come
+    /// from one.
     #[staticmethod]
     fn open_callback(
         py: Python<'_>,
@@ -71,16 +71,11 @@ impl Store {
         place: Option<PathBuf>,
         opening: &str,
     ) -> PyResult<Self> {
-        let mut options = options(opening)?;
-        let storage = PythonStorage::new(name, calls, state, is_remote);
-        detached(py, || {
-            if let Some(place) = &place {
-                options.sidecar = Sidecar::of_path(place)?;
-            }
-            bedform::Store::open(Arc::new(storage), options)
-        })
-        .map(|inner| Self { inner })
-        .map_err(raise)
+        let options = options(opening)?;
+        let storage = Arc::new(PythonStorage::new(name, calls, state, is_remote));
+        detached(py, || bedform::Store::open_in_place(storage, place.as_deref(), options))
+            .map(|inner| Self { inner })
+            .map_err(raise)
     }
 
     /// Creates a store in the directory `path`, or at a URL.

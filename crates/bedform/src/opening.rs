@@ -18,7 +18,7 @@ use crate::sidecar::Sidecar;
 
 pub(crate) use detect::{NO_FILE, REFERENCES, ReadBytes, file_of, is_file, kind_of_file};
 pub use detect::{PlaceKind, detect};
-pub(crate) use file_at_url::{Fronted, TAIL_BYTES, has_query, kind_at, names_file, read_many};
+pub(crate) use file_at_url::{FileAtUrl, Fronted, has_query, names_file, read_many};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
 /// of `BEDFORM_LUSTRE_TARGETS`.
@@ -64,10 +64,7 @@ pub(crate) fn remote_of(
 }
 
 /// As [`remote_of`], of the place that the file at a URL lies in; with the file's name there.
-pub(crate) fn remote_file_of(
-    url: &str,
-    options: &mut OpenOptions,
-) -> Result<(Arc<dyn Storage>, ObjectPath)> {
+fn remote_file_of(url: &str, options: &mut OpenOptions) -> Result<(Arc<dyn Storage>, ObjectPath)> {
     let opened = RemoteStorage::open_parent(url, &options.remote);
     let (storage, name) = opened.map_err(|error| Error::invalid(error.to_string()))?;
     add_kept_profile_of(&storage, options);

@@ -13,7 +13,7 @@ use super::hdf5::error_of;
 use super::tables::Tables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, PlaceKind, TAIL_BYTES, remote_file_of};
+use crate::opening::{FileAtUrl, Fronted, PlaceKind, REFERENCES};
 use crate::options::OpenOptions;
 
 /// What the parser asks for at once elsewhere.
@@ -36,9 +36,13 @@ impl ForeignFile {
     /// for a URL that is none.
     pub fn open_url(url: &str, options: &OpenOptions) -> Result<Self> {
         let mut options = options.clone();
-        let (storage, name) = remote_file_of(url, &mut options)?;
-        let shown = format!("{}/{name}", storage.name());
-        let file = Fronted::new(storage.open_end(&name, TAIL_BYTES)?);
+        Self::at_url(FileAtUrl::open(url, &mut options)?, &options)
+    }
+
+    /// As [`ForeignFile::open_url`], of the opened file.
+    pub(crate) fn at_url(opened: FileAtUrl, options: &OpenOptions) -> Result<Self> {
+        let shown = opened.shown();
+        let FileAtUrl { storage, name, file } = opened;
         let version = file.object.version().clone();
         let (source, limits) = (source_version(&version), &options.limits);
         let mut datasets = Vec::new();
@@ -54,17 +58,21 @@ impl ForeignFile {
                 datasets = found;
                 map
             }
-            PlaceKind::OtherFile(looks) => {
-                let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
+            PlaceKind::OtherFile(looks) => return Err(other(&shown, &looks)),
+            PlaceKind::References => return Err(other(&shown, REFERENCES)),
             _ => return Err(Error::new(ErrorKind::NotFound, format!("{shown}: no such file"))),
         };
         let tables = Tables::new(datasets, None, options.limits.clone());
         let kept = file.object.kept().map(|object| Kept { object, front: Arc::new(file) });
-        let opened = Self::opened(storage, name, map, &options)?.with_tables(tables);
+        let opened = Self::opened(storage, name, map, options)?.with_tables(tables);
         Ok(Self { kept, ..opened })
     }
+}
+
+/// The error for a file of another kind.
+fn other(shown: &str, looks: &str) -> Error {
+    let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// The error for a file that the parser does not read.

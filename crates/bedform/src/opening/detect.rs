@@ -42,7 +42,7 @@ pub enum PlaceKind {
 const HEADER_BYTES: u64 = 64 << 10;
 /// What a place looks like that is neither a plain file nor a directory.
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
-/// What a set of references is to who wants a file.
+/// What a set of references looks like where a file is wanted.
 pub(crate) const REFERENCES: &str = "a set of references: open it by itself";
 /// Bytes of a document by which references are told from other JSON.
 const REFERENCES_BYTES: u64 = 8 << 10;

@@ -2,19 +2,20 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bedform_format::ObjectPath;
 use bedform_format::hdf5::{ManyRead, ReadAt, ReadError};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{
-    ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, StorageError, goes_on,
+    ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, Storage, StorageError, goes_on,
 };
 
 use super::detect::{PlaceKind, kind_of_bytes};
 use super::remote_file_of;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::options::OpenOptions;
 
 /// What comes with the opening, from the end of the file.
-pub(crate) const TAIL_BYTES: u64 = 1 << 20;
+const TAIL_BYTES: u64 = 1 << 20;
 /// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
@@ -155,16 +156,41 @@ fn taken(answer: Answer<Bytes>, bell: &Bell) -> std::result::Result<Bytes, Stora
     }
 }
 
+/// The file at a URL.
+#[derive(Debug)]
+pub(crate) struct FileAtUrl {
+    /// The place that it lies in.
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) name: ObjectPath,
+    pub(crate) file: Fronted,
+}
+
+impl FileAtUrl {
+    /// Opens it; the options get the profile and the sidecar that are kept for it.
+    ///
+    /// # Errors
+    /// `NotFound`; others of storage; `InvalidArgument` for a URL that is none.
+    pub(crate) fn open(url: &str, options: &mut OpenOptions) -> Result<Self> {
+        let (storage, name) = remote_file_of(url, options)?;
+        let file = Fronted::new(storage.open_end(&name, TAIL_BYTES)?);
+        Ok(Self { storage, name, file })
+    }
+
+    /// The file's name for messages.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}/{}", self.storage.name(), self.name)
+    }
+}
+
 /// What the object at a URL is, if there is one.
 ///
 /// # Errors
 /// Of storage; `InvalidArgument` for a URL that is none.
 pub(crate) fn kind_at(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
-    let (storage, name) = remote_file_of(url, &mut options.clone())?;
-    match storage.open_end(&name, TAIL_BYTES) {
-        Ok(object) => Fronted::new(object).kind(),
-        Err(error) if error.is_not_found() => Ok(PlaceKind::Missing),
-        Err(error) => Err(error.into()),
+    match FileAtUrl::open(url, &mut options.clone()) {
+        Ok(opened) => opened.file.kind(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(PlaceKind::Missing),
+        Err(error) => Err(error),
     }
 }
 

@@ -37,7 +37,7 @@ use bedform_storage::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{file_of, remote_file_of};
+use crate::opening::{Fronted, file_of};
 use crate::options::OpenOptions;
 use object::{InlineObject, RangeObject};
 use roots::{Base, Roots};
@@ -76,25 +76,25 @@ impl ReferenceStorage {
         let object = storage.open(&name)?;
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let parent = real.parent().unwrap_or(Path::new("/")).to_owned();
-        let set = read(&*object, &path.display().to_string(), &options.limits)?;
+        let (size, shown) = (object.version().size, path.display().to_string());
+        let set = read(size, &|buffer| object.read(0, buffer), &shown, &options.limits)?;
         let identity = storage.identity().map(|identity| {
             let allowed = &options.external;
             format!("references\n{identity}\n{name}\n{:?}\n{allowed:?}", object.version())
         });
         let modified_ns = object.version().modified_ns;
-        Self::of(path.display().to_string(), set, Base::Directory(parent), options)
+        Self::of(shown, set, Base::Directory(parent), options)
             .map(|made| made.known_as(identity, modified_ns))
     }
 
-    /// The references in the file at `url`.
+    /// The references in the opened file at `url`.
     ///
     /// # Errors
     /// As [`ReferenceStorage::open`].
-    pub fn open_url(url: &str, options: &OpenOptions) -> Result<Self> {
-        let (storage, name) = remote_file_of(url, &mut options.clone())?;
-        let object = storage.open(&name)?;
+    pub(crate) fn at_url(url: &str, file: &Fronted, options: &OpenOptions) -> Result<Self> {
         let shown = url.split(['?', '#']).next().unwrap_or_default();
-        let set = read(&*object, shown, &options.limits)?;
+        let size = file.object.version().size;
+        let set = read(size, &|buffer| file.read(0, buffer), shown, &options.limits)?;
         let parent = shown.rsplit_once('/').map_or(shown, |(parent, _)| parent);
         Self::of(shown.to_owned(), set, Base::Url(parent.to_owned()), options)
     }
@@ -153,9 +153,13 @@ impl ReferenceStorage {
     }
 }
 
-/// The references in an opened file.
-fn read(object: &dyn Object, name: &str, limits: &Limits) -> Result<References> {
-    let size = object.version().size;
+/// The references in a file of `size` bytes, which `fill` reads.
+fn read(
+    size: u64,
+    fill: &dyn Fn(&mut [u8]) -> Stored<()>,
+    name: &str,
+    limits: &Limits,
+) -> Result<References> {
     if size > limits.references_bytes_max {
         let limit = limits.references_bytes_max;
         let text = format!("{name}: the references have {size} bytes, over the limit of {limit}");
@@ -167,7 +171,7 @@ fn read(object: &dyn Object, name: &str, limits: &Limits) -> Result<References> 
     let length = usize::try_from(size).map_err(|_| no_memory())?;
     bytes.try_reserve_exact(length).map_err(|_| no_memory())?;
     bytes.resize(length, 0);
-    object.read(0, &mut bytes)?;
+    fill(&mut bytes)?;
     parse(&bytes, name, limits)
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::references::References;
-use bedform_storage::Mode;
+use bedform_storage::{Mode, Storage};
 use serde_json::{Map, Value};
 
 use super::Store;
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::{ArchiveOptions, ForeignFile};
 use crate::log::opened::OpenedStore;
 use crate::opening::{
-    PlaceKind, add_kept_profile, add_sidecar, check_local, detect, has_query, is_file, kind_at,
+    FileAtUrl, PlaceKind, add_kept_profile, add_sidecar, check_local, detect, has_query, is_file,
     names_file, remote_of, storage_of, url_of,
 };
 use crate::options::OpenOptions;
@@ -40,12 +40,13 @@ impl Store {
     /// A file where the URL ends like one, else a store where there is one.
     fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
         let file = || {
-            if is_json(url) && kind_at(url, &options)? == PlaceKind::References {
-                let mut options = options.clone();
-                add_sidecar(&mut options, Path::new(url));
-                return Self::of_references(ReferenceStorage::open_url(url, &options)?, options);
+            let mut own = options.clone();
+            let opened = FileAtUrl::open(url, &mut own)?;
+            if opened.file.kind()? == PlaceKind::References {
+                let storage = ReferenceStorage::at_url(url, &opened.file, &own)?;
+                return Self::open(Arc::new(storage), own);
             }
-            Ok(Self::of_file(ForeignFile::open_url(url, &options)?, options.clone()))
+            Ok(Self::of_file(ForeignFile::at_url(opened, &own)?, options.clone()))
         };
         let store = || OpenedStore::open_path(Path::new(url), options.clone()).map(Self::of);
         let (first, second): (&dyn Fn() -> Result<Self>, &dyn Fn() -> Result<Self>) =
@@ -70,10 +71,11 @@ impl Store {
         if options.writable {
             return Err(never_written(&path.display().to_string()));
         }
-        add_kept_profile(&mut options, path);
         if detect(path, &options)? == PlaceKind::References {
-            return Self::of_references(ReferenceStorage::open(path, &options)?, options);
+            let storage = Arc::new(ReferenceStorage::open(path, &options)?);
+            return Self::open_in_place(storage, Some(path), options);
         }
+        add_kept_profile(&mut options, path);
         Ok(Self::of_file(ForeignFile::open(path, &options)?, options))
     }
 
@@ -104,20 +106,31 @@ impl Store {
         set: References,
         base: &Path,
         place: Option<&Path>,
-        mut options: OpenOptions,
+        options: OpenOptions,
     ) -> Result<Self> {
         if options.writable {
             return Err(never_written(name));
         }
-        if let Some(place) = place {
-            add_kept_profile(&mut options, place);
-        }
         let storage = ReferenceStorage::in_memory(name.to_owned(), set, base, &options)?;
-        Self::of_references(storage, options)
+        Self::open_in_place(Arc::new(storage), place, options)
     }
 
-    fn of_references(storage: ReferenceStorage, options: OpenOptions) -> Result<Self> {
-        OpenedStore::open_in(Arc::new(storage), options, None).map(Self::of)
+    /// As [`Store::open`], with the sidecar of the path `place`, if the storage was made of what lies there; and with
+    /// the profile that is kept for it, unless the bytes are on a server.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_in_place(
+        storage: Arc<dyn Storage>,
+        place: Option<&Path>,
+        mut options: OpenOptions,
+    ) -> Result<Self> {
+        match place {
+            Some(place) if storage.is_remote() => add_sidecar(&mut options, place),
+            Some(place) => add_kept_profile(&mut options, place),
+            None => {}
+        }
+        Self::open(storage, options)
     }
 
     /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
@@ -143,13 +156,7 @@ impl Store {
     }
 }
 
-/// True for a URL that ends as that of a JSON document. Others are not looked at twice.
-fn is_json(url: &str) -> bool {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    path.rsplit_once('.').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
-}
-
-/// The error of who opens files of others to write to them.
+/// The error where files of others would be opened to write to them.
 fn never_written(name: &str) -> Error {
     let text = format!("{name}: foreign files are never written; open it with mode \"r\"");
     Error::new(ErrorKind::ReadOnly, text)
