@@ -6,12 +6,14 @@ The engine reads kerchunk's JSON. What comes in another form is given to it as s
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import operator
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -34,6 +36,8 @@ _RECORDS_MAX = 1 << 25
 #: The least number of rows that a file of them holds.
 _RECORD_SIZE_MAX = 1 << 24
 _METADATA_BYTES_MAX = 64 << 20
+#: As the engine has it.
+_DOCUMENT_BYTES_MAX = 1 << 30
 #: Bytes at the front and the end of metadata that say whose they are.
 _END_BYTES = 4096
 _DOCUMENTS = {".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"}
@@ -43,27 +47,30 @@ _COLUMNS = ("path", "offset", "size", "raw")
 class References(str):
     """The name of a set of references that no file of JSON holds; it brings them along."""
 
-    __slots__ = ("_base", "_document")
+    __slots__ = ("_base", "_compressed", "_document")
 
     _base: str
-    _document: bytes
+    #: As it was given, until it has been opened.
+    _document: bytes | None
+    #: For those who open it again, here or elsewhere.
+    _compressed: bytes
 
     @classmethod
     def of(cls, name: str, document: bytes, base: str) -> Self:
         """References of a JSON document; relative paths are those of the directory ``base``."""
         made = cls(name)
-        made._base, made._document = base, zlib.compress(document, 1)
+        made._base, made._document, made._compressed = base, document, zlib.compress(document, 1)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (type(self), str(self), self._document, self._base))
+        return (_restore, (type(self), str(self), self._compressed, self._base))
 
     def open(self, options: dict[str, Any]) -> _internal.Store:
         """The engine's handle."""
         opening = engine_call(_internal.Store.open_references, str(self))
-        return opening(
-            str(self), zlib.decompress(self._document), self._base, None, _json.dump(options)
-        )
+        given, self._document = self._document, None
+        document = zlib.decompress(self._compressed) if given is None else given
+        return opening(str(self), document, self._base, None, _json.dump(options))
 
 
 class ParquetReferences(References):
@@ -83,9 +90,9 @@ class ParquetReferences(References):
         )
 
 
-def _restore(kind: type[References], name: str, document: bytes, base: str) -> References:
+def _restore(kind: type[References], name: str, compressed: bytes, base: str) -> References:
     made = kind(name)
-    made._base, made._document = base, document
+    made._base, made._document, made._compressed = base, None, compressed
     return made
 
 
@@ -214,10 +221,23 @@ def _document_of_parquet(path: Path) -> bytes:
     if sum(math.prod(grid) for grid in grids.values()) > _RECORDS_MAX:
         raise LimitExceededError(f"{path}: there are more than {_RECORDS_MAX} references")
     read_rows = _parquet_reader()
-    keys: dict[str, Any] = {key: json.dumps(value) for key, value in documents.items()}
-    for name, grid in grids.items():
-        keys.update(_keys_of(path / name, name, grid, size, read_rows))
-    return json.dumps(keys).encode()
+    parts = [{key: json.dumps(value) for key, value in documents.items()}]
+    found = (_keys_of(path / name, name, grid, size, read_rows) for name, grid in grids.items())
+    return _joined(chain(parts, chain.from_iterable(found)), path)
+
+
+def _joined(parts: Iterable[dict[str, Any]], path: Path) -> bytes:
+    """Dictionaries as one document, of which no more is held than its text."""
+    document = io.BytesIO()
+    for part in filter(None, parts):
+        document.write(b"," if document.tell() else b"{")
+        document.write(json.dumps(part)[1:-1].encode())
+        if document.tell() > _DOCUMENT_BYTES_MAX:
+            raise LimitExceededError(
+                f"{path}: its references have more than {_DOCUMENT_BYTES_MAX} bytes as JSON"
+            )
+    document.write(b"}" if document.tell() else b"{}")
+    return document.getvalue()
 
 
 def _is_array(key: str, value: Any) -> bool:
@@ -238,8 +258,8 @@ def _grid_of(name: str, array: dict[str, Any], index: Path) -> tuple[int, ...]:
 
 def _keys_of(
     directory: Path, name: str, grid: tuple[int, ...], size: int, read_rows: Any
-) -> Iterator[tuple[str, Any]]:
-    """The keys of an array, of which each file has ``size`` in C order."""
+) -> Iterator[dict[str, Any]]:
+    """The keys of an array in each of its files, which have ``size`` in C order."""
     count = math.prod(grid)
     prefix = f"{name}/" if name else ""
     for number in range(-(-count // size)):
@@ -249,9 +269,11 @@ def _keys_of(
             continue
         first = number * size
         names = _chunk_names(grid, first, min(size, count - first))
-        for chunk, row in zip(names, read_rows(file, size), strict=False):
-            if (value := _value_of(*row)) is not None:
-                yield prefix + chunk, value
+        yield {
+            prefix + chunk: value
+            for chunk, row in zip(names, read_rows(file, size), strict=False)
+            if (value := _value_of(*row)) is not None
+        }
 
 
 def _chunk_names(grid: tuple[int, ...], first: int, count: int) -> Iterable[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from bedform._references import References
 from bedform._store import _reopen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bedform._store import Store
 
 VALUES = np.arange(24.0).reshape(4, 6)
@@ -73,9 +74,7 @@ def test_objects_are_the_store_that_they_make(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt("stop"), SystemExit(3)])
-def test_what_ends_programs_leaves_as_it_was_raised(
-    objects: Objects, error: BaseException
-) -> None:
+def test_what_ends_programs_leaves_as_it_was_raised(objects: Objects, error: BaseException) -> None:
     store = opened(objects)
     objects.error = error
     for work in (lambda: store["t"][0, 0], store.verify):

@@ -505,6 +505,17 @@ def test_references_at_a_url_name_files_beside_them(place: Path) -> None:
         assert "data/a.nc" in message and "does not exist" in message
 
 
+@pytest.mark.parametrize("name", ["refs.json", "refs", "refs.zarr"])
+def test_a_set_at_a_url_is_told_by_its_bytes_and_fetched_once(place: Path, name: str) -> None:
+    if name != "refs.json":
+        Path("refs.json").rename(name)
+    with serving(place) as server:
+        store = bf.open(server.url(name))
+        fetched = [entry for entry in server.asked if entry[0] == "GET" and entry[1] == f"/{name}"]
+        assert len(fetched) == 1
+        assert is_read(store)
+
+
 @pytest.mark.parametrize("has_tags", [True, False])
 def test_files_on_a_server_are_read_where_their_root_is_given(place: Path, has_tags: bool) -> None:
     with serving(place) as server:
@@ -638,6 +649,14 @@ def test_an_index_of_parquet_is_one_wherever_it_says_so(parquet: Path, has_forma
     for document in (first, last, {**last, "more": "x" * 9000}):
         (parquet / ".zmetadata").write_text(json.dumps(document))
         assert is_read(bf.open(parquet))
+
+
+def test_references_in_parquet_are_held_to_a_limit(
+    parquet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bedform._references._DOCUMENT_BYTES_MAX", 1000)
+    message = said(bf.LimitExceededError, lambda: bf.open(parquet))
+    assert "refs.parq" in message and "1000 bytes" in message
 
 
 def test_references_in_parquet_without_a_library_say_what_to_install(
