@@ -237,6 +237,72 @@ def test_of_processes_that_all_have_read_enough_one_optimises(file: Path) -> Non
     assert len(kept) == 1
 
 
+def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if '--by-policy' in sys.orig_argv:\n"
+        f"    open({str(starts)!r}, 'a').write('x')\n"
+        # Before it takes the lock: none of them ever does.
+        "    os._exit(0)\n"
+    )
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    bf.watch(file, optimize_after=30, budget="400%")
+    readers = [started(SERIES, file, PYTHONPATH=path) for _ in range(4)]
+    for reader in readers:
+        assert reader.communicate(timeout=120)[0].strip() == "0"
+    assert said_within(starts, "x") == "x"
+    assert (policy(file) / "claimed").exists()
+    run(SERIES, file, PYTHONPATH=path)
+    time.sleep(1)
+    assert starts.read_text() == "x"
+    os.utime(policy(file) / "claimed", (1, 1))
+    run(SERIES, file, PYTHONPATH=path)
+    assert said_within(starts, "xx") == "xx"
+
+
+def said_within(path: Path, said: str) -> str:
+    """What a file has once it has that, or a while has passed."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if path.exists() and len(path.read_text()) >= len(said):
+            break
+        time.sleep(0.1)
+    # Time for what should not come.
+    time.sleep(1)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("after", [None, 0, 1000])
+def test_a_process_that_is_reading_does_what_is_asked_for_now(
+    file: Path, after: int | None
+) -> None:
+    bf.watch(file, optimize_after=50, budget="400%")
+    with bf.open(file, prefetch=False) as store:
+        for at in range(20):
+            store["t"][:, at, 7]
+        bf._internal.keep_traces()
+        assert bf.watch_state(file)["reads"] == 20
+        bf.watch(file, on=after is not None, optimize_after=after)
+        for at in range(40):
+            store["t"][:, at, 8]
+        bf._internal.keep_traces()
+        store["t"][:, 1, 9]
+        bf._internal.keep_traces()
+    state = bf.watch_state(file)
+    assert (state["outcome"], state["is_running"]) == (None, False)
+    assert state["reads"] == (61 if after else 0)
+    assert not (policy(file) / "claimed").exists()
+
+
+def test_many_small_counts_are_added_up(file: Path) -> None:
+    bf.watch(file, optimize_after=10**6, budget="400%")
+    (policy(file) / "reads").write_bytes((1).to_bytes(8, "little") * 200_000)
+    run(SERIES, file)
+    state = bf.watch_state(file)
+    assert (state["reads"], state["outcome"]) == (200_040, None)
+
+
 @pytest.mark.parametrize("name", ["settings", "outcome", "reads", "claimed"])
 @pytest.mark.parametrize("harm", ["noise", "empty", "directory", "link", "huge"])
 def test_harmed_files_of_a_policy_are_not_believed_and_no_read_fails(

@@ -2,26 +2,30 @@
 //!
 //! The directory `policy` of a sidecar has what was asked for (`settings`), how many reads were recorded since (`reads`,
 //! to which each process appends what it has written), and what came of it (`outcome`). Once they are enough, the
-//! process that notices renames `reads` to `claimed`: of many processes one succeeds, and starts
-//! `bedform optimize --by-policy` in the background. What is claimed is removed by that process when it has ended. So
-//! where it was killed, or could not be started, `claimed` is still there, and the next process that records reads
-//! starts it again.
+//! process that notices renames `reads` to `claimed`, under the lock of the run, and starts
+//! `bedform optimize --by-policy` in the background. That run takes the lock some time after, and removes `claimed`
+//! when it has ended. While `claimed` is there nobody starts another, unless the run is lost: it began and was killed,
+//! or nothing has come of it for a minute. The next process that records reads starts it again then.
+//!
+//! What was asked for may change while a process reads: it looks at `settings` each time that it has written reads.
 //!
 //! Nothing of this ever fails a read, or waits for more than the start of a process.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{LocalStorage, Lock, Mode, Storage as _};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 use serde::{Deserialize, Serialize};
 
-use super::append;
+use super::{VARIABLE, append};
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
 
@@ -35,9 +39,9 @@ const VERSION: u64 = 1;
 /// Bytes of a helper file.
 const BYTES_MAX: u64 = 64 << 10;
 /// Bytes of counts that are added up; more are enough for whatever was asked.
-const COUNTS_BYTES_MAX: u64 = 1 << 20;
-/// Set for processes that this starts, whose reads are nobody's.
-const VARIABLE: &str = "BEDFORM_TRACE";
+const COUNTS_BYTES_MAX: u64 = 64 << 20;
+/// A run that has not begun so long after it was started is lost.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 /// What to run, with what comes before `optimize`.
 static PROGRAM: OnceLock<Vec<String>> = OnceLock::new();
@@ -162,8 +166,12 @@ impl PolicyPlace {
     /// Forgets what was asked for; what came of it stays.
     pub(crate) fn unset(&self) {
         for name in ["settings", READS, CLAIMED] {
-            let _ = fs::remove_file(self.directory.join(name));
+            let _ = fs::remove_file(self.file(name));
         }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     pub(crate) fn outcome(&self) -> Option<PolicyOutcome> {
@@ -174,16 +182,25 @@ impl PolicyPlace {
         self.sidecar.save(OUTCOME, outcome);
     }
 
-    /// Reads that were recorded since the last time.
+    /// Reads that were recorded since the last time; where [`PolicyPlace::is_full`], some of them.
     pub(crate) fn reads(&self) -> u64 {
-        let Ok(file) = File::open(self.directory.join(READS)) else { return 0 };
-        let mut bytes = Vec::new();
-        let is_read = file.take(COUNTS_BYTES_MAX).read_to_end(&mut bytes).is_ok();
-        if !is_read || bytes.len() as u64 >= COUNTS_BYTES_MAX {
-            return u64::MAX;
+        let Ok(file) = File::open(self.file(READS)) else { return 0 };
+        let mut counts = BufReader::new(file.take(COUNTS_BYTES_MAX));
+        let (mut sum, mut count) = (0_u64, [0; 8]);
+        while counts.read_exact(&mut count).is_ok() {
+            sum = sum.saturating_add(u64::from_le_bytes(count));
         }
-        let counts = bytes.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count));
-        counts.fold(0, u64::saturating_add)
+        sum
+    }
+
+    /// True if there are more counts than are added up.
+    fn is_full(&self) -> bool {
+        fs::symlink_metadata(self.file(READS)).is_ok_and(|found| found.len() > COUNTS_BYTES_MAX)
+    }
+
+    /// True once as much was read as was asked for.
+    fn has_read(&self, settings: &PolicySettings) -> bool {
+        self.is_full() || self.reads() >= settings.optimize_after
     }
 
     /// The lock of the process that learns and optimises; nothing while another has it.
@@ -199,13 +216,42 @@ impl PolicyPlace {
         self.directory.is_dir() && matches!(self.try_lock(), Ok(None))
     }
 
-    fn is_claimed(&self) -> bool {
-        fs::symlink_metadata(self.directory.join(CLAIMED)).is_ok()
+    /// When the last run was claimed; nothing where none is due.
+    fn claimed_at(&self) -> Option<SystemTime> {
+        let found = fs::symlink_metadata(self.file(CLAIMED)).ok()?;
+        found.modified().ok().filter(|_| found.is_file())
+    }
+
+    /// True if a run that was claimed then will not go on by itself. Whoever asks has the lock: nobody runs.
+    fn is_abandoned(&self, claimed_at: SystemTime) -> bool {
+        let age = claimed_at.elapsed().unwrap_or_else(|ahead| ahead.duration());
+        age > BEGINS_WITHIN || self.has_been_stopped(claimed_at)
+    }
+
+    /// True if a run began after it was claimed then, and did not end.
+    fn has_been_stopped(&self, claimed_at: SystemTime) -> bool {
+        let written = fs::symlink_metadata(self.file("outcome"));
+        let is_newer =
+            written.and_then(|found| found.modified()).is_ok_and(|written| written > claimed_at);
+        let is_stopped = |outcome: PolicyOutcome| outcome.ended == 0 && outcome.error.is_empty();
+        is_newer && self.outcome().is_some_and(is_stopped)
+    }
+
+    /// Takes what was counted for a run that begins now; false where nothing was.
+    fn claim(&self) -> bool {
+        fs::rename(self.file(READS), self.file(CLAIMED)).is_ok() && self.touch_claimed()
+    }
+
+    /// Says that a run begins now. The time is that of whoever keeps the file: a server's clock may differ.
+    fn touch_claimed(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        utimensat(CWD, self.file(CLAIMED), &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Says that what was claimed is done.
     pub(crate) fn settle(&self) {
-        let _ = fs::remove_file(self.directory.join(CLAIMED));
+        let _ = fs::remove_file(self.file(CLAIMED));
     }
 
     pub(crate) fn state(&self, is_watched: bool) -> PolicyState {
@@ -225,21 +271,18 @@ pub fn start_bedform_by(program: Vec<String>) {
     let _ = PROGRAM.set(program);
 }
 
-/// A policy as a process that records reads follows it.
+/// The policy of a source, followed by a process that records its reads.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct PolicyFollower {
     place: PolicyPlace,
-    settings: PolicySettings,
-    /// True once it was looked at whether an earlier start came to nothing.
-    has_looked: bool,
     child: Option<Child>,
 }
 
-impl Followed {
+impl PolicyFollower {
     pub(super) fn new(sidecar: &Sidecar) -> Option<Self> {
         let place = PolicyPlace::new(sidecar)?;
-        let settings = place.settings()?;
-        Some(Self { place, settings, has_looked: false, child: None })
+        place.settings()?;
+        Some(Self { place, child: None })
     }
 
     /// So many more reads were recorded.
@@ -250,27 +293,31 @@ impl Followed {
         {
             self.child = None;
         }
-        let _ = append(&self.place.directory.join(READS), &count.to_le_bytes());
-        let was_claimed = !std::mem::replace(&mut self.has_looked, true) && self.place.is_claimed();
-        let is_due = was_claimed || self.place.reads() >= self.settings.optimize_after;
-        // While one runs reads are counted for the next time.
-        if is_due && !self.place.is_running() && (was_claimed || self.claim()) {
-            self.start();
+        // It may have ended since, or want more.
+        let Some(settings) = self.place.settings() else { return };
+        let _ = append(&self.place.file(READS), &count.to_le_bytes());
+        let is_due = self.place.claimed_at().is_some() || self.place.has_read(&settings);
+        if is_due && self.may_start(&settings) {
+            self.start(&settings);
         }
     }
 
-    /// True for one of all processes that try.
-    fn claim(&self) -> bool {
-        let of = |name: &str| self.place.directory.join(name);
-        fs::rename(of(READS), of(CLAIMED)).is_ok()
+    /// True for one of all processes that ask, while nobody learns and optimises and no start is under way. Reads are
+    /// counted for the next time meanwhile.
+    fn may_start(&self, settings: &PolicySettings) -> bool {
+        let Ok(Some(_lock)) = self.place.try_lock() else { return false };
+        match self.place.claimed_at() {
+            Some(at) => self.place.is_abandoned(at) && self.place.touch_claimed(),
+            None => self.place.has_read(settings) && self.place.claim(),
+        }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, settings: &PolicySettings) {
         let named = vec!["bedform".to_owned()];
         let program = PROGRAM.get().unwrap_or(&named);
         let Some((program, before)) = program.split_first() else { return };
         let source = self.place.sidecar.source().filter(|source| source.exists());
-        let path = source.map_or_else(|| PathBuf::from(&self.settings.path), Path::to_owned);
+        let path = source.map_or_else(|| PathBuf::from(&settings.path), Path::to_owned);
         let started = Command::new(program)
             .args(before)
             .args(["optimize", "--by-policy", "--json", "--"])
@@ -289,5 +336,108 @@ impl Followed {
                 ..PolicyOutcome::default()
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source whose policy wants 100 reads, and two processes that follow it.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let place = std::env::temp_dir().join(format!("bedform-{name}-{}", std::process::id()));
+            fs::create_dir_all(place.join("s.zarr")).unwrap();
+            Self(place)
+        }
+
+        fn follower(&self) -> PolicyFollower {
+            let sidecar = Sidecar::of_path_in(&self.0.join("s.zarr"), Some(&self.0)).unwrap();
+            let sidecar = sidecar.unwrap();
+            let place = PolicyPlace::new(&sidecar).unwrap();
+            assert!(place.set(&settings()));
+            PolicyFollower::new(&sidecar).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn settings() -> PolicySettings {
+        PolicySettings::new(100, "20%".to_owned(), "s".to_owned())
+    }
+
+    /// As if the file had been written so long ago.
+    fn age(place: &PolicyPlace, name: &str, seconds: u64) {
+        let file = File::options().write(true).open(place.file(name)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+    }
+
+    fn count(place: &PolicyPlace, reads: u64) {
+        append(&place.file(READS), &reads.to_le_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_is_due_is_started_once_and_again_only_where_it_is_lost() {
+        let scratch = Scratch::new("policy-started-once");
+        let (one, other) = (scratch.follower(), scratch.follower());
+        assert!(!one.may_start(&settings()));
+        count(&one.place, 99);
+        assert!(!one.may_start(&settings()));
+        count(&one.place, 1);
+        assert!(one.may_start(&settings()));
+        // It has not begun yet, and nobody has the lock.
+        assert!(!one.may_start(&settings()) && !other.may_start(&settings()));
+        count(&one.place, 500);
+        assert!(!other.may_start(&settings()));
+        let lock = one.place.try_lock().unwrap().unwrap();
+        age(&one.place, CLAIMED, 30);
+        one.place.keep_outcome(&PolicyOutcome::begun(7));
+        assert!(!other.may_start(&settings()));
+        // It was killed.
+        drop(lock);
+        assert!(other.may_start(&settings()));
+        age(&one.place, "outcome", 1);
+        assert!(!one.may_start(&settings()) && !other.may_start(&settings()));
+        // That one has never begun.
+        age(&one.place, CLAIMED, 3600);
+        assert!(one.may_start(&settings()));
+        assert!(!other.may_start(&settings()));
+        // What was read meanwhile counts once it has ended.
+        one.place.settle();
+        assert!(other.may_start(&settings()));
+    }
+
+    #[test]
+    fn one_that_could_not_be_started_is_tried_again_a_minute_later() {
+        let scratch = Scratch::new("policy-not-started");
+        let follower = scratch.follower();
+        count(&follower.place, 100);
+        assert!(follower.may_start(&settings()));
+        age(&follower.place, CLAIMED, 30);
+        let error = "bedform could not be started".to_owned();
+        follower.place.keep_outcome(&PolicyOutcome { error, ..PolicyOutcome::default() });
+        assert!(!follower.may_start(&settings()));
+        age(&follower.place, CLAIMED, 90);
+        assert!(follower.may_start(&settings()));
+    }
+
+    #[test]
+    fn counts_are_added_up_however_many_there_are_and_a_file_beyond_bounds_is_due() {
+        let scratch = Scratch::new("policy-counts");
+        let follower = scratch.follower();
+        let reads = follower.place.file(READS);
+        fs::write(&reads, 3_u64.to_le_bytes().repeat(200_000)).unwrap();
+        append(&reads, &[1, 2, 3]).unwrap();
+        assert_eq!((follower.place.reads(), follower.place.is_full()), (600_000, false));
+        fs::write(&reads, [0; 8]).unwrap();
+        File::options().write(true).open(&reads).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!((follower.place.reads(), follower.place.is_full()), (0, true));
+        assert!(follower.may_start(&settings()));
     }
 }

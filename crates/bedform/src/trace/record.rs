@@ -76,7 +76,7 @@ struct Trace {
     waiting: HashMap<Box<str>, Waiting>,
     selections: Recorded,
     /// What is to be done after so many reads, if anything.
-    policy: Option<policy::Followed>,
+    policy: Option<policy::PolicyFollower>,
     /// Reads that it has not been told of.
     unnoted: u64,
     flushed: Instant,
@@ -226,7 +226,7 @@ impl Trace {
             file: place.directory.join(TRACES).join(&name),
             selections: Recorded::new(place.directory.clone(), name),
             source: place.sidecar.source().map(identity::key_of).unwrap_or_default(),
-            policy: policy::Followed::new(&place.sidecar),
+            policy: policy::PolicyFollower::new(&place.sidecar),
             unnoted: 0,
             written: 0,
             skipped: 0,
