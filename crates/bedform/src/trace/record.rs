@@ -120,16 +120,17 @@ pub(crate) fn record(
     selection: &Selection,
     made: &MadeRead<'_>,
 ) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let began_ns = nanoseconds(now.saturating_sub(made.took));
+    let noted = lock().of(place).and_then(|trace| {
+        trace.note_replicas(array, made, began_ns);
+        trace.next_weight()
+    });
+    let Some(weight) = noted else { return };
     // Not under the lock: whoever is asked may wait for other threads that read, and lists may be long.
     let computation = COMPUTATION.get().map_or(0, |ask| ask());
     let listed = traced(selection);
     let hash = listed.as_ref().map_or(0, |listed| listed.hash());
-    let mut traces = lock();
-    let Some(trace) = traces.of(place) else { return };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let began_ns = nanoseconds(now.saturating_sub(made.took));
-    trace.note_replicas(array, made, began_ns);
-    let Some(weight) = trace.next_weight() else { return };
     let (axes, is_list) = axes_of(selection, array.1.len());
     let read = TracedRead {
         stream: thread_number(),
@@ -142,6 +143,8 @@ pub(crate) fn record(
         selection: hash,
         axes,
     };
+    let mut traces = lock();
+    let Some(trace) = traces.of(place) else { return };
     trace.keep(array, (weight, read));
     let Some(listed) = listed else { return };
     if trace.selections.wants(array.0, hash, listed.positions()) {
@@ -257,26 +260,28 @@ impl Trace {
 
     fn keep(&mut self, array: (&str, &[u64], u64), read: (u64, TracedRead)) {
         self.unnoted += read.0;
-        let waiting = self.waiting_of(array);
+        let Some(waiting) = self.waiting_of(array) else { return };
         waiting.reads.push(read);
         if waiting.reads.len() >= BLOCK_READS_MAX || self.flushed.elapsed() >= WAITING_MAX {
             self.flush();
         }
     }
 
-    /// What waits of an array.
-    fn waiting_of(&mut self, (path, shape, item_size): (&str, &[u64], u64)) -> &mut Waiting {
-        let is_full = match self.waiting.get(path) {
-            Some(known) => known.array.shape != shape,
-            None => self.waiting.len() >= ARRAYS_MAX,
-        };
-        if is_full {
-            self.flush();
-        }
-        self.waiting.entry(path.into()).or_insert_with(|| {
+    /// What waits of an array; there is always something.
+    fn waiting_of(
+        &mut self,
+        (path, shape, item_size): (&str, &[u64], u64),
+    ) -> Option<&mut Waiting> {
+        let has_this_shape = self.waiting.get(path).map(|known| known.array.shape == shape);
+        if has_this_shape != Some(true) {
+            if has_this_shape.is_some() || self.waiting.len() >= ARRAYS_MAX {
+                self.flush();
+            }
             let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
-            Waiting { array, reads: Vec::new(), replicas: BTreeMap::new() }
-        })
+            let waiting = Waiting { array, reads: Vec::new(), replicas: BTreeMap::new() };
+            self.waiting.insert(path.into(), waiting);
+        }
+        self.waiting.get_mut(path)
     }
 
     /// Notes what replicas gave of a read that began then.
@@ -284,14 +289,16 @@ impl Trace {
         if made.replicas.is_empty() || self.weight() == 0 {
             return;
         }
-        let replicas = &mut self.waiting_of(array).replicas;
+        let Some(Waiting { replicas, .. }) = self.waiting_of(array) else { return };
         for (id, bytes) in made.replicas {
-            if !replicas.contains_key(id) && replicas.len() >= BLOCK_REPLICAS_MAX {
-                continue;
-            }
-            let used = replicas
-                .entry(id.clone())
-                .or_insert_with(|| TracedReplica { id: id.clone(), ..TracedReplica::default() });
+            let is_full = replicas.len() >= BLOCK_REPLICAS_MAX;
+            let used = match replicas.get_mut(id) {
+                Some(used) => used,
+                None if is_full => continue,
+                None => replicas
+                    .entry(id.clone())
+                    .or_insert_with(|| TracedReplica { id: id.clone(), ..Default::default() }),
+            };
             used.reads += 1;
             used.bytes = used.bytes.saturating_add(*bytes);
             used.took_ns = used.took_ns.saturating_add(nanoseconds(made.took));
