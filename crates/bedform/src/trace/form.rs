@@ -1,7 +1,18 @@
-//! Selections as places of a pattern, and back.
+//! Selections as places of a pattern, and ranges as they are traced, and back.
 
+use bedform_format::trace::TracedAxis;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_patterns::Place;
+
+/// Evenly spaced positions as they are traced.
+pub(super) fn traced_range(range: &AxisRange) -> TracedAxis {
+    TracedAxis { first: range.start(), count: range.len(), step: range.step() }
+}
+
+/// What [`traced_range`] was given; nothing for what no range is.
+pub(super) fn range_of(traced: TracedAxis) -> Option<AxisSelection> {
+    AxisRange::new(traced.first, traced.step, traced.count).ok().map(AxisSelection::Range)
+}
 
 /// What selections have in common that differ in their bounds alone: the step along each axis.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bedform_format::trace::{TraceBlock, TracedAxis, TracedRead, TracedReplica};
-use bedform_geometry::{AxisRange, AxisSelection, Selection};
+use bedform_format::trace::{TraceBlock, TracedRead, TracedReplica};
+use bedform_geometry::Selection;
 use bedform_patterns::{Analyzer, Pattern, Walk};
 
 use super::computations::Computations;
-use super::form::{Form, place_of};
+use super::form::{Form, place_of, range_of};
 use super::identity::{Key, is_other};
 use super::knowledge::{ARRAYS_MAX, Explained, LearnedArray, PATTERNS_MAX, ReplicaUse};
 use super::processes::{GLOBALS_MAX, PARTS_MAX, Part, globals};
@@ -293,15 +293,14 @@ fn is_whole(read: &TracedRead, shape: &[u64]) -> bool {
 
 /// The box that a read took; nothing for lists, and for what is none.
 fn box_of(read: &TracedRead) -> Option<Selection> {
-    let axis = |axis: &TracedAxis| {
-        AxisRange::new(axis.first, axis.step, axis.count).ok().map(AxisSelection::Range)
-    };
-    let axes = read.axes.iter().map(axis).collect::<Option<_>>();
+    let axes = read.axes.iter().copied().map(range_of).collect::<Option<_>>();
     axes.filter(|_| !read.is_list).map(Selection::Orthogonal)
 }
 
 #[cfg(test)]
 mod tests {
+    use bedform_format::trace::TracedAxis;
+
     use super::*;
 
     fn read(stream: u64, began_ns: u64, first: u64) -> TracedRead {

@@ -13,6 +13,7 @@ use bedform_format::trace::{
 };
 use bedform_geometry::{AxisSelection, Selection};
 
+use super::form::traced_range;
 use super::recorded::{Recorded, traced};
 use super::{TRACES, append, identity, make_room, policy};
 use crate::sidecar::Sidecar;
@@ -359,9 +360,7 @@ fn axes_of(selection: &Selection, rank: usize) -> (Vec<TracedAxis>, bool) {
         Selection::Orthogonal(axes) => {
             let is_list = axes.iter().any(|axis| matches!(axis, AxisSelection::Coords(_)));
             let axis = |axis: &AxisSelection| match axis {
-                AxisSelection::Range(range) => {
-                    TracedAxis { first: range.start(), count: range.len(), step: range.step() }
-                }
+                AxisSelection::Range(range) => traced_range(range),
                 AxisSelection::Coords(positions) => around(positions),
             };
             (axes.iter().map(axis).collect(), is_list)

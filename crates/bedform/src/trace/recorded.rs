@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use bedform_format::trace::TracedAxis;
 use bedform_format::trace::selection::{POSITIONS_MAX, SelectedAxis, TracedSelection};
-use bedform_geometry::{AxisRange, AxisSelection, Points, Selection};
+use bedform_geometry::{AxisSelection, Points, Selection};
 
+use super::form::{range_of, traced_range};
 use super::keeping::kept_hashes;
 use super::{append, make_room};
 
@@ -45,11 +45,7 @@ pub(super) fn traced(selection: &Selection) -> Option<TracedSelection<'_>> {
 
 fn traced_axis(axis: &AxisSelection) -> SelectedAxis<'_> {
     match axis {
-        AxisSelection::Range(range) => SelectedAxis::Range(TracedAxis {
-            first: range.start(),
-            count: range.len(),
-            step: range.step(),
-        }),
+        AxisSelection::Range(range) => SelectedAxis::Range(traced_range(range)),
         AxisSelection::Coords(positions) => list(positions),
     }
 }
@@ -70,9 +66,7 @@ pub(super) fn selection_of(traced: TracedSelection<'static>) -> Option<Selection
         return Points::new(lists).ok().map(Selection::Points);
     }
     let axis = |axis| match axis {
-        SelectedAxis::Range(TracedAxis { first, count, step }) => {
-            AxisRange::new(first, step, count).ok().map(AxisSelection::Range)
-        }
+        SelectedAxis::Range(range) => range_of(range),
         SelectedAxis::List(positions) => Some(AxisSelection::Coords(positions.into_owned())),
     };
     axes.into_iter().map(axis).collect::<Option<_>>().map(Selection::Orthogonal)
@@ -143,6 +137,8 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
+    use bedform_geometry::AxisRange;
+
     use super::*;
 
     #[test]
