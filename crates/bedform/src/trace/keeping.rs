@@ -11,7 +11,7 @@ use bedform_geometry::Selection;
 
 use super::knowledge::LearnedArray;
 use super::learn::read_own;
-use super::recorded::{ALL_BYTES_MAX, ARRAY_BYTES_MAX, RECORDED, selection_of};
+use super::recorded::{ARRAY_BYTES_MAX, RECORDED, SELECTIONS_BYTES_MAX, selection_of};
 use super::selections::{LearnedSelection, SELECTIONS_MAX};
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
@@ -117,7 +117,7 @@ fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>)
             break;
         }
         check_goes_on("learning was stopped")?;
-        let bytes = read_own(&recorded.join(name), 0, ALL_BYTES_MAX).unwrap_or_default();
+        let bytes = read_own(&recorded.join(name), 0, SELECTIONS_BYTES_MAX).unwrap_or_default();
         for block in selection_blocks(&bytes) {
             if missing.contains(&block.hash) && block.decode().is_some() {
                 missing.remove(&block.hash);
@@ -153,7 +153,7 @@ fn note_kept(directory: &Path, arrays: &mut BTreeMap<String, LearnedArray>) {
         // Arrays that are read by the same list share it.
         let length = if counted.contains(&hash) { 0 } else { found.len() };
         let of_array = of_arrays.entry(path).or_default();
-        if *of_array + length <= ARRAY_BYTES_MAX && bytes + length <= ALL_BYTES_MAX {
+        if *of_array + length <= ARRAY_BYTES_MAX && bytes + length <= SELECTIONS_BYTES_MAX {
             counted.insert(hash);
             *of_array += length;
             bytes += length;

@@ -19,7 +19,7 @@ pub(super) const RECORDED: &str = "recorded-selections";
 /// Bytes of the selections of one array, as they are encoded.
 pub(super) const ARRAY_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of all selections that are recorded of a source, and of all that are kept: an eighth of its traces.
-pub(super) const ALL_BYTES_MAX: u64 = super::ALL_BYTES_MAX / 8;
+pub(super) const SELECTIONS_BYTES_MAX: u64 = super::ALL_BYTES_MAX / 8;
 /// Files of selections of a source.
 const FILES_MAX: usize = 10_000;
 /// Selections that a process tells apart; of further ones the boxes alone are recorded.
@@ -99,7 +99,7 @@ impl Recorded {
         let known = self.known.get_or_insert_with(|| kept_hashes(&self.sidecar));
         let has_room = known.len() < HASHES_MAX
             && positions <= POSITIONS_MAX
-            && self.all_bytes < ALL_BYTES_MAX
+            && self.all_bytes < SELECTIONS_BYTES_MAX
             && self.bytes.get(path).is_none_or(|bytes| *bytes < ARRAY_BYTES_MAX);
         has_room && known.insert(hash)
     }
@@ -111,7 +111,7 @@ impl Recorded {
             Some(bytes) => bytes,
             None => self.bytes.entry(path.into()).or_default(),
         };
-        if *of_array + length > ARRAY_BYTES_MAX || self.all_bytes + length > ALL_BYTES_MAX {
+        if *of_array + length > ARRAY_BYTES_MAX || self.all_bytes + length > SELECTIONS_BYTES_MAX {
             return;
         }
         *of_array += length;
@@ -128,7 +128,7 @@ impl Recorded {
             return;
         }
         let directory = self.sidecar.join(RECORDED);
-        make_room(&directory, ALL_BYTES_MAX, FILES_MAX);
+        make_room(&directory, SELECTIONS_BYTES_MAX, FILES_MAX);
         // What cannot be written is not kept.
         let _ = append(&directory.join(&self.name), &self.waiting);
         self.waiting = Vec::new();
