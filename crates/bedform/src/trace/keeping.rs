@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::trace::selection::{SELECTION_BYTES_MAX, selection_blocks};
+use bedform_format::trace::selection::{SELECTION_BYTES_MAX, TracedSelection, selection_blocks};
 use bedform_geometry::Selection;
 
 use super::knowledge::LearnedArray;
@@ -26,22 +26,23 @@ const FILES_MAX: usize = 10_000;
 /// Names that are looked at for what is kept.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A selection as it is kept: the block that was recorded of it. Positions are of no state of the source.
+/// A selection as it is kept: in the form in which it was recorded. Positions are of no state of the source.
 pub(super) struct KeptSelection {
-    bytes: Vec<u8>,
+    hash: u64,
+    selection: TracedSelection<'static>,
 }
 
 impl Helper for KeptSelection {
     const BYTES_MAX: u64 = SELECTION_BYTES_MAX as u64;
 
     fn encode(&self) -> Option<Vec<u8>> {
-        Some(self.bytes.clone())
+        self.selection.encode(self.hash)
     }
 
     fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
         let block = selection_blocks(bytes).next()?;
-        let is_whole = block.bytes.len() == bytes.len();
-        is_whole.then(|| Self { bytes: bytes.to_vec() })
+        let selection = block.decode().filter(|_| block.bytes.len() == bytes.len())?;
+        Some(Self { hash: block.hash, selection })
     }
 }
 
@@ -60,8 +61,7 @@ pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Opt
     let limits = Limits::default();
     let kept: KeptSelection =
         sidecar.load_own(&name_of(&known.hash), &SourceVersion::default(), &limits)?;
-    let block = selection_blocks(&kept.bytes).next().filter(|block| block.hash == hash)?;
-    selection_of(block.decode()?)
+    if kept.hash == hash { selection_of(kept.selection) } else { None }
 }
 
 /// Content hashes of what is kept in the sidecar with this directory.
@@ -87,15 +87,15 @@ pub(super) fn keep_selections(
             changed.insert(path.clone());
         }
     }
-    let kept = kept_hashes(directory);
+    let mut kept = kept_hashes(directory);
     let missing: HashSet<u64> = arrays
         .values()
         .flat_map(|array| array.selections.all.iter().take(TRIED_MAX))
         .filter_map(|one| hash_of(&one.hash))
         .filter(|hash| !kept.contains(hash))
         .collect();
-    take_recorded(sidecar, directory, missing)?;
-    note_kept(directory, arrays);
+    take_recorded(sidecar, directory, missing, &mut kept)?;
+    note_kept(directory, &kept, arrays);
     for path in changed {
         check_goes_on("learning was stopped")?;
         if let Some(array) = arrays.get_mut(&path) {
@@ -107,7 +107,12 @@ pub(super) fn keep_selections(
 }
 
 /// Keeps those of these content hashes that processes have recorded.
-fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>) -> Result<()> {
+fn take_recorded(
+    sidecar: &Sidecar,
+    directory: &Path,
+    mut missing: HashSet<u64>,
+    kept: &mut HashSet<u64>,
+) -> Result<()> {
     let recorded = directory.join(RECORDED);
     let entries = fs::read_dir(&recorded).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
@@ -119,11 +124,13 @@ fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>)
         check_goes_on("learning was stopped")?;
         let bytes = read_own(&recorded.join(name), 0, SELECTIONS_BYTES_MAX).unwrap_or_default();
         for block in selection_blocks(&bytes) {
-            if missing.contains(&block.hash) && block.decode().is_some() {
-                missing.remove(&block.hash);
-                let bytes = block.bytes.to_vec();
-                let digits = super::selections::digits_of(block.hash);
-                sidecar.save(&name_of(&digits), &KeptSelection { bytes });
+            let hash = block.hash;
+            let wanted = missing.contains(&hash).then(|| block.decode()).flatten();
+            let Some(selection) = wanted else { continue };
+            missing.remove(&hash);
+            let name = name_of(&super::selections::digits_of(hash));
+            if sidecar.save(&name, &KeptSelection { hash, selection }) {
+                kept.insert(hash);
             }
         }
     }
@@ -131,7 +138,8 @@ fn take_recorded(sidecar: &Sidecar, directory: &Path, mut missing: HashSet<u64>)
 }
 
 /// Notes of each selection whether it is kept, as long as an array, and all of them, take no more than they may.
-fn note_kept(directory: &Path, arrays: &mut BTreeMap<String, LearnedArray>) {
+fn note_kept(directory: &Path, kept: &HashSet<u64>, arrays: &mut BTreeMap<String, LearnedArray>) {
+    let are_all = kept.len() < NAMES_MAX;
     let mut sorted: Vec<(f64, &mut LearnedSelection, &str)> = Vec::new();
     for (path, array) in arrays.iter_mut() {
         let of_array = array.selections.all.iter_mut().enumerate();
@@ -146,12 +154,16 @@ fn note_kept(directory: &Path, arrays: &mut BTreeMap<String, LearnedArray>) {
     let (mut bytes, mut of_arrays) = (0_u64, BTreeMap::<&str, u64>::new());
     let mut counted = HashSet::new();
     for (_, one, path) in sorted {
-        let Some(hash) = hash_of(&one.hash) else { continue };
-        let Ok(found) = fs::symlink_metadata(directory.join(KEPT).join(&one.hash)) else {
-            continue;
-        };
+        let may_be_kept = |hash: &u64| !are_all || kept.contains(hash);
+        let Some(hash) = hash_of(&one.hash).filter(may_be_kept) else { continue };
         // Arrays that are read by the same list share it.
-        let length = if counted.contains(&hash) { 0 } else { found.len() };
+        let found = match counted.contains(&hash) {
+            true => Some(0),
+            false => {
+                fs::symlink_metadata(directory.join(name_of(&one.hash))).ok().map(|of| of.len())
+            }
+        };
+        let Some(length) = found else { continue };
         let of_array = of_arrays.entry(path).or_default();
         if *of_array + length <= ARRAY_BYTES_MAX && bytes + length <= SELECTIONS_BYTES_MAX {
             counted.insert(hash);

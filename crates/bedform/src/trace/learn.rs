@@ -62,7 +62,8 @@ pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -
     let sidecar = sidecar.ok_or_else(none)?;
     // A program may learn from its own reads.
     keep_traces();
-    let directory = sidecar.own_directory().ok_or_else(none)?.join(TRACES);
+    let own = sidecar.own_directory().ok_or_else(none)?;
+    let directory = own.join(TRACES);
     let number = sidecar.last_number(LIST);
     let knowledge = Knowledge::newest(&sidecar).unwrap_or_default();
     let names = names_of(&directory);
@@ -76,7 +77,6 @@ pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -
     if learned.traces == 0 {
         return Ok(learned);
     }
-    let own = sidecar.own_directory().ok_or_else(none)?;
     keep_selections(&sidecar, &own, &mut learned.knowledge.arrays)?;
     learned.knowledge = learned.knowledge.fitted();
     match sidecar.save_next(LIST, &learned.knowledge) {

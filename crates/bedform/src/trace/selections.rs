@@ -133,9 +133,7 @@ impl LearnedSelections {
                 None => self.all.push(one),
             }
         }
-        // By name where they are equal: a plan is the same when it is made again.
-        self.all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.hash.cmp(&b.hash)));
-        self.all.truncate(COUNTED_MAX);
+        self.keep_longest(COUNTED_MAX);
         has_new
     }
 
@@ -163,8 +161,14 @@ impl LearnedSelections {
             }
         }
         self.all = joined.into_iter().map(|(one, _)| one).collect();
+        self.keep_longest(SELECTIONS_MAX);
+    }
+
+    /// Puts those that took most time first, and forgets those behind so many.
+    fn keep_longest(&mut self, count: usize) {
+        // By name where they are equal: a plan is the same when it is made again.
         self.all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.hash.cmp(&b.hash)));
-        self.all.truncate(SELECTIONS_MAX);
+        self.all.truncate(count);
     }
 }
 
