@@ -11,7 +11,7 @@ use bedform_storage::{CalibrateOptions, Mode, Profile, ProfileError};
 use pyo3::prelude::*;
 
 use crate::arguments::options;
-use crate::error::raise;
+use crate::error::{raise, to_json};
 use crate::signals::{self, detached};
 
 pub(crate) fn profile_error(error: ProfileError) -> PyErr {
@@ -150,9 +150,7 @@ pub(crate) fn advise(py: Python<'_>, question: &str, profile: &str) -> PyResult<
     detached(py, || {
         let request = AdviseRequest::from_json(&question, profile)?;
         let advice = best_layout(&request).map_err(|error| Error::invalid(error.to_string()))?;
-        let json =
-            serde_json::to_string(&advice).map_err(|error| Error::invalid(error.to_string()))?;
-        Ok((json, advice.to_string()))
+        Ok((to_json(&advice)?, advice.to_string()))
     })
     .map_err(raise)
 }

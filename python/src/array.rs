@@ -12,10 +12,9 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use serde::Serialize;
 
-use crate::error::{raise, warn};
+use crate::error::{raise, to_json, warn};
 use crate::selection::parse;
 use crate::signals::detached;
-use crate::simulate::as_json;
 
 /// An array of a store.
 #[pyclass(frozen, module = "bedform._internal")]
@@ -259,7 +258,7 @@ impl Array {
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
         let explanation = detached(py, || self.inner.explain(&selection)).map_err(raise)?;
-        as_json(&explanation)
+        to_json(&explanation).map_err(raise)
     }
 
     /// The requests of a read that so many clients share, as JSON.
@@ -271,7 +270,7 @@ impl Array {
     ) -> PyResult<String> {
         let selection = parse(selection)?;
         let workload = detached(py, || self.inner.workload(&selection, clients)).map_err(raise)?;
-        as_json(&workload)
+        to_json(&workload).map_err(raise)
     }
 
     /// Objects that are stored, and how many the shape has room for.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments::options as opening_options;
 use crate::callback::{called, elements_by, kept_from};
-use crate::error::{EngineError, ended, raise};
+use crate::error::{EngineError, ended, raise, to_json};
 use crate::foreign::ForeignFile;
 use crate::signals::{self, detached};
 use crate::store::Store;
@@ -74,10 +74,6 @@ fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| raise(Error::invalid(error.to_string())))
 }
 
-fn to_json(value: &impl serde::Serialize) -> bedform::Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string()))
-}
-
 /// Hands tasks to the workers behind a function of Python's: see `bedform._dask_regions`.
 fn exchange_by(
     exchange: &Py<PyAny>,
@@ -128,7 +124,7 @@ impl Conversion {
 
     /// The plan as JSON.
     fn plan(&self) -> PyResult<String> {
-        serde_json::to_string(&self.plan).map_err(|error| raise(Error::invalid(error.to_string())))
+        to_json(&self.plan).map_err(raise)
     }
 
     /// Converts; tells `progress` after each region how many bytes of how many are done. Gives the bytes

@@ -7,6 +7,7 @@ use bedform::{Error, ErrorKind};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyUserWarning};
 use pyo3::prelude::*;
+use serde::Serialize;
 
 use crate::signals;
 
@@ -34,6 +35,11 @@ pub(crate) fn raise(error: Error) -> PyErr {
 pub(crate) fn ended<T>(outcome: Result<T, Error>) -> PyResult<T> {
     let done = outcome.map_err(raise)?;
     signals::take().map_or(Ok(done), Err)
+}
+
+/// A value as JSON.
+pub(crate) fn to_json(value: &impl Serialize) -> bedform::Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string()))
 }
 
 /// The names of all kinds of errors, for the test that holds Python's classes against them.

@@ -2,16 +2,14 @@
 
 use std::path::PathBuf;
 
-use bedform::Error;
 use bedform::optimize::{
     Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build, plan,
     run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use serde::Serialize;
 
-use crate::error::{ended, raise};
+use crate::error::{ended, raise, to_json};
 use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
@@ -80,13 +78,9 @@ pub(crate) fn optimize(
             true => None,
             false => Some(build(&place, &planned, &options, &telling(progress.as_ref()))?),
         };
-        serde_json::to_string(&(&planned, &done)).map_err(|error| Error::invalid(error.to_string()))
+        to_json(&(&planned, &done))
     });
     ended(outcome)
-}
-
-fn as_json(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string()))
 }
 
 /// Has the source at `path` optimised each time that `after` more reads were recorded; 0 for never.
@@ -98,7 +92,7 @@ pub(crate) fn set_policy(py: Python<'_>, path: PathBuf, after: u64, budget: &str
 /// Whether the reads of the source at `path` are recorded, and what is made of them unasked, as JSON.
 #[pyfunction]
 pub(crate) fn policy_state(py: Python<'_>, source: Given) -> PyResult<String> {
-    ended(detached(py, || as_json(&bedform::optimize::policy_state(&source.place(None))?)))
+    ended(detached(py, || to_json(&bedform::optimize::policy_state(&source.place(None))?)))
 }
 
 /// Does what the policy of the source at `path` says, at the lowest priority; gives what came of it as JSON, null
@@ -106,5 +100,5 @@ pub(crate) fn policy_state(py: Python<'_>, source: Given) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn run_policy(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     run_at_low_priority();
-    ended(detached(py, || as_json(&bedform::optimize::run_policy(&path)?)))
+    ended(detached(py, || to_json(&bedform::optimize::run_policy(&path)?)))
 }

@@ -8,19 +8,14 @@ use bedform::layout::ocs;
 use bedform_geometry::{Order, Spread, spread_placement};
 use bedform_machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::error::raise;
+use crate::error::{raise, to_json};
 use crate::signals::detached;
 
 #[expect(clippy::needless_pass_by_value, reason = "what map_err gives")]
 fn machine_error(error: MachineError) -> PyErr {
     raise(Error::invalid(error.to_string()))
-}
-
-/// A value as JSON.
-pub(crate) fn as_json(value: &impl Serialize) -> PyResult<String> {
-    serde_json::to_string(value).map_err(|error| raise(Error::invalid(error.to_string())))
 }
 
 /// What is run.
@@ -34,7 +29,7 @@ enum Question {
 /// A machine's description in JSON, checked, with all defaults filled in.
 #[pyfunction]
 pub(crate) fn check_machine(machine: &str) -> PyResult<String> {
-    as_json(&Machine::from_json(machine).map_err(machine_error)?)
+    to_json(&Machine::from_json(machine).map_err(machine_error)?).map_err(raise)
 }
 
 /// Runs `{"workload": ...}` or `{"pattern": ...}` in JSON on a machine in JSON: what it found, as JSON,
@@ -55,7 +50,7 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
         machine.simulate(&workload).map(|found| (found, began.elapsed().as_secs_f64()))
     })
     .map_err(machine_error)?;
-    Ok((as_json(&found)?, seconds))
+    Ok((to_json(&found).map_err(raise)?, seconds))
 }
 
 /// For each cell of a grid, in C order, the target that holds it: in turn in an order, `spread`, or as shards
@@ -78,5 +73,6 @@ pub(crate) fn organize(
     item_size: u64,
     optimized_bytes: f64,
 ) -> PyResult<String> {
-    as_json(&ocs::organize(&chunk_shape, &grid_shape, item_size, optimized_bytes))
+    let organized = ocs::organize(&chunk_shape, &grid_shape, item_size, optimized_bytes);
+    to_json(&organized).map_err(raise)
 }

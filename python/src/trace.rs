@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use bedform::Error;
 use bedform::foreign::archive_sidecar;
 use bedform::sidecar::Sidecar;
 use pyo3::exceptions::PyException;
@@ -13,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use crate::error::{ended, raise};
+use crate::error::{ended, raise, to_json};
 use crate::progress::telling;
 use crate::signals::{detached, keep};
 
@@ -52,7 +51,7 @@ pub(crate) fn learn_archive(
         let shown = paths.first().cloned().unwrap_or_default();
         let sidecar = Sidecar::find(&archive_sidecar(&paths)?, None)?;
         let learned = bedform::trace::learn_in(sidecar, &shown, &telling(progress.as_ref()))?;
-        serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
+        to_json(&learned)
     });
     ended(outcome)
 }
@@ -73,7 +72,7 @@ pub(crate) fn learn(
 ) -> PyResult<String> {
     let outcome = detached(py, || {
         let learned = bedform::trace::learn(&path, &telling(progress.as_ref()))?;
-        serde_json::to_string(&learned).map_err(|error| Error::invalid(error.to_string()))
+        to_json(&learned)
     });
     ended(outcome)
 }
