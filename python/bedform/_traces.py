@@ -92,15 +92,13 @@ def watch(
     >>> learned["read"]["reads"], learned["predicted"]["strided"]["reads"]
     (20, 17)
     """
-    paths = paths_of(path)
-    if paths is not None:
+    source, where = _source_of(path)
+    if isinstance(source, list):
         if optimize_after:
             raise UnsupportedError(
-                f"{shown_paths(path, paths)}: optimize_after is for one file or store: "
-                "run 'bedform optimize' for many"
+                f"{where}: optimize_after is for one file or store: run 'bedform optimize' for many"
             )
-        return engine_call(_internal.watch_archive)(paths, on)
-    where = location(path)
+        return engine_call(_internal.watch, where)(source, on)
     if on:
         _check_can_be_watched(where)
     if optimize_after is not None and (not on or optimize_after < 0):
@@ -133,11 +131,9 @@ def watch_state(path: str | os.PathLike[str] | Sequence[str]) -> dict[str, Any]:
         reads, names of replicas ``made`` and ``dropped``, ``bytes`` of all, the ``verdict`` in
         words, and the ``error``, empty if there was none.
     """
-    paths = paths_of(path)
-    where = location(path) if paths is None else shown_paths(path, paths)
-    if paths is None:
+    source, where = _source_of(path)
+    if isinstance(source, str):
         _check_can_be_watched(where)
-    source = where if paths is None else paths
     state: dict[str, Any] = json.loads(engine_call(_internal.policy_state, where)(source))
     return state
 
@@ -147,6 +143,15 @@ def run_policy(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     where = location(path)
     outcome: dict[str, Any] | None = json.loads(engine_call(_internal.run_policy, where)(where))
     return outcome
+
+
+def _source_of(path: str | os.PathLike[str] | Sequence[str]) -> tuple[str | list[str], str]:
+    """A place, or files that are opened as one; and the same as a user knows it."""
+    paths = paths_of(path)
+    if paths is not None:
+        return paths, shown_paths(path, paths)
+    where = location(path)
+    return where, where
 
 
 def _check_can_be_watched(where: str) -> None:
@@ -221,15 +226,15 @@ def learn(
     NotFoundError
         Nothing was recorded, or there is nothing at the path.
     """
-    paths = paths_of(path)
-    where = location(path) if paths is None else shown_paths(path, paths)
+    source, where = _source_of(path)
     try:
-        if paths is None:
-            text = engine_call(_internal.learn, where)(where, progress)
-        else:
-            text = engine_call(_internal.learn_archive)(paths, progress)
+        text = engine_call(_internal.learn, where)(source, progress)
     except NotFoundError:
-        if paths is None and not is_url(where) and _internal.place_kind(where)[0] == "missing":
+        if (
+            isinstance(source, str)
+            and not is_url(where)
+            and _internal.place_kind(where)[0] == "missing"
+        ):
             raise NotFoundError(missing_place(where)) from None
         raise NotFoundError(
             f"{where}: no reads are recorded yet: 'bedform watch {where}' turns it on, and "

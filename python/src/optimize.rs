@@ -20,13 +20,13 @@ type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
 
 /// A place, or files that are opened as one.
 #[derive(FromPyObject)]
-pub(crate) enum Given {
+pub(crate) enum GivenSource {
     One(PathBuf),
     Many(Vec<PathBuf>),
 }
 
-impl Given {
-    fn place(self, dimension: Option<String>) -> SourcePlace {
+impl GivenSource {
+    pub(crate) fn place(self, dimension: Option<String>) -> SourcePlace {
         match self {
             Self::One(path) => SourcePlace::One(path),
             Self::Many(paths) => SourcePlace::Archive { paths, dimension },
@@ -41,13 +41,13 @@ impl Given {
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
-    source: Given,
+    source: GivenSource,
     concat_dim: Option<String>,
     store: Option<&Store>,
     budget: &str,
     reads: Vec<Expected>,
     selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
-    like: Option<Given>,
+    like: Option<GivenSource>,
     sidecars: Option<PathBuf>,
     memory_bytes: u64,
     dry_run: bool,
@@ -91,7 +91,7 @@ pub(crate) fn set_policy(py: Python<'_>, path: PathBuf, after: u64, budget: &str
 
 /// Whether the reads of the source at `path` are recorded, and what is made of them unasked, as JSON.
 #[pyfunction]
-pub(crate) fn policy_state(py: Python<'_>, source: Given) -> PyResult<String> {
+pub(crate) fn policy_state(py: Python<'_>, source: GivenSource) -> PyResult<String> {
     ended(detached(py, || to_json(&bedform::optimize::policy_state(&source.place(None))?)))
 }
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use bedform::foreign::archive_sidecar;
+use bedform::optimize::SourcePlace;
 use bedform::sidecar::Sidecar;
+use bedform::trace::learn_in;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,47 +14,18 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use crate::error::{ended, raise, to_json};
+use crate::optimize::GivenSource;
 use crate::progress::telling;
 use crate::signals::{detached, keep};
 
-/// Turns on, or off, that reads of the store or file at `path` are recorded; gives the directory of the traces.
+/// Turns on, or off, that reads of a source are recorded; gives the directory of the traces.
 #[pyfunction]
-pub(crate) fn watch(py: Python<'_>, path: PathBuf, on: bool) -> PyResult<String> {
-    let directory = detached(py, || bedform::trace::watch(&path, on)).map_err(raise)?;
-    Ok(directory.display().to_string())
-}
-
-/// As `watch`, of the files at `paths` that are opened as one.
-#[pyfunction]
-pub(crate) fn watch_archive(py: Python<'_>, paths: Vec<PathBuf>, on: bool) -> PyResult<String> {
-    let watch = || {
-        let shown = paths.first().cloned().unwrap_or_default();
-        let directory = match on {
-            true => Sidecar::make(&archive_sidecar(&paths)?)?,
-            false => Sidecar::find(&archive_sidecar(&paths)?, None)?
-                .and_then(|sidecar| sidecar.own_directory()),
-        };
-        bedform::trace::mark(directory, &shown, on)
-    };
-    let directory = detached(py, watch).map_err(raise)?;
-    Ok(directory.display().to_string())
-}
-
-/// As `learn`, of the files at `paths` that are opened as one.
-#[pyfunction]
-#[pyo3(signature = (paths, progress=None))]
-pub(crate) fn learn_archive(
-    py: Python<'_>,
-    paths: Vec<PathBuf>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let outcome = detached(py, || {
-        let shown = paths.first().cloned().unwrap_or_default();
-        let sidecar = Sidecar::find(&archive_sidecar(&paths)?, None)?;
-        let learned = bedform::trace::learn_in(sidecar, &shown, &telling(progress.as_ref()))?;
-        to_json(&learned)
+pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<String> {
+    let directory = detached(py, || match source.place(None) {
+        SourcePlace::One(path) => bedform::trace::watch(&path, on),
+        many => bedform::trace::watch_named(&many.sidecar_name()?, &many.shown(), on),
     });
-    ended(outcome)
+    Ok(directory.map_err(raise)?.display().to_string())
 }
 
 /// Says how `bedform` is started where a policy is due: the program, and what comes before the command.
@@ -62,17 +34,18 @@ pub(crate) fn start_bedform_by(program: Vec<String>) {
     bedform::trace::start_bedform_by(program);
 }
 
-/// Merges the traces of the store or file at `path` into what is known of its reads; gives that as JSON.
+/// Merges the traces of a source into what is known of its reads; gives that as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, progress=None))]
+#[pyo3(signature = (source, progress=None))]
 pub(crate) fn learn(
     py: Python<'_>,
-    path: PathBuf,
+    source: GivenSource,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let outcome = detached(py, || {
-        let learned = bedform::trace::learn(&path, &telling(progress.as_ref()))?;
-        to_json(&learned)
+        let place = source.place(None);
+        let sidecar = Sidecar::find(&place.sidecar_name()?, None)?;
+        to_json(&learn_in(sidecar, &place.shown(), &telling(progress.as_ref()))?)
     });
     ended(outcome)
 }

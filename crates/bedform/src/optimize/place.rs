@@ -30,7 +30,7 @@ impl From<&Path> for SourcePlace {
 
 impl SourcePlace {
     /// The source as a user knows it.
-    pub(super) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Self::One(path) => path.display().to_string(),
             Self::Archive { paths, .. } => archive::shown(paths),
@@ -52,7 +52,7 @@ impl SourcePlace {
     ///
     /// # Errors
     /// Those of looking for the first file of an archive.
-    pub(super) fn sidecar_name(&self) -> Result<SidecarName> {
+    pub fn sidecar_name(&self) -> Result<SidecarName> {
         match self {
             Self::One(path) => Ok(SidecarName::of_path(path)),
             Self::Archive { paths, .. } => archive_sidecar(paths),

@@ -46,16 +46,15 @@ pub struct Learned {
 /// `NotFound` if there is no sidecar, and nothing was recorded; `Conflict` if others learn at the same time;
 /// `Interrupted`: what is known then is as before.
 pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
-    learn_in(Sidecar::of_path(path)?, path, progress)
+    learn_in(Sidecar::of_path(path)?, &path.display().to_string(), progress)
 }
 
-/// As [`learn`], of what has this sidecar and is shown as `path`.
+/// As [`learn`], of what has this sidecar and is shown as `shown`.
 ///
 /// # Errors
 /// As [`learn`].
-pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -> Result<Learned> {
+pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -> Result<Learned> {
     let none = || {
-        let shown = path.display();
         let text = format!("{shown}: no reads were recorded: 'bedform watch {shown}' turns it on");
         Error::new(ErrorKind::NotFound, text)
     };
@@ -70,7 +69,7 @@ pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -
     if names.is_empty() && knowledge.arrays.is_empty() {
         return Err(none());
     }
-    let key = identity::key_of(path);
+    let key = sidecar.source().map(identity::key_of).unwrap_or_default();
     let knowledge = knowledge.of_store(&key);
     let mut learned = Learned { traces: 0, left_out: 0, ignored: 0, knowledge };
     add_traces(&mut learned, (&directory, &names), key, progress)?;
@@ -85,11 +84,11 @@ pub fn learn_in(sidecar: Option<Sidecar>, path: &Path, progress: Progress<'_>) -
             Ok(learned)
         }
         Some(_) => {
-            let text = format!("{}: others have learnt meanwhile; learn again", path.display());
+            let text = format!("{shown}: others have learnt meanwhile; learn again");
             Err(Error::new(ErrorKind::Conflict, text))
         }
         None => {
-            let text = format!("{}: what was learnt cannot be kept in the sidecar", path.display());
+            let text = format!("{shown}: what was learnt cannot be kept in the sidecar");
             Err(Error::new(ErrorKind::Io, text))
         }
     }

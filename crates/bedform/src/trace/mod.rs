@@ -98,24 +98,25 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
             format!("{}: there is nothing", path.display()),
         ));
     }
-    let directory = match on {
-        true => Sidecar::make(&SidecarName::of_path(path))?,
-        false => Sidecar::of_path(path)?.and_then(|sidecar| sidecar.own_directory()),
-    };
-    mark(directory, path, on)
+    watch_named(&SidecarName::of_path(path), &path.display().to_string(), on)
 }
 
-/// Says in the directory of a sidecar, that of what is at `path`, whether reads are recorded; gives the directory of
-/// the traces. It is what [`watch`] does when it has found, or made, the sidecar.
+/// As [`watch`], of what has a sidecar of this name and is shown as `shown`.
 ///
 /// # Errors
-/// As [`watch`].
-pub fn mark(directory: Option<PathBuf>, path: &Path, on: bool) -> Result<PathBuf> {
+/// Those of making the sidecar.
+pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf> {
+    let directory = match on {
+        true => Sidecar::make(name)?,
+        false => Sidecar::find(name, None)?.and_then(|sidecar| sidecar.own_directory()),
+    };
+    mark(directory, shown, on)
+}
+
+/// Says in the directory of a sidecar whether reads are recorded; gives the directory of the traces.
+fn mark(directory: Option<PathBuf>, shown: &str, on: bool) -> Result<PathBuf> {
     let unknown = || {
-        let text = format!(
-            "{}: no place for a sidecar: set BEDFORM_SIDECAR to a directory",
-            path.display()
-        );
+        let text = format!("{shown}: no place for a sidecar: set BEDFORM_SIDECAR to a directory");
         Error::new(ErrorKind::NotFound, text)
     };
     let marker = directory.ok_or_else(unknown)?.join(MARKER);
