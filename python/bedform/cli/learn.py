@@ -163,7 +163,8 @@ def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
             notes.append(
                 paragraph(
                     f"{name or '/'}: of {unknown:,} reads of lists or points the box alone is "
-                    "known: they are too large to be kept, too many, or of an earlier version"
+                    "known: they are unions of boxes, too large to be kept, too many, or of an "
+                    "earlier version"
                 )
             )
     parts: list[Any] = [Text(""), table] if table.row_count else []
