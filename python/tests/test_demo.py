@@ -125,6 +125,28 @@ def test_a_sidecar_that_the_file_has_is_neither_read_nor_written(
     assert "BEDFORM_SIDECAR" not in os.environ
 
 
+def test_replicas_of_a_site_change_nothing_of_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, sidecars = tmp_path / "archive", tmp_path / "sidecars"
+    for directory in (archive, sidecars):
+        directory.mkdir()
+    path, config = small_file(archive / "mine.nc"), tmp_path / "site.toml"
+    config.write_text(
+        f'[[sidecars]]\nroot = "{archive}"\nsidecars = "{sidecars}"\nowners = [{os.geteuid()}]\n'
+    )
+    config.chmod(0o644)
+    monkeypatch.setenv("BEDFORM_CONFIG", str(config))
+    monkeypatch.delenv("BEDFORM_SIDECAR", raising=False)
+    assert bf.optimize(path, "400%", reads={("phony_dim_0",): 1}).made
+    before = tree_of(sidecars)
+    done = demo.replicate(demo.Request(input_file=path, directory=tmp_path / "out"))
+    assert all(trial.replicas for trial in done.trials)
+    assert not [note for trial in done.trials for note in trial.notes if "site" in note]
+    assert tree_of(sidecars) == before
+    assert os.environ["BEDFORM_CONFIG"] == str(config)
+
+
 def test_a_demo_replaces_what_an_earlier_one_left(tmp_path: Path) -> None:
     path = small_file(tmp_path / "mine.nc")
     out = tmp_path / "out"

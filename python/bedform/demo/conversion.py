@@ -24,11 +24,12 @@ from .race import (
     QUICK_REPEATS,
     Reader,
     Result,
+    bedform_reader,
     h5py_reader,
     how_cold,
     how_loaded,
+    lines_in,
     measure,
-    selections,
     typical_reads,
     whole,
 )
@@ -108,7 +109,7 @@ def convert(request: Request) -> Conversion:
         request.say(f"converted to {store} in {format_seconds(convert_seconds)}; now reading")
         readers, notes = _readers(field, store)
         cold = how_cold({path for reader in readers.values() for path in reader.objects})
-        lines = _lines(field)
+        lines = lines_in(whole(field.shape), field.shape)
         results = measure(readers, lines, request.progress)
         load = how_loaded()
         picture = subject.named(".svg")
@@ -137,11 +138,6 @@ def convert(request: Request) -> Conversion:
     return done
 
 
-def _lines(field: Field) -> dict[str, list[Selection]]:
-    at = [selections(whole(field.shape), field.shape, place) for place in PLACES]
-    return {kind: [one[kind] for one in at] for kind in at[0]}
-
-
 def _layout_of(store: Path, variable: str) -> str:
     with bf.open(store) as opened:
         array = opened[variable]
@@ -168,11 +164,6 @@ def _convert(field: Field, store: Path, progress: Callable[[int, int], None]) ->
 
 def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, ...]]:
     """The readers by name, today's first and ours last."""
-
-    def read_bedform(selection: Selection) -> np.ndarray[Any, Any]:
-        with bf.open(store, cache=0) as opened:
-            return np.asarray(opened[field.variable][selection])
-
     objects = tuple(files_below(store))
     readers = {"h5py": h5py_reader(field)}
     notes: tuple[str, ...] = ()
@@ -187,5 +178,5 @@ def _readers(field: Field, store: Path) -> tuple[dict[str, Reader], tuple[str, .
             return np.asarray(array[selection])
 
         readers["zarr-python"] = Reader(read_zarr, objects)
-    readers["Bedform"] = Reader(read_bedform, objects)
+    readers["Bedform"] = bedform_reader(store, field.variable, objects)
     return readers, notes

@@ -5,7 +5,7 @@ region and replicas of a fifth. Each time the reads are made once by Bedform on 
 their patterns are learnt, replicas made, and the same reads measured.
 
 Sidecars lie in the demo's directory, as ``BEDFORM_SIDECAR`` says while the demo runs: one that the
-file has already is neither read nor written.
+file has already, of its user or its site, is neither read nor written.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Group
 from rich.text import Text
 
@@ -31,14 +31,15 @@ from .picture import Panel, draw
 from .race import (
     PLACES,
     QUICK_REPEATS,
-    Reader,
     Result,
+    bedform_reader,
     h5py_reader,
     hot_region,
     how_cold,
     how_loaded,
+    least_cold,
+    lines_in,
     measure,
-    selections,
     selections_outside,
     whole,
 )
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 READERS = ("h5py on the file", "Bedform before", "Bedform after")
 # What a user has set for reads of their own; here it would change what is shown.
-_SETTINGS = ("BEDFORM_REPLICAS", "BEDFORM_SIDECAR_BYTES", "BEDFORM_TRACE")
+_SETTINGS = ("BEDFORM_CONFIG", "BEDFORM_REPLICAS", "BEDFORM_SIDECAR_BYTES", "BEDFORM_TRACE")
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,7 @@ def replicate(request: Request) -> Replication:
             _try(subject, request, "20%", "Reads of an eighth of it", sidecars[1], hot, outside),
         )
         trials = tuple(trial for trial, _ in tried)
-        # The one that says that it is not, if there is one.
-        cold = min(said for _, said in tried)
+        cold = least_cold([said for _, said in tried])
         done = _concluded(subject, request, trials, cold, how_loaded(), sidecars)
         is_done = True
     finally:
@@ -201,14 +201,12 @@ def _try(
 ) -> tuple[Trial, str]:
     """Watch reads in a region, learn, optimize, measure them again; and say how cold that was."""
     field = subject.field
-    at = [selections(region, field.shape, place) for place in PLACES]
-    lines = {kind: [one[kind] for one in at] for kind in at[0]}
+    lines = lines_in(region, field.shape)
     title = f"{about}, budget {budget}"
-    before, after = _bedform_reader(field, replicas=False), _bedform_reader(field, replicas=True)
     sidecar.mkdir(mode=0o700)
     with _sidecar_at(sidecar):
         request.say(f"{title}: watching {len(lines) * len(PLACES)} reads of the file")
-        watch_seconds = _watch(field, lines, after, request)
+        watch_seconds = _watch(field, lines, request)
         started = time.monotonic()
         learned = bf.learn(field.path)
         learn_seconds = time.monotonic() - started
@@ -221,7 +219,11 @@ def _try(
             for kind, selection in place.items():
                 lines.setdefault(kind, []).append(selection)
         objects = (*files_below(sidecar), *h5py_reader(field).objects)
-        readers = (h5py_reader(field), Reader(before, objects), Reader(after, objects))
+        before, after = (
+            bedform_reader(field.path, field.variable, objects, replicas=may)
+            for may in (False, True)
+        )
+        readers = (h5py_reader(field), before, after)
         cold = how_cold(objects)
         results = measure(dict(zip(READERS, readers, strict=True)), lines, request.progress)
     stored = bytes_below(sidecar)
@@ -248,41 +250,33 @@ def _described(replica: dict[str, Any]) -> str:
     return f"a replica of {shape} in chunks of {chunks}, {replica['order']}"
 
 
-def _watch(field: Field, lines: dict[str, list[Selection]], read: Any, request: Request) -> float:
+def _watch(field: Field, lines: dict[str, list[Selection]], request: Request) -> float:
     """Make every read once, as an analysis would, and have it recorded."""
+    reader = bedform_reader(field.path, field.variable, ())
     started = time.monotonic()
     bf.watch(field.path)
     total = sum(map(len, lines.values()))
     done = 0
     for step in range(len(PLACES)):
         for places in lines.values():
-            read(places[step])
+            reader.read(places[step])
             done += 1
             request.progress(done, total)
     bf.watch(field.path, on=False)
     return time.monotonic() - started
 
 
-def _bedform_reader(field: Field, *, replicas: bool) -> Any:
-    """The same lines of code before and after, but that replicas may be read."""
-
-    def read(selection: Selection) -> np.ndarray[Any, Any]:
-        with bf.open(field.path, replicas=replicas, cache=0) as opened:
-            return np.asarray(opened[field.variable][selection])
-
-    return read
-
-
 @contextmanager
 def _sidecar_at(directory: Path) -> Iterator[None]:
-    """Have all sidecars in a directory, and leave those of the user alone."""
+    """Have all sidecars in a directory, and leave those of the user and the site alone."""
     names = ("BEDFORM_SIDECAR", *_SETTINGS)
-    were = {name: os.environ.pop(name, None) for name in names}
-    os.environ["BEDFORM_SIDECAR"] = str(directory)
-    try:
-        yield
-    finally:
-        for name, value in were.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+    with NamedTemporaryFile(prefix="bedform-demo-", suffix=".toml") as nothing:
+        were = {name: os.environ.pop(name, None) for name in names}
+        os.environ.update(BEDFORM_SIDECAR=str(directory), BEDFORM_CONFIG=nothing.name)
+        try:
+            yield
+        finally:
+            for name, value in were.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
