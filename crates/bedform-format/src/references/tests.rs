@@ -74,9 +74,9 @@ fn counts_are_held_against_the_limit_before_anything_is_kept() {
     let long = br#"{"version": 1, "refs": {"a": "0123456789"}}"#;
     assert!(matches!(parse(long, &limits), Err(ReferencesError::TooLarge { .. })));
     let mut builder = ReferencesBuilder::new(&limits);
-    builder.add("a", Named::Inline(&[0; 40])).unwrap();
-    assert!(builder.add("b", Named::Inline(&[0])).is_err());
-    assert!(builder.add(&"c".repeat(40), Named::Inline(&[])).is_err());
+    builder.add("a", Reference::Inline(&[0; 40])).unwrap();
+    assert!(builder.add("b", Reference::Inline(&[0])).is_err());
+    assert!(builder.add(&"c".repeat(40), Reference::Inline(&[])).is_err());
 }
 
 #[test]
