@@ -16,7 +16,7 @@ use crate::options::OpenOptions;
 use crate::placement::ShardTargets;
 use crate::sidecar::Sidecar;
 
-pub(crate) use detect::{NO_FILE, REFERENCES, ReadBytes, file_of, is_file, kind_of_file};
+pub(crate) use detect::{NO_FILE, REFERENCES, ReadBytes, file_of, is_file};
 pub use detect::{PlaceKind, detect};
 pub(crate) use file_at_url::{FileAtUrl, Fronted, has_query, names_file, read_many};
 

@@ -57,11 +57,11 @@ impl ReadAt for Reader<'_> {
     }
 
     fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead {
-        if let Some(front) = self.front {
-            return front.read_many(extents);
-        }
         if !self.is_remote {
             return Ok(None);
+        }
+        if let Some(front) = self.front {
+            return front.read_many(extents);
         }
         let read = |offset, buffer: &mut [u8]| self.object.read(offset, buffer);
         Ok(Some(read_many(self.object, extents, &|_, _| true, &read)?))
@@ -76,13 +76,13 @@ pub(super) struct Parsed {
     pub(super) datasets: Vec<Option<u64>>,
 }
 
-/// The HDF5 file at `path`, which `object` is, by what it says; nothing if it is for the library to say.
+/// The HDF5 file at `path`, which `opened` is, by what it says; nothing if it is for the library to say.
 ///
 /// # Errors
 /// `LimitExceeded` for a file whose metadata are over a limit: the library would not come to an end sooner.
 pub(super) fn parse(
     path: &Path,
-    object: &dyn Object,
+    opened: &Fronted,
     options: &OpenOptions,
 ) -> Result<Option<Parsed>> {
     // The library holds this lock while it writes. Who cannot have it is told by the library; where the
@@ -92,7 +92,8 @@ pub(super) fn parse(
     if uses_locks() && lock() == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
-    let (reader, version) = (Reader::new(object, None, false), object.version());
+    let reader = Reader::new(&*opened.object, opened.if_settled(), false);
+    let version = reader.version();
     let limits = &options.limits;
     let parsed = Hdf5File::open(&reader, version.size, BLOCK_BYTES, limits).and_then(|opened| {
         if opened.superblock().single_writer && writers::has_writer(&file) {

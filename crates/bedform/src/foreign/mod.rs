@@ -52,7 +52,7 @@ use self::url::Kept;
 use self::variable::Variable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::ReadBytes;
+use crate::opening::{Fronted, ReadBytes};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{Follows, PrefetchStatistics};
@@ -166,10 +166,20 @@ impl ForeignFile {
         path: ObjectPath,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let object = storage.open(&path)?;
-        let version = object.version().clone();
-        let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
-        let map = read_header(&read, &source_version(&version), &options.limits)
+        let opened = Fronted::local(&*storage, &path)?;
+        Self::by_header(storage, path, &opened, options)
+    }
+
+    /// As [`ForeignFile::open_by_header`], of the opened file.
+    fn by_header(
+        storage: Arc<dyn Storage>,
+        path: ObjectPath,
+        opened: &Fronted,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let version = opened.object.version();
+        let read = |offset, buffer: &mut [u8]| Ok(opened.read(offset, buffer)?);
+        let map = read_header(&read, &source_version(version), &options.limits)
             .map_err(|error| error.at(format!("{}/{path}", storage.name())))?;
         Self::new(storage, path, map, options)
     }

@@ -15,9 +15,7 @@ use super::ForeignFile;
 use super::hdf5::{self, Parsed};
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{
-    NO_FILE, PlaceKind, REFERENCES, file_of, kind_of_file, url_of, with_kept_profile,
-};
+use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES, file_of, url_of, with_kept_profile};
 use crate::options::OpenOptions;
 use crate::sidecar::{Helper, Sidecar, source_version};
 
@@ -95,14 +93,14 @@ impl ForeignFile {
             let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
             Error::new(ErrorKind::Unsupported, text)
         };
-        let object = storage.open(&name).map_err(|error| match error.kind {
+        let opened = Fronted::local(&*storage, &name).map_err(|error| match error.kind {
             StorageErrorKind::NotAnObject => other(NO_FILE),
             _ => error.into(),
         })?;
-        match kind_of_file(&*object)? {
-            PlaceKind::WithHeader(_) => Self::open_by_header(storage, name, options).map(Some),
+        match opened.kind()? {
+            PlaceKind::WithHeader(_) => Self::by_header(storage, name, &opened, options).map(Some),
             PlaceKind::Hdf5 => {
-                let (sidecar, source) = (sidecar?, source_version(object.version()));
+                let (sidecar, source) = (sidecar?, source_version(opened.object.version()));
                 let load = |sidecar: &Sidecar| {
                     sidecar.load(name_of_map(allow_external), &source, &options.limits)
                 };
@@ -110,7 +108,7 @@ impl ForeignFile {
                     return Self::new(storage, name, kept, options).map(Some);
                 }
                 // Other files are for the library.
-                let parse = || hdf5::parse(path, &*object, options);
+                let parse = || hdf5::parse(path, &opened, options);
                 let parsed = (!allow_external).then(parse).transpose()?.flatten();
                 let Some(Parsed { map, datasets }) = parsed else { return Ok(None) };
                 let tables = Tables::new(datasets, sidecar, options.limits.clone());

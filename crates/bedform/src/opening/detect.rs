@@ -9,9 +9,9 @@ use bedform_format::ObjectPath;
 use bedform_format::header::format_of;
 use bedform_format::netcdf_classic::shown;
 use bedform_format::references::looks_like_references;
-use bedform_storage::{LocalStorage, Mode, Object, Storage, StorageErrorKind};
+use bedform_storage::{LocalStorage, Mode, Storage, StorageErrorKind};
 
-use super::file_at_url::{has_query, kind_at, names_file};
+use super::file_at_url::{Fronted, has_query, kind_at, names_file};
 use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
@@ -38,8 +38,6 @@ pub enum PlaceKind {
     Missing,
 }
 
-/// Bytes at the front of a file that are fetched while its kind is looked for.
-const HEADER_BYTES: u64 = 64 << 10;
 /// What a place looks like that is neither a plain file nor a directory.
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
 /// What a set of references looks like where a file is wanted.
@@ -113,8 +111,8 @@ pub fn detect(path: &Path, options: &OpenOptions) -> Result<PlaceKind> {
         return kind_of_place(&*storage_of(path, Mode::ReadOnly, options)?);
     }
     let (storage, name) = file_of(path, options)?;
-    match storage.open(&name) {
-        Ok(object) => kind_of_file(&*object),
+    match Fronted::local(&*storage, &name) {
+        Ok(opened) => opened.kind(),
         Err(error) if error.kind == StorageErrorKind::NotAnObject => {
             Ok(PlaceKind::OtherFile(NO_FILE.to_owned()))
         }
@@ -189,14 +187,6 @@ fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
 /// Fills a buffer with the bytes from an offset on.
 pub(crate) type ReadBytes<'a> = &'a dyn Fn(u64, &mut [u8]) -> Result<()>;
 
-/// What a file begins with.
-pub(crate) fn kind_of_file(object: &dyn Object) -> Result<PlaceKind> {
-    // Whatever it is, its header is read next.
-    object.read_ahead(0, HEADER_BYTES);
-    let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
-    kind_of_bytes(object.version().size, &read)
-}
-
 /// What a file of `size` bytes begins with.
 pub(super) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind> {
     let mut start = vec![0; usize::try_from(size.min(16)).unwrap_or(0)];
@@ -256,7 +246,7 @@ mod tests {
         let path = ObjectPath::parse("file").unwrap();
         let durability = bedform_storage::Durability::Process;
         storage.put(&path, bytes, durability, bedform_storage::Condition::None).unwrap();
-        kind_of_file(&*storage.open(&path).unwrap()).unwrap()
+        Fronted::local(&storage, &path).unwrap().kind().unwrap()
     }
 
     #[test]

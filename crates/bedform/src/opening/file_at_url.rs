@@ -1,9 +1,10 @@
-//! Files at URLs: whether a URL names one, and what lies at their front.
+//! Files whose front is fetched once, and those at URLs: whether a URL names one.
 
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use bedform_format::ObjectPath;
-use bedform_format::hdf5::{ManyRead, ReadAt, ReadError};
+use bedform_format::hdf5::{BLOCK_BYTES, ManyRead, ReadAt, ReadError};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{
     ASK_EVERY, Answer, Bell, Bytes, Object, REQUESTS_MAX, Storage, StorageError, goes_on,
@@ -11,6 +12,7 @@ use bedform_storage::{
 
 use super::detect::{PlaceKind, kind_of_bytes};
 use super::remote_file_of;
+use crate::cache::was_too_young;
 use crate::error::{ErrorKind, Result};
 use crate::options::OpenOptions;
 
@@ -18,6 +20,8 @@ use crate::options::OpenOptions;
 const TAIL_BYTES: u64 = 1 << 20;
 /// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
+/// The same on this machine, where it is the first block of the parser, and more than most headers.
+const LOCAL_FRONT_BYTES: u64 = BLOCK_BYTES as u64;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
 const SUFFIXES: [&str; 10] =
     ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4", "json"];
@@ -40,12 +44,41 @@ pub(crate) fn has_query(url: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Fronted {
     pub(crate) object: Box<dyn Object>,
+    front_bytes: u64,
     front: OnceLock<Vec<u8>>,
+    /// True if a later state of the file could look the same.
+    is_young: bool,
 }
 
 impl Fronted {
-    pub(crate) fn new(object: Box<dyn Object>) -> Self {
-        Self { object, front: OnceLock::new() }
+    /// A file at a URL.
+    pub(crate) fn remote(object: Box<dyn Object>) -> Self {
+        Self { object, front_bytes: FRONT_BYTES, front: OnceLock::new(), is_young: false }
+    }
+
+    /// The file at `path` of a storage of this machine.
+    ///
+    /// # Errors
+    /// Of storage.
+    pub(crate) fn local(
+        storage: &dyn Storage,
+        path: &ObjectPath,
+    ) -> std::result::Result<Self, StorageError> {
+        let before = SystemTime::now();
+        let object = storage.open(path)?;
+        let is_young = was_too_young(object.version(), before);
+        Ok(Self { object, front_bytes: LOCAL_FRONT_BYTES, front: OnceLock::new(), is_young })
+    }
+
+    /// What has come of the file, for who has its lock only now: nothing that might be of an earlier state which
+    /// its version does not tell from this one.
+    pub(crate) fn if_settled(&self) -> Option<&Self> {
+        (!self.is_young).then_some(self)
+    }
+
+    /// What lies at the front, in bytes.
+    fn front_bytes(&self) -> u64 {
+        self.object.version().size.min(self.front_bytes)
     }
 
     /// Fills a buffer with the bytes from an offset on.
@@ -57,9 +90,8 @@ impl Fronted {
         offset: u64,
         buffer: &mut [u8],
     ) -> std::result::Result<(), StorageError> {
-        let size = self.object.version().size;
         let end = offset.saturating_add(buffer.len() as u64);
-        let front_bytes = size.min(FRONT_BYTES);
+        let front_bytes = self.front_bytes();
         if end > front_bytes || self.object.at_hand().contains(&offset) {
             return self.object.read(offset, buffer);
         }
@@ -98,7 +130,7 @@ impl ReadAt for Fronted {
     }
 
     fn read_many(&self, extents: &[(u64, usize)]) -> ManyRead {
-        let front_bytes = self.object.version().size.min(FRONT_BYTES);
+        let front_bytes = self.front_bytes();
         let is_elsewhere = |offset: u64, length: usize| offset + length as u64 > front_bytes;
         let read = |offset, buffer: &mut [u8]| self.read(offset, buffer);
         Ok(Some(read_many(&*self.object, extents, &is_elsewhere, &read)?))
@@ -172,7 +204,7 @@ impl FileAtUrl {
     /// `NotFound`; others of storage; `InvalidArgument` for a URL that is none.
     pub(crate) fn open(url: &str, options: &mut OpenOptions) -> Result<Self> {
         let (storage, name) = remote_file_of(url, options)?;
-        let file = Fronted::new(storage.open_end(&name, TAIL_BYTES)?);
+        let file = Fronted::remote(storage.open_end(&name, TAIL_BYTES)?);
         Ok(Self { storage, name, file })
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignStorage};
-use bedform_storage::{Object, Storage, StorageErrorKind};
+use bedform_storage::{Storage, StorageErrorKind};
 
 use super::place::FilePlace;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
 use crate::foreign::tables::grid_chunks;
 use crate::foreign::{read_header, source_version};
-use crate::opening::{NO_FILE, PlaceKind, REFERENCES, kind_of_file};
+use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES};
 use crate::options::{OpenOptions, Progress};
 use crate::threads::ordered::map_numbers;
 use crate::threads::workers::check_goes_on;
@@ -59,23 +59,23 @@ pub(super) fn examine(
     tables: &TableBudget,
 ) -> Result<Option<Examined>> {
     let path = &*place.path;
-    let object = storage.open(&place.name).map_err(|error| match error.kind {
+    let opened = Fronted::local(storage, &place.name).map_err(|error| match error.kind {
         StorageErrorKind::NotAnObject => other(path, NO_FILE),
         _ => error.into(),
     })?;
-    let source = source_version(object.version());
+    let source = source_version(opened.object.version());
     if source != place.source {
         return Err(changed(path));
     }
-    match kind_of_file(&*object)? {
+    match opened.kind()? {
         PlaceKind::WithHeader(_) => {
-            let read = |offset, buffer: &mut [u8]| Ok(object.read(offset, buffer)?);
+            let read = |offset, buffer: &mut [u8]| Ok(opened.read(offset, buffer)?);
             let map = read_header(&read, &source, &options.limits)
                 .map_err(|error| error.at(path.display()))?;
             let datasets = vec![None; map.arrays.len()];
             Ok(Some(Examined { map, datasets }))
         }
-        PlaceKind::Hdf5 => of_hdf5(place, &*object, options, tables),
+        PlaceKind::Hdf5 => of_hdf5(place, &opened, options, tables),
         PlaceKind::OtherFile(looks) => Err(other(path, &looks)),
         PlaceKind::References => Err(other(path, REFERENCES)),
         _ => Err(other(path, NO_FILE)),
@@ -84,14 +84,14 @@ pub(super) fn examine(
 
 fn of_hdf5(
     place: &FilePlace,
-    object: &dyn Object,
+    opened: &Fronted,
     options: &OpenOptions,
     tables: &TableBudget,
 ) -> Result<Option<Examined>> {
-    if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, object, options)? {
+    if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
-            let reader = Reader::new(object, None, false);
+            let reader = Reader::new(&*opened.object, opened.if_settled(), false);
             // What cannot be found is looked for again by the read that needs it.
             let found = hdf5::read_table(&reader, at, array, &options.limits).ok();
             if let (Some(table), ForeignStorage::Chunked { chunks, .. }) =
