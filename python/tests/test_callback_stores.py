@@ -88,7 +88,7 @@ def test_what_ends_programs_leaves_as_it_was_raised(objects: Objects, error: Bas
 def test_a_server_that_does_not_answer_is_no_damage(objects: Objects) -> None:
     store = opened(objects)
     objects.error = TimeoutError("no answer for 30 s")
-    with pytest.raises(bf.IoError, match="t/c/0/0.*no answer for 30 s"):
+    with pytest.raises(bf.IoError, match=r"t/c/0/0.*no answer for 30 s"):
         store["t"][0, 0]
     # What cannot be read is listed, too, and said to be that.
     assert all("the server did not give it" in line for line in store.verify())
