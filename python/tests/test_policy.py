@@ -200,9 +200,11 @@ def test_one_that_was_killed_goes_on_with_the_next_process_that_reads(file: Path
         stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 60
-    while not bf.watch_state(file)["is_running"] and time.monotonic() < until:
-        time.sleep(0.02)
     state = bf.watch_state(file)
+    # It says that it has begun once it has the lock.
+    while not (state["is_running"] and state["outcome"]) and time.monotonic() < until:
+        time.sleep(0.02)
+        state = bf.watch_state(file)
     assert state["is_running"]
     slow.send_signal(signal.SIGKILL)
     slow.wait()
