@@ -42,6 +42,7 @@ NAMES = {
     "replica-ecog": "benchmarks.replicas.labels",
     "replica-vpic": "benchmarks.replicas.particles",
     "replica-remote": "benchmarks.replicas.remote",
+    "replica-model": "benchmarks.replicas.model",
     "xarray": "benchmarks.xarray_engine",
 }
 

@@ -14,7 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.harness import data  # noqa: E402
-from benchmarks.replicas import images, labels, particles, rivers, series, trials  # noqa: E402
+from benchmarks.replicas import (  # noqa: E402
+    images,
+    labels,
+    model,
+    orders,
+    particles,
+    rivers,
+    series,
+    trials,
+)
 from benchmarks.replicas.fields import Field  # noqa: E402
 from benchmarks.replicas.readers import OURS, READERS, WITHOUT  # noqa: E402
 
@@ -186,3 +195,62 @@ def test_data_of_one_file_are_built_once(tmp_path: Path, monkeypatch: pytest.Mon
     data.VERIFIED.clear()
     data.ensure(tmp_path / "t.nc", build)
     assert len(built) == 2, "what changed is built anew"
+
+
+@pytest.mark.parametrize("shapes", [orders.SHAPES, orders.QUICK_SHAPES])
+def test_selections_of_the_model_lie_within_their_arrays(shapes: dict[int, Any]) -> None:
+    chosen = orders.eight(shapes) | orders.random_selections(shapes, 100)
+    assert len(chosen) == 108
+    for rank, selection, _ in chosen.values():
+        assert len(selection) == rank == len(shapes[rank])
+        for one, length in zip(selection, shapes[rank], strict=True):
+            places = np.arange(length)[one]
+            assert np.size(places) > 0
+            if isinstance(one, slice):
+                assert (one.stop or length) <= length, "nothing is cut off"
+
+
+def test_layouts_of_the_model_hold_the_same_elements(tmp_path: Path) -> None:
+    shape = orders.LITTLE_SHAPES[3]
+    copies = orders.copies_of(tmp_path, shape, 1 << 8)
+    copies.build()
+    selection = orders.eight(orders.LITTLE_SHAPES)["SEL7"][1]
+    wanted = copies.of.of(selection)
+    for name in (orders.ORIGINAL, *copies.layouts):
+        np.testing.assert_array_equal(copies.read(name, selection)[0], wanted)
+    case = model.Case(copies, copies, selection, selection, has_gathered=False)
+    found = case.compare(2, 2, is_cached=True)
+    assert set(found["plans"]) == {"R", "Ty", "Tz", "Z", "H", "A"}
+    for way, prediction in model.PREDICTIONS.items():
+        assert all(plan[prediction] > 0 for plan in found["plans"].values())
+        assert len(model.row("SEL7", found, way)) == len(model.row("SEL7", found, "cold"))
+        assert model.summary(way, [found[way]])[1] == "1"
+
+
+def test_a_transposition_has_its_axes_in_order() -> None:
+    shape = (512, 512, 256)
+    assert orders.pieces(shape, (1, 0, 2), 1 << 15) == (128, 1, 256)
+    assert orders.pieces(shape, (2, 0, 1), 1 << 15) == (64, 512, 1)
+    assert orders.pieces((8192, 8192), (1, 0), 1 << 15) == (8192, 4)
+
+
+def test_a_choice_is_held_against_the_fastest_in_rounds_of_its_own() -> None:
+    seconds = {"R": 1.0, "T": 1.2, "Z": 5.0}
+    read: list[str] = []
+
+    def once(name: str) -> float:
+        read.append(name)
+        return seconds[name]
+
+    found = model.contest(list(seconds), "T", once, 3, 5)
+    assert (found["chosen"], found["best"]) == ("T", "R")
+    assert read.count("Z") == 1, "what is far from the fastest is not read again"
+    assert model.ratio_of(found).median == pytest.approx(1.2)
+    assert not model.is_as_good(found)
+    assert "again" not in model.contest(list(seconds), "R", once, 3, 5), "it is the best"
+
+
+def test_a_choice_that_cannot_be_told_from_the_fastest_is_a_tie() -> None:
+    again = {"T": [1.0, 1.2, 0.9, 1.1, 1.3], "R": [1.1, 1.0, 1.0, 1.0, 1.2]}
+    found = {"samples": {}, "chosen": "T", "best": "R", "again": again}
+    assert model.ratio_of(found).median > 1 and model.is_as_good(found)
