@@ -221,7 +221,10 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         selections, rounds, pair_rounds = groups[group]
         for name, (rank, selection, is_gathered) in selections.items():
             other = little_selection(little[rank].of, selection)
-            made = is_gathered and all((copies[rank].gather(selection), little[rank].gather(other)))
+            # The little one may not be worth a replica: then it is read without.
+            made = is_gathered and copies[rank].gather(selection)
+            if made:
+                little[rank].gather(other)
             case = Case(copies[rank], little[rank], selection, other, made)
             found[f"{group}/{name}"] = case.compare(rounds, pair_rounds, not is_slow)
             for one in (copies[rank], little[rank]):

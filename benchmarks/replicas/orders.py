@@ -10,6 +10,7 @@ of the same size, so that they differ in their order alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from bedform._layout import Order
     from benchmarks.replicas.fields import Selection
     from benchmarks.replicas.readers import Values
 
@@ -76,7 +78,7 @@ def layouts_of(of: Field, elements: int) -> dict[str, bf.Regular]:
     # One shard: the order is that of the whole array. The fastest axis of a transposition lies
     # whole in a chunk, so that column-major is the order of the two others.
     orders = {"T": (1, 0)} if rank == 2 else {"Ty": (1, 0, 2), "Tz": (2, 0, 1)}
-    chunks = {
+    chunks: dict[str, tuple[tuple[int, ...], Order]] = {
         **{name: (pieces(shape, axes, elements), "column-major") for name, axes in orders.items()},
         "Z": (cube(rank, elements), "z"),
         "H": (cube(rank, elements), "hilbert"),
@@ -110,9 +112,9 @@ class Copies:
         """Write what is not there yet."""
         data.ensure(self.path(ORIGINAL), self.of.write)
         for name in self.layouts:
-            data.ensure(self.path(name), lambda path, name=name: self.write(path, name))
+            data.ensure(self.path(name), partial(self.write, name))
 
-    def write(self, path: Path, layout: str) -> None:
+    def write(self, layout: str, path: Path) -> None:
         """Write a store."""
         values = self.of.of((slice(None),) * len(self.of.shape))
         with bf.create(path) as store:
