@@ -236,7 +236,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 def calibrate(place: str, seconds: float) -> None:
     """Measure the disk, again while the profile says that something else ran, and keep the last."""
     for _ in range(CALIBRATIONS_MAX):
-        if not bf.calibrate(place, seconds=seconds).notes:
+        notes = bf.calibrate(place, seconds=seconds).notes
+        if not any("calibrate again" in note for note in notes):
             return
 
 
