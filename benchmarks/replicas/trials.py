@@ -138,6 +138,7 @@ def keep_profile(path: Path) -> None:
         "read_bytes_per_second_one": BYTES_PER_SECOND,
         "read_bytes_per_second_many": BYTES_PER_SECOND,
         "request_seconds_one": WAIT_SECONDS,
+        "open_seconds": WAIT_SECONDS,
         "request_seconds_many": WAIT_SECONDS / facts["profile"]["requests_in_flight"],
         "merge_gap_bytes": 96 << 10,
     }

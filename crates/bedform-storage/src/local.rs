@@ -51,6 +51,7 @@ use crate::{
     Workspace, WorkspaceName, lacks,
 };
 use direct::DirectReads;
+pub use direct::PAGE_CACHE_BYTES_PER_SECOND;
 use directories::directory_error;
 use growing::LocalGrowing;
 use names::{LOCK_NAME, Swept, is_own_name, is_temporary_name};

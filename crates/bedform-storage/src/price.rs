@@ -213,6 +213,7 @@ impl Profile {
         let bytes = self.byte_seconds(demand.bytes, demand.streams, demand.largest);
         let (rest, done) = (requests + bytes, parts.sum() / gain);
         let overlapped = rest.max(done) + rest.min(done) / demand.requests.max(1.0);
+        let waits = waits + self.opening_seconds(read);
         let dominant = most([
             (waits + requests + parts.requests / gain, Dominant::Requests),
             (bytes + parts.bytes / gain, Dominant::Bytes),

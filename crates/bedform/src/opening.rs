@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_remote::RemoteStorage;
-use bedform_storage::{FileSystem, LocalStorage, Mode, Placement, Profile, Storage};
+use bedform_storage::{
+    FileSystem, LocalStorage, Mode, PAGE_CACHE_BYTES_PER_SECOND, Placement, Profile, Storage,
+};
 
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
@@ -86,7 +88,13 @@ fn shared<F: FileSystem>(
     options: &OpenOptions,
 ) -> Arc<dyn Storage> {
     let local = local.placed(targets);
-    Arc::new(if options.direct_reads { local } else { local.through_page_cache() })
+    // A slower place is not read faster past the page cache, and to open an object again for that is a wait.
+    let is_slow = options
+        .profile
+        .as_ref()
+        .is_some_and(|profile| profile.read_bytes_per_second_many < PAGE_CACHE_BYTES_PER_SECOND);
+    let goes_past = options.direct_reads && !is_slow;
+    Arc::new(if goes_past { local } else { local.through_page_cache() })
 }
 
 /// Gives the options the profile that is kept for the storage of `path`, unless they have one, and its sidecar.

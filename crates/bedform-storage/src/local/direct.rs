@@ -30,7 +30,7 @@ const BYTES_MIN: usize = 256 << 10;
 const SCATTERED_BYTES_MIN: usize = 16 << 10;
 
 /// Bytes per second that the page cache takes in at best: on a slower device it costs nothing.
-const RATE_MIN: f64 = 1e9;
+pub const PAGE_CACHE_BYTES_PER_SECOND: f64 = 1e9;
 
 /// Requests after which the rate is judged, by the best of them: others may have waited for a core.
 const JUDGED_AFTER: u32 = 32;
@@ -139,7 +139,7 @@ impl DirectReads {
             return;
         }
         let (_, best) = std::mem::take(&mut *trial);
-        if best < RATE_MIN {
+        if best < PAGE_CACHE_BYTES_PER_SECOND {
             // A place that has given up stays so.
             let order = Ordering::Relaxed;
             let _ = self.pause.compare_exchange(0, PAUSE_BYTES, order, order);

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use bedform_storage::{Demand, Dominant, ProcessorWork, ReadSeconds, ReadWork, Refined};
 use serde::Serialize;
 
-use super::tuning::{Tuning, is_shared};
+use super::tuning::Tuning;
 
 /// Seconds that a read takes, predicted by the profile of its storage and of the machine. Prices of different
 /// plans can be compared: by the seconds of a cold read.
@@ -161,7 +161,7 @@ impl Cost {
 
     /// Threads that share the work, as the read will have them.
     pub(crate) fn threads(&self, tuning: &Tuning) -> u32 {
-        match is_shared(self.decoded_bytes.max(self.result_bytes), tuning.profile.is_remote) {
+        match tuning.shares(self.decoded_bytes.max(self.result_bytes)) {
             true => self.at_most(tuning.threads),
             false => 1,
         }

@@ -16,11 +16,14 @@ pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 /// places, each of which is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
 
-/// True for a read of so many decoded bytes that more threads than its caller's are worth it: what is small
-/// takes as long as what is large where a server has to answer.
-pub(crate) fn is_shared(decoded_bytes: u64, is_remote: bool) -> bool {
-    decoded_bytes > ALONE_BYTES || is_remote
-}
+/// From how many seconds of a request on small reads are worth more threads than one, too.
+const SHARED_SECONDS: f64 = 1e-3;
+
+/// Extents of a unit, which a thread fetches one after the other: enough to make small requests worth its turn, few
+/// enough that other threads get some.
+const EXTENTS_MAX: f64 = 32.0;
+/// Seconds that a unit may take for the waits of its requests alone, if it has more than one.
+const UNIT_SECONDS: f64 = 5e-3;
 
 /// How a plan is run.
 #[derive(Debug, Clone)]
@@ -48,6 +51,8 @@ pub(crate) struct Tuning {
 pub(crate) struct Merging<'t> {
     /// The largest gap between two extents that is read over.
     pub(crate) gap_bytes: u64,
+    /// Extents that a thread fetches one after the other.
+    pub(crate) extents_max: usize,
     /// Objects that the read takes about as much of, and by which profile it is spread over requests.
     spread: Option<(u64, &'t Profile)>,
 }
@@ -106,13 +111,29 @@ impl Tuning {
 
     /// How a read of `chunks` in `objects` merges them to requests.
     pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
+        let extents_max = self.extents_max();
         if !self.spreads {
-            return Merging { gap_bytes: self.gap_bytes, spread: None };
+            return Merging { gap_bytes: self.gap_bytes, extents_max, spread: None };
         }
         #[allow(clippy::cast_precision_loss)]
         let worth = self.profile.gap_for(chunks as f64);
         let spread = Some((objects.max(1), &self.profile));
-        Merging { gap_bytes: self.gap_bytes.min(worth), spread }
+        Merging { gap_bytes: self.gap_bytes.min(worth), extents_max, spread }
+    }
+
+    /// Extents that a thread fetches one after the other: few where each is waited for long.
+    fn extents_max(&self) -> usize {
+        let fit = UNIT_SECONDS / self.profile.request_seconds_one.max(1e-9);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let whole = fit.clamp(1.0, EXTENTS_MAX) as usize;
+        whole
+    }
+
+    /// True for a read of so many decoded bytes that more threads than its caller's are worth it: what is small
+    /// takes as long as what is large where each request is waited for.
+    pub(crate) fn shares(&self, decoded_bytes: u64) -> bool {
+        let waits = self.profile.is_remote || self.profile.request_seconds_one >= SHARED_SECONDS;
+        decoded_bytes > ALONE_BYTES || waits
     }
 
     /// Requests of `request_bytes` each that there is room for, beside what `scratch_bytes` for each core take.

@@ -31,7 +31,7 @@ use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX, is_shared};
+use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
 use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
 use crate::threads::permits::CpuPermits;
@@ -115,7 +115,7 @@ pub(crate) fn execute_noting(
         std::thread::scope(|scope| {
             let is_of_many = plan.pieces().len() > MANY_PIECES;
             run.with_threads.store(is_of_many, Ordering::Relaxed);
-            if is_shared(needed, run.is_remote) {
+            if run.is_remote || run.tuning.shares(needed) {
                 run.with_threads.store(true, Ordering::Relaxed);
                 for _ in 1..(run.tuning.threads as u64).min(parts(&plan, needed)) {
                     run.start_thread(scope);
@@ -183,6 +183,8 @@ pub(crate) struct Run<'a> {
     /// True once there are requests that somebody must wait for.
     fetched_late: AtomicBool,
     threads: AtomicUsize,
+    /// Those of them that find nothing to do.
+    idle: AtomicUsize,
     /// Bytes of the largest unit so far; 0 before the first.
     largest_unit: AtomicU64,
     objects: AtomicU64,
@@ -240,6 +242,7 @@ impl<'a> Run<'a> {
             fetched_ahead: AtomicBool::new(false),
             fetched_late: AtomicBool::new(false),
             threads: AtomicUsize::new(1),
+            idle: AtomicUsize::new(0),
             largest_unit: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             requests: AtomicU64::new(0),
@@ -379,7 +382,9 @@ impl<'a> Run<'a> {
                     None => {}
                 }
             }
+            self.idle.fetch_add(1, Ordering::Relaxed);
             self.bell.wait(heard, caller.then_some(ASK_EVERY));
+            self.idle.fetch_sub(1, Ordering::Relaxed);
             if caller {
                 return Work::Nothing;
             }
@@ -435,9 +440,9 @@ impl<'a> Run<'a> {
             queue.units.len() as u64 + (self.cells - queue.next_cell)
         };
         let mut threads = self.threads.load(Ordering::Relaxed);
-        // Who opens an object of a server waits for that, and takes nothing of what is left.
-        let useful = left + u64::from(self.is_remote);
-        while threads < self.thread_limit() && (threads as u64) < useful {
+        // Who has something to do, a wait as a rule, takes nothing of what is left.
+        let busy = threads.saturating_sub(self.idle.load(Ordering::Relaxed)) as u64;
+        while threads < self.thread_limit() && (threads as u64) < busy + left {
             self.start_thread(scope);
             threads += 1;
         }

@@ -8,7 +8,7 @@ use super::resolve::{Unit, Wanted};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy};
 use crate::plan::geometry::ChunkTask;
-use crate::plan::tuning::UNIT_BYTES_MAX;
+use crate::plan::tuning::{Merging, UNIT_BYTES_MAX};
 use crate::source::Location;
 
 /// Adds the units of chunks that lie where they are said to, in ascending order.
@@ -18,10 +18,11 @@ use crate::source::Location;
 pub(super) fn gather_raw(
     cell: PlannedCell<'_>,
     chunks: Vec<(Location, Wanted)>,
-    gap_max: u64,
+    merging: Merging<'_>,
     units: Vec<Unit>,
 ) -> Result<Vec<Unit>> {
-    let mut gatherer = Gatherer { gap_max, unit: Unit::default(), before: 0, units };
+    let Merging { gap_bytes: gap_max, extents_max, .. } = merging;
+    let mut gatherer = Gatherer { gap_max, extents_max, unit: Unit::default(), before: 0, units };
     for (location, wanted) in chunks {
         gather_chunk(cell, wanted.task, location.extent, &mut gatherer)?;
     }
@@ -245,6 +246,8 @@ fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> 
 /// Merges blocks into extents, and extents into units, from chunk to chunk.
 struct Gatherer {
     gap_max: u64,
+    /// Extents of a unit.
+    extents_max: usize,
     unit: Unit,
     /// Bytes of the unit's extents but the last.
     before: u64,
@@ -280,7 +283,7 @@ impl Gatherer {
         }
         let length = last.length;
         let full = self.before + length >= UNIT_BYTES_MAX;
-        if full || self.unit.extents.len() >= EXTENTS_MAX {
+        if full || self.unit.extents.len() >= self.extents_max {
             self.units.push(std::mem::take(&mut self.unit));
             self.before = 0;
         } else {
@@ -296,7 +299,3 @@ impl Gatherer {
         self.units
     }
 }
-
-/// Extents of one unit: enough to make small requests worth a thread's turn, few enough that other
-/// threads get some.
-const EXTENTS_MAX: usize = 32;

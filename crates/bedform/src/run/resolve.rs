@@ -376,7 +376,7 @@ fn units(
         let (whole, parts): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(at, wanted)| wanted.free.is_none() && at.rest.is_empty());
         merge_chunks(parts, codec, (gap_max, bytes_max), &mut units)?;
-        units = gather_raw(cell, whole, gap_max, units)?;
+        units = gather_raw(cell, whole, merging, units)?;
     } else {
         merge_chunks(found, codec, (gap_max, bytes_max), &mut units)?;
     }
