@@ -1,6 +1,8 @@
 //! What can be wrong with shapes, regions and selections.
 
-use crate::limits::{CURVE_RANK_MAX, RANK_MAX, SEQUENCE_CELLS_MAX};
+use crate::limits::{
+    CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
+};
 
 /// Why a shape, region, selection or grid is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -115,6 +117,17 @@ pub enum GeometryError {
         /// The shape of the grid.
         shape: Vec<u64>,
     },
+    /// A grid with more cells than are placed by their readers.
+    #[error(
+        "a grid of shape {shape:?} has more than {PLACED_CELLS_MAX} cells to place by their readers"
+    )]
+    TooManyPlacedCells {
+        /// The shape of the grid.
+        shape: Vec<u64>,
+    },
+    /// Reads that touch more cells than are counted.
+    #[error("the reads touch more than {PLACED_READS_MAX} cells, each as often as it is read")]
+    TooManyPlacedReads,
     /// A curve through too many axes.
     #[error("a curve goes through at most {CURVE_RANK_MAX} axes longer than one, not {rank}")]
     CurveRankTooLarge {

@@ -9,3 +9,9 @@ pub const CURVE_RANK_MAX: usize = 8;
 /// The largest number of cells that [`Order::sequence`](crate::Order::sequence) and
 /// [`Order::ranks`](crate::Order::ranks) list.
 pub const SEQUENCE_CELLS_MAX: u64 = 1 << 28;
+
+/// The largest number of cells that [`GridReaders`](crate::GridReaders) places.
+pub const PLACED_CELLS_MAX: u64 = 1 << 20;
+
+/// The largest number of cells that all reads together may touch which [`GridReaders`](crate::GridReaders) counts.
+pub const PLACED_READS_MAX: u64 = 1 << 24;
