@@ -10,13 +10,13 @@
 //!    of the reads of each.
 //! 2. This row is cut into one run for each target, so that the most expensive run costs as little as possible:
 //!    a binary search over that cost, as for the linear partition problem.
-//! 3. Neighbouring runs of one process are dealt out in turn over their targets: one read of the process then
-//!    finds its cells on several of them.
+//! 3. Cells that the same processes read are dealt out in turn over the targets of their runs: what is read at a
+//!    time is then on several of them. Without this step processes that share cells wait for each other.
 //! 4. Cells that nobody reads go where least is stored.
 //! 5. The plain [`Spread`] is taken where it costs no more.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 
 use crate::error::GeometryError;
 use crate::grid::ChunkGrid;
@@ -103,6 +103,11 @@ impl GridReaders {
         let cell = |number| grid.chunk_region_clipped(&delinearize(number, shape)).len();
         let stored = (0..count as u64).map(|number| cell(number).unwrap_or(u64::MAX)).collect();
         Ok(Self { grid, cells: vec![Vec::new(); count], stored, reads: 0, touched: 0 })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &ChunkGrid {
+        &self.grid
     }
 
     /// One more read of a process: a box of the array, whose part outside of it does not count.
@@ -309,22 +314,20 @@ impl GridReaders {
         places
     }
 
-    /// The same, but the cells that one process alone reads are dealt out in turn over the targets that have them:
-    /// what it reads at a time is then on several. Each target keeps as many.
+    /// The same, but cells that the same processes read are dealt out in turn over the targets that have them: what
+    /// is read at a time is then on several. Each target keeps as many, and serves the same processes.
     fn dealt(&self, row: &[usize], firsts: &[usize]) -> Vec<Option<u64>> {
         let mut places = self.placed(row, firsts);
-        let owner = |cell: usize| self.owner(cell).map(|(process, _)| process);
-        for owned in row.chunk_by(|&one, &other| owner(one) == owner(other)) {
-            let sole: Vec<usize> =
-                owned.iter().copied().filter(|&cell| self.cells[cell].len() == 1).collect();
-            let mut room: VecDeque<(Option<u64>, usize)> = VecDeque::new();
-            for &cell in &sole {
-                match room.back_mut().filter(|(place, _)| *place == places[cell]) {
-                    Some((_, count)) => *count += 1,
-                    None => room.push_back((places[cell], 1)),
-                }
-            }
-            for cell in sole {
+        let mut alike: HashMap<Vec<u32>, Vec<usize>> = HashMap::new();
+        for &cell in row {
+            let processes = self.cells[cell].iter().map(|one| one.process).collect();
+            alike.entry(processes).or_default().push(cell);
+        }
+        for cells in alike.into_values() {
+            let mut counts: BTreeMap<Option<u64>, usize> = BTreeMap::new();
+            cells.iter().for_each(|&cell| *counts.entry(places[cell]).or_default() += 1);
+            let mut room: VecDeque<_> = counts.into_iter().collect();
+            for cell in cells {
                 let Some((place, count)) = room.pop_front() else { break };
                 places[cell] = place;
                 room.extend((count > 1).then_some((place, count - 1)));
@@ -464,6 +467,19 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, if row < 4 { [0, 1, 2, 3] } else { [4, 5, 6, 7] });
         }
+    }
+
+    #[test]
+    fn cells_that_two_processes_share_are_on_all_targets_of_both() {
+        // Both read all rows, half of each cell: in row after row they meet on another target.
+        let mut readers = GridReaders::new(ChunkGrid::new([16, 8], [1, 8]).unwrap()).unwrap();
+        for (process, row) in (0..4).flat_map(|process| (0..8).map(move |row| (process, row))) {
+            let corner = [row + 8 * u64::from(process / 2), 4 * u64::from(process % 2)];
+            readers.add(process, &Region::new(corner, [1, 4]).unwrap()).unwrap();
+        }
+        let places = readers.placement(4, &COSTS);
+        assert_eq!(places, [0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3]);
+        assert_eq!(most(&readers, &places, 4), (2, 32));
     }
 
     #[test]
