@@ -216,10 +216,11 @@ def learn(
         ``ignored``, of a store that lay there before; in ``"knowledge"`` the ``"arrays"`` by their
         paths: ``read``, ``was_ahead``, ``lists`` and ``predicted`` by kind, each with ``reads`` and
         ``bytes``; ``seconds`` of all reads; ``patterns``, and ``global`` ones of processes
-        together; in ``selections`` which lists and points were read, how often, how long that took
-        and when, those that are nearly the same as one. ``is_kept`` says whether the sidecar has
-        the positions, so that :func:`optimize` can make replicas of them; of what is too large
-        there is the box. ``knowledge["replicas"]`` has what reads took from each replica.
+        together, with how many ``processes`` they were; in ``selections`` which lists and points
+        were read, how often, how long that took and when, those that are nearly the same as one.
+        ``is_kept`` says whether the sidecar has the positions, so that :func:`optimize` can make
+        replicas of them; of what is too large there is the box. ``knowledge["replicas"]`` has what
+        reads took from each replica.
 
     Raises
     ------

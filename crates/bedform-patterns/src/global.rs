@@ -48,6 +48,14 @@ enum Decomposition {
 pub struct Global {
     walk: Walk,
     decomposition: Decomposition,
+    /// 0 where it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    processes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Global patterns in a file: reading leaves out what is none, as [`Patterns`](crate::Patterns) does.
@@ -66,7 +74,8 @@ pub fn merge(per_process: &[Walk]) -> Option<Global> {
         return None;
     }
     let walks: Vec<Walk> = per_process.iter().map(joined).collect();
-    let merged = |walk, decomposition| Global { walk, decomposition };
+    let processes = per_process.len() as u64;
+    let merged = |walk, decomposition| Global { walk, decomposition, processes };
     blocks(&walks)
         .map(|walk| merged(walk, Decomposition::Blocks))
         .or_else(|| cyclic(&walks).map(|walk| merged(walk, Decomposition::Cyclic)))
@@ -77,6 +86,16 @@ impl Global {
     /// The walk of all processes together.
     pub fn walk(&self) -> &Walk {
         &self.walk
+    }
+
+    /// How many processes it was merged of; nothing for one that was kept before that was counted.
+    pub fn processes(&self) -> Option<usize> {
+        usize::try_from(self.processes).ok().filter(|&processes| processes > 0)
+    }
+
+    /// True for the same reads, by however many processes.
+    pub fn is_of_same_reads(&self, other: &Self) -> bool {
+        self.walk == other.walk && self.decomposition == other.decomposition
     }
 
     /// The walks of so many processes, in their order: those for which nothing is left have none.
@@ -297,6 +316,21 @@ mod tests {
         assert_eq!(merge(&[walk(0, &[(1, 5)]), walk(9, &[(2, 5)])]), None);
         assert_eq!(merge(&[walk(0, &[(1, 5)])]), None);
         assert_eq!(merge(&[]), None);
+    }
+
+    #[test]
+    fn the_number_of_processes_is_kept_and_patterns_without_it_are_read() {
+        let parts = [walk(0, &[(1, 5)]), walk(5, &[(1, 5)])];
+        let two = merge(&parts).unwrap();
+        assert_eq!(two.processes(), Some(2));
+        let kept = serde_json::to_value(&two).unwrap();
+        assert_eq!(serde_json::from_value::<Global>(kept.clone()).unwrap(), two);
+        let mut earlier = kept;
+        earlier.as_object_mut().unwrap().remove("processes");
+        let earlier: Global = serde_json::from_value(earlier).unwrap();
+        assert_eq!(earlier.processes(), None);
+        assert!(earlier.is_of_same_reads(&two) && earlier != two);
+        assert!(!serde_json::to_string(&earlier).unwrap().contains("processes"));
     }
 
     #[test]

@@ -174,12 +174,19 @@ def _render_selections(arrays: dict[str, dict[str, Any]]) -> list[Any]:
 def _patterns_of(array: dict[str, Any]) -> list[str]:
     """The patterns in words: those of processes together, then those of each."""
     shared = [
-        f"{described({**one['walk'], 'kind': 'walk'})}; {_DEALT_OUT[one['decomposition']]}"
+        f"{described({**one['walk'], 'kind': 'walk'})}; {_dealt_out(one)}"
         for one in reversed(array["global"])
         if one["decomposition"] in _DEALT_OUT
     ]
     own = map(described, most_telling(array["patterns"]))
     return [*shared, *filter(None, own)]
+
+
+def _dealt_out(shared: dict[str, Any]) -> str:
+    """How processes share a pattern, and how many did, where that is known."""
+    said = _DEALT_OUT[shared["decomposition"]]
+    processes = shared.get("processes")
+    return f"{said} ({processes:,} processes)" if processes else said
 
 
 def most_telling(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ impl<'a> Merging<'a> {
             let Some(array) = self.arrays.get_mut(&path) else { continue };
             let known = &mut array.global.0;
             for global in globals(parts) {
-                known.retain(|other| *other != global);
+                known.retain(|other| !other.is_of_same_reads(&global));
                 known.push(global);
             }
             known.drain(..known.len().saturating_sub(GLOBALS_MAX));
