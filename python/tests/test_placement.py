@@ -89,3 +89,67 @@ def test_what_is_no_list_of_targets_is_refused(tmp_path: Path, targets: str) -> 
     done = write(tmp_path / "run.zarr", tmp_path, targets)
     line = done.stderr.splitlines()[-1]
     assert "BEDFORM_LUSTRE_TARGETS: " in line
+
+
+READ = """
+import sys, time
+from pathlib import Path
+import bedform as bf
+
+place, rank = sys.argv[1], int(sys.argv[2])
+with bf.open(place) as store:
+    # All are there before any has ended.
+    Path(f"{place}-{rank}").touch()
+    while len(list(Path(place).parent.glob("s.zarr-*"))) < 4:
+        time.sleep(0.01)
+    for row in range(32 * rank, 32 * rank + 32):
+        assert store["t"][:, row].shape == (32, 4096)
+"""
+
+OPTIMIZE = """
+import sys
+import bedform as bf
+
+done = bf.optimize(sys.argv[1], "400%")
+print(*done.plan["notes"], sep="\\n")
+"""
+
+
+def test_shards_of_a_replica_are_on_targets_of_the_processes_that_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("BEDFORM_SIDECAR", raising=False)
+    path = tmp_path / "s.zarr"
+    values = np.random.default_rng(0).integers(0, 1 << 30, (32, 128, 4096), "i4")
+    bf.create(path).create_array("t", data=values, chunks=(1, 128, 4096), codecs=["zstd"])
+    bf.watch(path)
+    started = [
+        subprocess.Popen([sys.executable, "-c", READ, str(path), str(rank)]) for rank in range(4)
+    ]
+    assert [process.wait(timeout=120) for process in started] == [0] * 4
+    (found,) = bf.learn(path)["knowledge"]["arrays"]["t"]["global"]
+    assert found["processes"] == 4
+    calls = tmp_path / "calls"
+    tools = tool(tmp_path / "bin", f'echo "$5 $(/usr/bin/stat -c %i "$6")" >> {calls}')
+    environment = {**os.environ, "PATH": str(tools), "BEDFORM_LUSTRE_TARGETS": "10-13"}
+    command = [sys.executable, "-c", OPTIMIZE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    said = "t: 4 processes read the replica together: a target serves at most 1 of them, not "
+    assert said in done.stdout
+    lines = calls.read_text().splitlines()
+    target_of = {inode: int(target) for target, inode in map(str.split, lines)}
+    (replica,) = Path(f"{path}.bedform/replicas").glob("[0-9a-f]*")
+    array = bf.open(replica)["t"]
+    assert array.shape == values.shape
+    rows = array.shards[1]
+    served: dict[int, set[int]] = {}
+    shards = [one for one in (replica / "t").iterdir() if one.name.startswith("c.")]
+    assert len(shards) >= 8 and 32 % rows == 0
+    for shard in shards:
+        first = int(shard.name.split(".")[2]) * rows
+        served.setdefault(target_of[str(shard.stat().st_ino)], set()).add(first // 32)
+    assert sorted(map(len, served.values())) == [1, 1, 1, 1]
+    assert set(served) == {10, 11, 12, 13}
+    assert np.array_equal(bf.open(path)["t"][:, 17:35], values[:, 17:35])

@@ -126,7 +126,7 @@ pub(crate) struct Shared<F: FileSystem> {
 }
 
 impl<F: FileSystem> Shared<F> {
-    /// What handles on another root of the same system have in common.
+    /// What handles on another root of the same system have in common. Its objects may lie on any targets.
     fn elsewhere(&self, system: F) -> Self {
         Self {
             system,
@@ -362,7 +362,8 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
             shared.make_path_durable(path, &directory)?;
         }
         let system = uninterrupted(|| shared.system.within(path.as_str(), links));
-        Ok(Arc::new(self.elsewhere(system.map_err(|error| directory_error("open", path, error))?)))
+        let system = system.map_err(|error| directory_error("open", path, error))?;
+        Ok(Arc::new(self.elsewhere(system).placed(shared.placement.clone())))
     }
 
     fn workspace(

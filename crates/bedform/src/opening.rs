@@ -23,12 +23,15 @@ pub use detect::{PlaceKind, detect};
 pub(crate) use file_at_url::{FileAtUrl, Fronted, has_query, names_file, read_many};
 
 /// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
-/// of `BEDFORM_LUSTRE_TARGETS`.
+/// that the options say, else on those of `BEDFORM_LUSTRE_TARGETS`.
 ///
 /// # Errors
 /// As [`config::pace`], [`ShardTargets::configured`] and [`LocalStorage::open`].
 pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
-    let targets = ShardTargets::configured()?;
+    let targets = match &options.placement {
+        Some(placement) => Some(placement.clone()),
+        None => ShardTargets::configured()?.map(|targets| targets as Arc<dyn Placement>),
+    };
     Ok(match config::pace()? {
         None => shared(LocalStorage::open(path, mode)?, targets, options),
         Some(pace) => shared(LocalStorage::open_throttled(path, mode, pace)?, targets, options),

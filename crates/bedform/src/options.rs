@@ -1,11 +1,12 @@
 //! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bedform_format::Limits;
 use bedform_remote::RemoteOptions;
-use bedform_storage::{Durability, Profile};
+use bedform_storage::{Durability, Placement, Profile};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -137,6 +138,9 @@ pub struct OpenOptions {
     /// For whoever opens the storage: whether large reads may go past the page cache where that is
     /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
     pub direct_reads: bool,
+    /// For whoever opens a directory: the storage target of each new object, in the place of what
+    /// `BEDFORM_LUSTRE_TARGETS` says.
+    pub placement: Option<Arc<dyn Placement>>,
     /// Commits that a root of a log names each, before a table takes their place. Few cost a table at every
     /// other commit, many make every commit write, and every reader read, more.
     pub commits_named: usize,
@@ -163,6 +167,7 @@ impl Default for OpenOptions {
             refines: None,
             sidecar: None,
             direct_reads: true,
+            placement: None,
             commits_named: 16,
             remote: RemoteOptions::default(),
             external: ExternalFiles::default(),

@@ -3,12 +3,15 @@
 //! A shard's target follows from its coordinates alone, so that every process, at any time, finds the same
 //! one, and planes of a growing array are on as many targets as possible. Nothing on disk says it: it is where
 //! bytes are, not what they are, and a shard that lies elsewhere is read as well.
+//!
+//! A replica is written once, by one process, and does not grow. So its shards may go where the processes that
+//! will read it together get in each other's way least ([`ShardTargets::for_readers`]).
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
 use bedform_format::ObjectPath;
-use bedform_geometry::Spread;
+use bedform_geometry::{AccessCosts, GridReaders, Spread, linearize};
 use bedform_storage::Placement;
 
 use crate::error::{Error, Result};
@@ -46,7 +49,7 @@ impl ShardTargets {
     ///
     /// # Errors
     /// As [`ShardTargets::parse`], with the name of the variable.
-    pub fn configured() -> Result<Option<Arc<dyn Placement>>> {
+    pub fn configured() -> Result<Option<Arc<Self>>> {
         static TARGETS: OnceLock<std::result::Result<Option<Arc<ShardTargets>>, String>> =
             OnceLock::new();
         let found = TARGETS.get_or_init(|| {
@@ -55,7 +58,7 @@ impl ShardTargets {
             parsed.map(|found| found.map(Arc::new)).map_err(|error| error.to_string())
         });
         match found {
-            Ok(targets) => Ok(targets.clone().map(|one| one as Arc<dyn Placement>)),
+            Ok(targets) => Ok(targets.clone()),
             Err(text) => Err(Error::invalid(format!("{VARIABLE}: {text}"))),
         }
     }
@@ -85,6 +88,23 @@ impl ShardTargets {
         let spreads = (1..=DIMENSIONS).map(|dimensions| Spread::new(dimensions, count)).collect();
         Ok(Self { indexes, spreads })
     }
+
+    /// How many they are.
+    pub fn count(&self) -> u32 {
+        // They were counted when they were read.
+        u32::try_from(self.indexes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The targets of the shards of one array, so that each serves few of the processes that read it.
+    pub fn for_readers(
+        self: &Arc<Self>,
+        readers: &GridReaders,
+        costs: &AccessCosts,
+    ) -> Arc<dyn Placement> {
+        let places = readers.placement(self.count(), costs);
+        let grid = readers.grid().grid_shape().to_vec();
+        Arc::new(ReadShards { targets: self.clone(), grid, places })
+    }
 }
 
 /// `5` or `5-9`.
@@ -100,17 +120,40 @@ impl Placement for ShardTargets {
         let coordinates = shard_coordinates(path)?;
         let found = match self.spreads.get(coordinates.len() - 1) {
             Some(spread) => spread.target(&coordinates),
-            None => {
-                let count = u32::try_from(self.indexes.len()).unwrap_or(u32::MAX);
-                Spread::new(coordinates.len(), count).target(&coordinates)
-            }
+            None => Spread::new(coordinates.len(), self.count()).target(&coordinates),
         };
         self.indexes.get(found as usize).copied()
     }
 }
 
-/// The coordinates of the shard that has this path: what follows `c/`; nothing for other objects.
+/// The shards of one array on targets that were chosen by its readers.
+#[derive(Debug)]
+struct ReadShards {
+    targets: Arc<ShardTargets>,
+    grid: Vec<u64>,
+    /// For each shard, in C order, the number of its target among those named.
+    places: Vec<u64>,
+}
+
+impl Placement for ReadShards {
+    fn target(&self, path: &ObjectPath) -> Option<u32> {
+        let coordinates = shard_coordinates(path)?;
+        let is_own = coordinates.len() == self.grid.len()
+            && coordinates.iter().zip(&self.grid).all(|(at, count)| at < count);
+        if !is_own {
+            return self.targets.target(path);
+        }
+        let shard = usize::try_from(linearize(&coordinates, &self.grid)).ok()?;
+        let place = usize::try_from(*self.places.get(shard)?).ok()?;
+        self.targets.indexes.get(place).copied()
+    }
+}
+
+/// The coordinates of the shard that has this path: what follows `c/` or `c.`; nothing for other objects.
 fn shard_coordinates(path: &ObjectPath) -> Option<Vec<u64>> {
+    if let Some(numbers) = path.name().strip_prefix("c.") {
+        return numbers.split('.').map(|number| number.parse().ok()).collect();
+    }
     let mut coordinates = Vec::new();
     for segment in path.as_str().rsplit('/') {
         match segment.parse() {
@@ -127,6 +170,8 @@ fn shard_coordinates(path: &ObjectPath) -> Option<Vec<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use bedform_geometry::{ChunkGrid, Region};
+
     use super::*;
 
     #[test]
@@ -134,7 +179,9 @@ mod tests {
         let coordinates = |text| shard_coordinates(&ObjectPath::parse(text).unwrap());
         assert_eq!(coordinates("group/t/c/1/2/30"), Some(vec![1, 2, 30]));
         assert_eq!(coordinates("c/7"), Some(vec![7]));
-        for other in ["t/zarr.json", "t/c", "1/2", "t/c/1/x", "t/d/1/2", "c/1/.bedform-lock"] {
+        assert_eq!(coordinates("group/t/c.1.2.30"), Some(vec![1, 2, 30]));
+        for other in ["t/zarr.json", "t/c", "1/2", "t/c/1/x", "t/d/1/2", "c/1/.bedform-lock", "c."]
+        {
             assert_eq!(coordinates(other), None, "{other}");
         }
         let targets = ShardTargets::parse("0-335").unwrap();
@@ -142,6 +189,28 @@ mod tests {
         assert_ne!(of("t/c/1/0/0"), of("t/c/0/0/1"));
         // More dimensions than there are steps for.
         assert!(of("t/c/1/2/3/4/5/6") < 336);
+    }
+
+    #[test]
+    fn shards_that_two_processes_read_are_on_targets_of_each() {
+        let targets = Arc::new(ShardTargets::parse("10-13").unwrap());
+        let grid = ChunkGrid::new([8, 4], [1, 4]).unwrap();
+        let mut readers = GridReaders::new(grid).unwrap();
+        for process in 0..2 {
+            let half = Region::new([4 * u64::from(process), 0], [4, 4]).unwrap();
+            readers.add(process, &half).unwrap();
+        }
+        let costs = AccessCosts { element_seconds: 1.0, piece_seconds: 1.0, latency_seconds: 0.0 };
+        let placed = targets.for_readers(&readers, &costs);
+        let of = |text: &str| placed.target(&ObjectPath::parse(text).unwrap());
+        let found: Vec<_> = (0..8).map(|row| of(&format!("r/t/c.{row}.0")).unwrap()).collect();
+        assert_eq!(found, [10, 11, 10, 11, 12, 13, 12, 13]);
+        assert_eq!(of("r/t/c/5/0"), Some(13));
+        // Of other arrays, and behind the end.
+        for other in ["r/t/c.3", "r/t/c.8.0"] {
+            assert_eq!(of(other), targets.target(&ObjectPath::parse(other).unwrap()), "{other}");
+        }
+        assert_eq!(of("r/t/zarr.json"), None);
     }
 
     #[test]

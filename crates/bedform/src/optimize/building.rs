@@ -13,6 +13,7 @@ use bedform_storage::{LocalStorage, Mode, Storage as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::targets::placement_of;
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace};
 use crate::array::Elements;
 use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run};
@@ -181,6 +182,8 @@ fn make(
     let of = whole.objects_of(&selection, now, replica.places.is_some())?;
     let of = of.map(|of| whole.with_pieces(of, now)).transpose()?;
     let place = directory.join(&replica.id);
+    let placement = placement_of(source, from, replica, options)?;
+    let opening = OpenOptions { placement, ..OpenOptions::default() };
     // What no catalogue names was made of whatever the source was then.
     remove(directory, &replica.id);
     if let Some(places) = &replica.places {
@@ -188,7 +191,7 @@ fn make(
     } else {
         let part = ConvertSource::store(from.shown(), &source.store)?;
         let part = part.part(&replica.array, replica.held.clone());
-        let target = ConvertTarget::open(&place, OpenOptions::default())?;
+        let target = ConvertTarget::open(&place, opening)?;
         let order = replica.order.parse();
         let layout = ArrayLayoutChoice {
             chunks: replica.chunks.clone(),

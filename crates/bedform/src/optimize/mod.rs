@@ -28,6 +28,7 @@
 //! | `choose` | those that are worth their place |
 //! | `place` | where a source lies |
 //! | `building` | how they are made, and the catalogue |
+//! | `targets` | which storage targets their shards go to |
 //! | `policy` | all of it in the background, after so many reads |
 
 mod building;
@@ -36,6 +37,7 @@ mod choose;
 mod place;
 mod policy;
 mod reads;
+mod targets;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -306,6 +308,9 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     let budget_bytes = options.budget.bytes(source.bytes);
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);
+    for replica in &chosen.make {
+        notes.extend(targets::note_of(&source, place, replica, options)?);
+    }
     let reads = kinds.iter().enumerate().map(|(number, kind)| PlannedRead {
         array: kind.array.clone(),
         dims: kind.dims.clone(),

@@ -192,6 +192,25 @@ fn knowledge_of(place: &SourcePlace) -> Result<Option<(Sidecar, Knowledge)>> {
     Ok(Sidecar::find(&place.sidecar_name()?, None)?.and_then(known_in))
 }
 
+/// What was learnt of the source, or of another one that is like it, and where that lies.
+///
+/// # Errors
+/// Of finding the sidecars.
+pub(super) fn known_reads(
+    source: &Source,
+    place: &SourcePlace,
+    like: Option<&SourcePlace>,
+) -> Result<Option<(Sidecar, Knowledge)>> {
+    match like {
+        Some(like) => knowledge_of(like),
+        // Replicas may lie elsewhere than what was learnt.
+        None => match source.sidecar.clone().and_then(known_in) {
+            Some(known) => Ok(Some(known)),
+            None => knowledge_of(place),
+        },
+    }
+}
+
 /// What was learnt, and where that lies.
 fn known_in(sidecar: Sidecar) -> Option<(Sidecar, Knowledge)> {
     let knowledge = Knowledge::newest(&sidecar)?;
@@ -204,14 +223,7 @@ fn learnt(
     like: Option<&SourcePlace>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
-    let known = match like {
-        Some(like) => knowledge_of(like)?,
-        // Replicas may lie elsewhere than what was learnt.
-        None => match source.sidecar.clone().and_then(known_in) {
-            Some(known) => Some(known),
-            None => knowledge_of(place)?,
-        },
-    };
+    let known = known_reads(source, place, like)?;
     let (sidecar, knowledge) = known.ok_or_else(|| {
         let shown = like.unwrap_or(place).shown();
         let text = format!(
