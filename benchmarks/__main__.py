@@ -43,6 +43,7 @@ NAMES = {
     "replica-vpic": "benchmarks.replicas.particles",
     "replica-remote": "benchmarks.replicas.remote",
     "replica-model": "benchmarks.replicas.model",
+    "replica-placement": "benchmarks.replicas.placement",
     "xarray": "benchmarks.xarray_engine",
 }
 

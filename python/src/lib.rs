@@ -54,7 +54,7 @@ mod _internal {
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]
-    use crate::simulate::{check_machine, organize, placement, simulate};
+    use crate::simulate::{check_machine, organize, place_by_readers, placement, simulate};
     #[pymodule_export]
     use crate::store::Store;
     #[pymodule_export]

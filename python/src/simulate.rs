@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use bedform::Error;
 use bedform::layout::ocs;
-use bedform_geometry::{Order, Spread, spread_placement};
+use bedform_geometry::{
+    AccessCosts, ChunkGrid, GeometryError, GridReaders, Order, Region, Spread, spread_placement,
+};
 use bedform_machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -63,6 +65,66 @@ pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<V
         order => Order::from_str(order).and_then(|order| order.placement(&grid, targets)),
     };
     found.map_err(|error| raise(Error::invalid(error.to_string())))
+}
+
+/// Reads of an array in shards, which are to lie on so many targets.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SharedReads {
+    shape: Vec<u64>,
+    shards: Vec<u64>,
+    targets: u32,
+    /// For each process its reads: where each begins, and its shape.
+    reads: Vec<Vec<(Vec<u64>, Vec<u64>)>>,
+    element_seconds: f64,
+    piece_seconds: f64,
+    latency_seconds: f64,
+}
+
+/// Where shards lie, and what that means for the targets.
+#[derive(Serialize)]
+struct PlacedShards {
+    /// For each shard, in C order.
+    targets: Vec<u64>,
+    /// For each target.
+    processes: Vec<u64>,
+    stored: Vec<u64>,
+    seconds: f64,
+}
+
+/// Where the shards of an array lie by the plain spread, and where by the processes that read them: a question
+/// and its answer in JSON.
+#[pyfunction]
+pub(crate) fn place_by_readers(py: Python<'_>, question: &str) -> PyResult<String> {
+    let asked: SharedReads = serde_json::from_str(question)
+        .map_err(|error| raise(Error::invalid(format!("no reads of shards: {error}"))))?;
+    let found = detached(py, || {
+        let grid = ChunkGrid::new(asked.shape, asked.shards)?;
+        let mut readers = GridReaders::new(grid)?;
+        for (process, reads) in (0..).zip(asked.reads) {
+            for (start, shape) in reads {
+                readers.add(process, &Region::new(start, shape)?)?;
+            }
+        }
+        let costs = AccessCosts {
+            element_seconds: asked.element_seconds,
+            piece_seconds: asked.piece_seconds,
+            latency_seconds: asked.latency_seconds,
+        };
+        let judged = |targets: Vec<u64>| {
+            let load = readers.load(&targets, asked.targets);
+            PlacedShards {
+                processes: load.iter().map(|target| target.processes).collect(),
+                stored: load.iter().map(|target| target.stored).collect(),
+                seconds: readers.seconds(&targets, asked.targets, &costs),
+                targets,
+            }
+        };
+        let placed = readers.placement(asked.targets, &costs);
+        Ok((judged(readers.spread(asked.targets)), judged(placed)))
+    });
+    let found = found.map_err(|error: GeometryError| raise(Error::invalid(error.to_string())))?;
+    as_json(&found)
 }
 
 /// What Smart-IO does with chunks of a shape, as many as a grid says, for an optimized size in bytes, as JSON.

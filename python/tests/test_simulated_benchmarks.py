@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import chunk_simulated, log_simulated, simulate_check  # noqa: E402
+from benchmarks.replicas import placement  # noqa: E402
 
 TARGETS = 336
 
@@ -134,3 +135,26 @@ def test_there_are_enough_plans_and_they_are_the_same_in_every_run() -> None:
     plans = [*simulate_check.grid().values(), *map(simulate_check.mixed, range(16))]
     assert len(plans) >= simulate_check.PLANS_MIN
     assert simulate_check.mixed(3) == simulate_check.mixed(3)
+
+
+@pytest.mark.parametrize("way", list(placement.WAYS))
+@pytest.mark.parametrize("processes", [1, 7, 16, 144])
+@pytest.mark.parametrize("shards", list(placement.SHARDS.values()), ids=list(placement.SHARDS))
+def test_processes_that_share_a_replica_read_each_chunk_once(
+    way: str, processes: int, shards: placement.Shape
+) -> None:
+    seen = np.zeros((1024, 16), "i8")
+    for reads in placement.WAYS[way](processes):
+        for read in reads:
+            for shard, first, count in placement.pieces(shards, read):
+                seen[shard, first : first + count] += 1
+    assert (seen == 1).all()
+
+
+def test_a_placed_replica_has_fewer_processes_on_a_target_and_as_many_shards() -> None:
+    machine = bf.machine("edison")
+    found = placement.compare(machine, placement.SHARDS["rows"], placement.blocks(16), 1)
+    assert max(found.placed.processes) == 1 < max(found.spread.processes)
+    assert sum(found.placed.stored) == sum(found.spread.stored) == 64 * 16 * 16
+    assert max(found.placed.stored) <= max(found.spread.stored)
+    assert found.placed.seconds <= found.spread.seconds
