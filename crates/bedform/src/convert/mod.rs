@@ -34,6 +34,7 @@
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
 //! | `tasks`, `worker` | regions that other processes copy: what they get, and what they do with it |
+//! | `reorganize`, `tree` | a store in other layouts, in its own place: what is not copied, the exchange |
 //! | `words` | values in messages |
 
 mod attributes;
@@ -44,10 +45,12 @@ mod new_array;
 mod plan;
 mod question;
 mod regions;
+mod reorganize;
 mod source;
 mod state;
 mod target;
 mod tasks;
+mod tree;
 mod words;
 mod work;
 mod worker;
@@ -68,6 +71,7 @@ use crate::options::Progress;
 use crate::store::Store;
 use copy::Job;
 pub use plan::{ArrayPlan, ConvertPlan};
+pub use reorganize::{Reorganization, check_reorganizable, keeps_layout, remove_reorganized};
 pub use source::{ConvertSource, ReadTexts, RegionReader};
 pub use target::ConvertTarget;
 use target::Place;
@@ -306,7 +310,10 @@ fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Ou
     let profile = profile.unwrap_or_else(|| target.profile().clone());
     let state = job.source.state()?;
     let place = match job.exchange {
-        Some(_) => Some(target.for_workers(&state, &profile)?),
+        Some(_) => {
+            let place = target.for_workers(&state, &profile)?;
+            Some(TargetPlace { part: job.source.copied_part().cloned(), ..place })
+        }
         None => None,
     };
     opening.profile = Some(profile);

@@ -267,7 +267,7 @@ fn decide_array(
         threads: target.threads(),
     };
     let memory = options.memory_for_regions();
-    let (chunks, shards, order) = match &options.layout {
+    let layout = match &options.layout {
         Some(layout) if layout.chunks.len() == array.shape.len() => {
             let shards = layout.shards.clone();
             let shards = shards
@@ -284,6 +284,41 @@ fn decide_array(
             (chunks, shards, order)
         }
     };
+    planned(name, array, layout, &extent, options)
+}
+
+/// How an array gets the layout of `given`, with smaller shards where the memory needs them.
+///
+/// # Errors
+/// `InvalidArgument` if it does not fit the memory.
+pub(super) fn decide_given(
+    name: String,
+    array: &SourceArray,
+    given: &ArrayLayoutChoice,
+    target: &ConvertTarget,
+    options: &ConvertOptions,
+) -> Result<ArrayPlan> {
+    let item_size = array.data_type().item_size().map_or(TEXT_BYTES, |size| (size as u64).max(1));
+    let extent = Extent {
+        shape: &array.shape,
+        source_chunks: array.chunks.as_deref(),
+        item_size,
+        threads: target.threads(),
+    };
+    let shards = given.shards.as_ref().unwrap_or(&given.chunks);
+    let shards = extent.fit_shards(&given.chunks, shards, options.memory_for_regions());
+    planned(name, array, (given.chunks.clone(), shards, given.order), &extent, options)
+}
+
+/// The plan of an array that gets these chunks, shards and order.
+fn planned(
+    name: String,
+    array: &SourceArray,
+    (chunks, shards, order): (Vec<u64>, Vec<u64>, Order),
+    extent: &Extent<'_>,
+    options: &ConvertOptions,
+) -> Result<ArrayPlan> {
+    let (data_type, memory) = (array.data_type(), options.memory_for_regions());
     check_layout(&name, &array.shape, &chunks, &shards)?;
     codecs_of(array, &chunks, &options.codecs)
         .map_err(|error| error.at(format!("array {}", quoted(&name))))?;

@@ -98,6 +98,11 @@ impl ConvertSource {
         self
     }
 
+    /// The one array that is converted, and what of it, if it is not all.
+    pub(super) fn copied_part(&self) -> Option<&(String, Held)> {
+        self.part.as_ref()
+    }
+
     /// The same, with a callback that reads the array at `path`, on the thread that converts. Variables
     /// whose storage the chunk map calls native need one each.
     #[must_use]

@@ -7,6 +7,7 @@ use bedform_format::checksum::Fingerprint;
 use bedform_storage::{Storage, Version};
 
 use crate::error::{ErrorKind, Result};
+use crate::zarr::documents::ZARR_JSON;
 
 /// Documents that a store of either format may have at its root.
 const DOCUMENTS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"];
@@ -37,22 +38,35 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
             outcome => outcome?,
         }
     }
-    Ok(format!("{:032x}", digest.0.finish()))
+    Ok(format!("{:032x}", digest.fingerprint.finish()))
+}
+
+/// A number of names, sizes and times of all objects of a store on a local disk but its documents (`zarr.json`).
+///
+/// # Errors
+/// Those of storage.
+pub(super) fn state_without_documents(storage: &dyn Storage) -> Result<u128> {
+    let mut digest = Digest { skips_documents: true, ..Digest::default() };
+    digest.add_tree(storage, &ObjectPath::root())?;
+    Ok(digest.fingerprint.finish())
 }
 
 /// A number that stands for `bytes`.
 pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
     let mut digest = Digest::default();
     digest.add(bytes);
-    digest.0.finish()
+    digest.fingerprint.finish()
 }
 
 #[derive(Default)]
-struct Digest(Fingerprint);
+struct Digest {
+    fingerprint: Fingerprint,
+    skips_documents: bool,
+}
 
 impl Digest {
     fn add(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.fingerprint.update(bytes);
     }
 
     fn add_version(&mut self, path: &ObjectPath, version: &Version) {
@@ -81,7 +95,7 @@ impl Digest {
                 let path = directory.join(&entry.name)?;
                 if entry.is_directory {
                     directories.push(path);
-                } else {
+                } else if !(self.skips_documents && entry.name == ZARR_JSON) {
                     self.add_object(storage, &path)?;
                 }
             }

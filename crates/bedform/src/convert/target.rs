@@ -101,6 +101,14 @@ impl ConvertTarget {
         &self.name
     }
 
+    /// The directory that holds the target, and its name there; nothing for other places.
+    pub(super) fn named_place(&self) -> Option<(&Arc<dyn Storage>, &ObjectPath)> {
+        match &self.place {
+            Place::Named { parent, name } => Some((parent, name)),
+            Place::Whole(_) => None,
+        }
+    }
+
     /// The profile kept for the storage of the target, else that of a local disk or an object store.
     pub(super) fn profile(&self) -> &Profile {
         &self.profile
@@ -125,6 +133,7 @@ impl ConvertTarget {
             tree: None,
             source_state: state.to_owned(),
             profile: profile.to_json().map_err(|error| Error::invalid(error.to_string()))?,
+            part: None,
         })
     }
 

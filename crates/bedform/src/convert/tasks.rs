@@ -22,6 +22,7 @@ use super::journal::{Journal, mark};
 use super::plan::ArrayPlan;
 use crate::array::Array;
 use crate::error::{Error, Result};
+use crate::replica::Held;
 
 /// Small regions go together until a task has this part of all bytes...
 const TASK_PART: u64 = 64;
@@ -43,6 +44,9 @@ pub struct TargetPlace {
     pub source_state: String,
     /// The profile by which codecs are chosen, as its document.
     pub profile: String,
+    /// The one array of the source that is copied, and what of it: a replica. All arrays without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<(String, Held)>,
 }
 
 /// Some regions of one array.

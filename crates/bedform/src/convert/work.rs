@@ -5,6 +5,7 @@
 //! | `plan.json` | what is converted, from which source, as that was when it began, into which layouts, in which regions |
 //! | `store-<8 hexadecimal digits>` | the store that grows, under a name that no other one has had |
 //! | `done`, `done.earlier` | the finished regions: see `journal` |
+//! | `linked` | of a store that is reorganized: all that is not copied is there |
 //!
 //! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its owner. Workers
 //! in other processes outlive it: one of a conversion that was stopped may still be writing a region when another
@@ -36,6 +37,8 @@ const PLAN_VERSION: u64 = 5;
 const PLAN: &str = "plan.json";
 /// The member of `plan.json` that has the name of the store; plans of earlier versions lack it.
 const TREE: &str = "tree";
+/// What says that all but the regions lies in the store that grows.
+const LINKED: &str = "linked";
 /// What the names of stores begin with.
 const TREE_PREFIX: &str = "store";
 /// A plan that is larger is none of ours.
@@ -55,16 +58,33 @@ impl WorkDirectory {
     /// `Busy` if another conversion to this target is running; those of storage.
     pub(super) fn take(parent: &Arc<dyn Storage>, name: &ObjectPath, shown: &str) -> Outcome<Self> {
         let hidden = format!(".{name}.bedform-partial");
-        let Some(staged) = StagedTree::resume(parent, name, &hidden)? else {
+        let Some(taken) = Self::take_as(parent, name, &hidden)? else {
             let shown = quoted(shown);
             return Err(ConvertError::Busy(format!(
                 "another conversion to {shown} is running: wait for it or stop it"
             )));
         };
-        Ok(Self { staged, shown: shown.to_owned() })
+        Ok(Self { shown: shown.to_owned(), ..taken })
     }
 
-    fn at(&self, name: &str) -> Result<ObjectPath> {
+    /// Takes the directory `hidden` beside the target `name`; nothing if another process has it.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn take_as(
+        parent: &Arc<dyn Storage>,
+        name: &ObjectPath,
+        hidden: &str,
+    ) -> Result<Option<Self>> {
+        let staged = StagedTree::resume(parent, name, hidden)?;
+        Ok(staged.map(|staged| Self { staged, shown: name.as_str().to_owned() }))
+    }
+
+    /// The path of `name` in the directory, below the place of the target.
+    ///
+    /// # Errors
+    /// For a path that is too long.
+    pub(super) fn at(&self, name: &str) -> Result<ObjectPath> {
         Ok(self.staged.directory().join(name)?)
     }
 
@@ -85,13 +105,7 @@ impl WorkDirectory {
         state: &str,
         restart: bool,
     ) -> Result<Option<String>> {
-        let described = json!({
-            "version": PLAN_VERSION,
-            "source": source.name(),
-            "state": state,
-            "codecs": plan.codecs,
-            "arrays": plan.arrays,
-        });
+        let described = described(plan, source, state);
         let (earlier, tree) = if restart { (None, None) } else { self.earlier_plan()? };
         if earlier.as_ref() == Some(&described) {
             // Earlier versions had one name for all.
@@ -120,6 +134,46 @@ impl WorkDirectory {
         }))
     }
 
+    /// Takes up what lies there if it is of this plan, of the source as it is, and linked; else begins anew, and says
+    /// so.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn match_or_begin(
+        &mut self,
+        plan: &ConvertPlan,
+        source: &ConvertSource,
+        state: &str,
+    ) -> Result<bool> {
+        let described = described(plan, source, state);
+        let (earlier, tree) = self.earlier_plan()?;
+        let is_linked = self.parent().find(&self.at(LINKED)?)?.is_some();
+        if let (true, true, Some(tree)) = (is_linked, earlier.as_ref() == Some(&described), tree) {
+            self.staged.grow_as(tree);
+            return Ok(false);
+        }
+        self.begin_anew(described)?;
+        Ok(true)
+    }
+
+    /// Notes that all but the regions lies in the store that grows.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn note_linked(&self) -> Result<()> {
+        let path = self.at(LINKED)?;
+        self.parent().put(&path, b"\n", Durability::Disk, Condition::None)?;
+        Ok(())
+    }
+
+    /// Removes the directory with all that is in it.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn remove(self) -> Result<()> {
+        self.staged.remove()
+    }
+
     /// The plan that lies there, null for one that cannot be read, and the name of its store.
     fn earlier_plan(&self) -> Result<(Option<Value>, Option<String>)> {
         let path = self.at(PLAN)?;
@@ -144,6 +198,7 @@ impl WorkDirectory {
         let tree = format!("{TREE_PREFIX}-{}", metadata::hex(&random_key()?[..4]));
         let storage = self.parent();
         storage.delete(&plan, Durability::Disk, Condition::None)?;
+        storage.delete(&self.at(LINKED)?, Durability::Disk, Condition::None)?;
         for entry in storage.list(self.staged.directory())? {
             if entry.is_directory && is_tree(&entry.name) {
                 storage.delete_tree(&self.at(&entry.name)?, Durability::Disk)?;
@@ -223,6 +278,16 @@ impl WorkDirectory {
         let removed = self.staged.remove();
         Ok(removed.err().map(|error| format!("the work directory stays: {error}: remove it")))
     }
+}
+
+fn described(plan: &ConvertPlan, source: &ConvertSource, state: &str) -> Value {
+    json!({
+        "version": PLAN_VERSION,
+        "source": source.name(),
+        "state": state,
+        "codecs": plan.codecs,
+        "arrays": plan.arrays,
+    })
 }
 
 /// True for the name of a store that grows.

@@ -50,6 +50,10 @@ impl RegionWorker {
             );
             return Err(Error::new(ErrorKind::Conflict, text));
         }
+        let source = match &place.part {
+            Some((path, held)) => source.part(path, held.clone()),
+            None => source,
+        };
         let profile = Profile::from_json("the profile of the conversion", &place.profile);
         options.profile = Some(profile.map_err(|error| Error::invalid(error.to_string()))?);
         (options.writable, options.cache_bytes) = (true, 0);

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::metadata::FillValue;
+use bedform_format::metadata::{FillValue, hex};
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
 use bedform_storage::{LocalStorage, Mode, Storage as _};
@@ -16,7 +16,10 @@ use serde_json::{Map, Value, json};
 use super::targets::placement_of;
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace};
 use crate::array::Elements;
-use crate::convert::{ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, plan, run};
+use crate::convert::{
+    ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
+    run_on_workers,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
@@ -59,6 +62,21 @@ pub fn build(
     options: &OptimizeOptions,
     progress: Progress<'_>,
 ) -> Result<Optimized> {
+    build_by(place, planned, options, progress, None)
+}
+
+/// As [`build`]; `exchange` hands what is copied to workers, as in
+/// [`run_on_workers`](crate::convert::run_on_workers). Replicas of points are made by this process.
+///
+/// # Errors
+/// As [`build`], and those of `exchange`.
+pub fn build_by(
+    place: &SourcePlace,
+    planned: &OptimizePlan,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+    exchange: Option<Exchange<'_>>,
+) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
         let source = Source::open(place, options)?;
@@ -96,7 +114,7 @@ pub fn build(
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
-        let made = make(&source, place, &directory, replica, options, &telling)
+        let made = make(&source, place, &directory, replica, options, (&telling, exchange))
             .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
@@ -171,7 +189,7 @@ fn make(
     directory: &Path,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
-    progress: Progress<'_>,
+    (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
 ) -> Result<Replica> {
     let began = Instant::now();
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
@@ -206,7 +224,12 @@ fn make(
             ..ConvertOptions::default()
         };
         let decided = plan(&part, &target, &converting)?;
-        run(&decided, &part, &target, &converting, progress)?;
+        match exchange {
+            None => run(&decided, &part, &target, &converting, progress)?,
+            Some(exchange) => {
+                run_on_workers(&decided, &part, &target, &converting, progress, exchange)?
+            }
+        };
     }
     let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
@@ -360,6 +383,40 @@ fn remove_leftovers(source: &Source) {
     let newest = sidecar.load_newest(CATALOGUE, &source.state, &Limits::default());
     let named = newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default();
     remove_unnamed(&directory, &named);
+}
+
+/// Removes the replicas of arrays that others have taken the places of; gives their names. Not while another process
+/// makes replicas: the next run removes them.
+///
+/// # Errors
+/// Of opening the source, and of changing the catalogue.
+pub(super) fn drop_of_replaced(
+    place: &SourcePlace,
+    options: &OptimizeOptions,
+) -> Result<Vec<String>> {
+    let source = Source::open(place, options)?;
+    let key_of = |path: &str| {
+        let array = source.store.array(&ObjectPath::parse(path)?)?;
+        let identity = array.metadata()?.identity;
+        Ok::<_, Error>(identity.map_or_else(String::new, |identity| hex(&identity.array)))
+    };
+    let is_replaced = |one: &Replica| {
+        one.of.as_ref().is_some_and(|of| key_of(&one.array).is_ok_and(|key| key != of.key))
+    };
+    let replaced = source.catalogue.replicas.iter().filter(|one| is_replaced(one));
+    let replaced: Vec<String> = replaced.map(|one| one.id.clone()).collect();
+    let Some(sidecar) = source.sidecar.as_ref().filter(|_| !replaced.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let Some(directory) = sidecar.own_directory().map(|own| own.join(REPLICAS)) else {
+        return Ok(Vec::new());
+    };
+    let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
+    let Some(_lock) = storage.try_lock(&ObjectPath::root())? else { return Ok(Vec::new()) };
+    let catalogue = Named { sidecar, state: source.state.clone(), place };
+    catalogue.change(|replicas| replicas.retain(|one| !replaced.contains(&one.id)))?;
+    replaced.iter().for_each(|id| remove(&directory, id));
+    Ok(replaced)
 }
 
 /// The catalogue of a source in one state.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bedform_format::checksum::Fingerprint;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{AxisSelection, PlacedAxis, Region, Selection};
+use bedform_geometry::{AxisSelection, PlacedAxis, Points, Region, Selection};
 use bedform_storage::Profile;
 
 use super::reads::{Exact, Kind, recency};
@@ -272,7 +272,7 @@ fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
 }
 
 /// The kinds of reads of one array.
-struct ArrayKinds<'a> {
+pub(super) struct ArrayKinds<'a> {
     source: &'a Source,
     array: &'a str,
     kinds: &'a [Kind],
@@ -291,7 +291,7 @@ struct ArrayKinds<'a> {
 }
 
 impl<'a> ArrayKinds<'a> {
-    fn new(source: &'a Source, array: &'a str, kinds: &'a [Kind]) -> Result<Self> {
+    pub(super) fn new(source: &'a Source, array: &'a str, kinds: &'a [Kind]) -> Result<Self> {
         let own: Vec<usize> =
             (0..kinds.len()).filter(|number| kinds[*number].array == array).collect();
         let first = own.first().map(|number| &kinds[*number]);
@@ -403,26 +403,64 @@ impl<'a> ArrayKinds<'a> {
             let kind = &self.kinds[*number];
             (read_of(kind, held), kind.reads)
         });
-        let mut request = AdviseRequest::new(&shape, self.item_size, self.profile.clone());
-        request.reads.reads = reads.collect();
-        if shape.len() == self.dims.len() {
-            request.dimension_names.clone_from(&self.dims);
-        }
-        request.compression_ratio = self.ratio;
+        let mut request = self.request(&shape, reads.collect());
         request.readers = vec![Reader::Bedform];
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let shard_bytes = (raw / OBJECTS_MAX) as u64;
         request.shard_bytes = shard_bytes.max(SHARD_BYTES);
-        request.compare_alone = false;
         let advice = advise(&request).ok()?;
         let layout = Layout {
             chunk_shape: advice.chunk_shape.clone(),
             shard_shape: advice.shard_shape.clone(),
             order: advice.order,
         };
-        let mut model = CostModel::new(&shape, self.item_size, self.profile.clone(), request.cores);
+        Some((layout, self.model(&shape, request.cores)))
+    }
+
+    /// The question which layout an array of `shape` has best for these reads.
+    fn request(&self, shape: &[u64], reads: Vec<(Read, f64)>) -> AdviseRequest {
+        let mut request = AdviseRequest::new(shape, self.item_size, self.profile.clone());
+        request.reads.reads = reads;
+        if shape.len() == self.dims.len() {
+            request.dimension_names.clone_from(&self.dims);
+        }
+        request.compression_ratio = self.ratio;
+        request.compare_alone = false;
+        request
+    }
+
+    fn model(&self, shape: &[u64], cores: u32) -> CostModel {
+        let mut model = CostModel::new(shape, self.item_size, self.profile.clone(), cores);
         model.compression_ratio = self.ratio;
-        Some((layout, model))
+        model
+    }
+
+    /// The layout of the array itself that costs least for all its kinds of reads and suits `readers`, and the
+    /// predicted seconds of one read of each kind in the layout `now` and in that.
+    ///
+    /// # Errors
+    /// Of the places of points; of advising.
+    pub(super) fn best_layout(&self, now: &Layout, readers: &[Reader]) -> Result<BestLayout> {
+        let reads = self.own.iter().map(|number| {
+            let kind = &self.kinds[*number];
+            Ok((read_of_whole(kind)?, kind.reads))
+        });
+        let reads = reads.collect::<Result<Vec<_>>>()?;
+        let mut request = self.request(&self.shape, reads.clone());
+        request.readers = readers.to_vec();
+        let advice = advise(&request).map_err(|error| Error::invalid(error.to_string()))?;
+        let layout = Layout {
+            chunk_shape: advice.chunk_shape.clone(),
+            shard_shape: advice.shard_shape.clone(),
+            order: advice.order,
+        };
+        let model = self.model(&self.shape, request.cores);
+        let priced = reads
+            .iter()
+            .map(|(read, _)| (model.price(now, read).seconds, model.price(&layout, read).seconds));
+        let seconds = self.own.iter().copied().zip(priced);
+        let seconds = seconds.map(|(number, (now, then))| (number, now, then)).collect();
+        Ok(BestLayout { layout, seconds })
     }
 
     /// The replica of a box in the layout that costs least for these kinds of reads; nothing for one that is larger
@@ -543,6 +581,27 @@ impl<'a> ArrayKinds<'a> {
         places.into_iter().flatten().for_each(|place| fingerprint.update(&place.to_le_bytes()));
         Ok(format!("{:016x}", fingerprint.finish() >> 64))
     }
+}
+
+/// The layout that an array has best.
+#[derive(Debug, Clone)]
+pub(super) struct BestLayout {
+    pub(super) layout: Layout,
+    /// Numbers of kinds of reads, each with the predicted seconds of one now, and in this layout.
+    pub(super) seconds: Vec<(usize, f64, f64)>,
+}
+
+/// A read of a kind, in the positions of the array.
+fn read_of_whole(kind: &Kind) -> Result<Read> {
+    let whole = Held::region(&Region::whole(kind.array_shape.clone())?);
+    Ok(match &kind.exact {
+        None if kind.counts == kind.array_shape => Read::Everything,
+        None => Read::Box { shape: kind.lengths() },
+        Some(Exact::Runs(runs)) => Read::Selection(inner_selection(runs, &whole)),
+        Some(Exact::Points(places)) => {
+            Read::Selection(Selection::Points(Points::at_places(places, &kind.array_shape)?))
+        }
+    })
 }
 
 /// What a replica holds of the reads of a kind.

@@ -29,11 +29,13 @@
 //! | `place` | where a source lies |
 //! | `building` | how they are made, and the catalogue |
 //! | `targets` | which storage targets their shards go to |
+//! | `layouts` | which layouts the arrays of a store of ours should have themselves |
 //! | `policy` | all of it in the background, after so many reads |
 
 mod building;
 mod candidates;
 mod choose;
+mod layouts;
 mod place;
 mod policy;
 mod reads;
@@ -49,6 +51,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
+use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, Progress};
 use crate::replica::{CATALOGUE, Catalogue, Expected, Held, Replica};
 use crate::sidecar::Sidecar;
@@ -58,14 +61,15 @@ use crate::threads::workers::check_goes_on;
 use crate::trace::{Knowledge, ReplicaUse};
 use crate::zarr::nodes::NodeKind;
 
-pub use building::{Optimized, build};
+pub use building::{Optimized, build, build_by};
+pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
 
 use candidates::candidates_of;
 use choose::choose;
-use reads::kinds_of;
+use reads::{Deciding, kinds_of};
 
 /// How much replicas may take together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -132,6 +136,8 @@ pub struct OptimizeOptions {
     pub memory_bytes: u64,
     /// The source, opened, where its path alone does not open it.
     pub store: Option<Store>,
+    /// The readers that the layouts of a store have to suit; of replicas it is Bedform alone.
+    pub readers: Vec<Reader>,
 }
 
 impl Default for OptimizeOptions {
@@ -144,6 +150,7 @@ impl Default for OptimizeOptions {
             sidecars: None,
             memory_bytes: 512 << 20,
             store: None,
+            readers: Reader::ALL.to_vec(),
         }
     }
 }
@@ -304,7 +311,7 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
     let source = Source::open(place, options)?;
     let mut notes = Vec::new();
-    let kinds = kinds_of(&source, place, options, &mut notes)?;
+    let kinds = kinds_of(&source, place, options, Deciding::Replicas, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);

@@ -1,6 +1,6 @@
 //! Kinds of reads that count, and what they cost without replicas.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
@@ -16,6 +16,8 @@ use crate::zarr::nodes::NodeKind;
 
 /// Kinds of reads that are looked at: those that take most time.
 const KINDS_MAX: usize = 64;
+/// Of each array, where its own layout is chosen.
+const KINDS_OF_ARRAY_MAX: usize = 16;
 /// Places at which a kind of read is priced, along each axis as shares of where it can be.
 const PLACES: [f64; 3] = [0.17, 0.5, 0.83];
 /// Reads that expected ones stand for, all of them together: an afternoon's work.
@@ -75,6 +77,15 @@ pub(super) struct Kind {
     pub(super) seconds: f64,
     /// What is read, where that is known exactly.
     pub(super) exact: Option<Exact>,
+}
+
+/// What kinds of reads are to decide on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deciding {
+    /// Replicas: reads of whole arrays do not count, which no replica makes faster.
+    Replicas,
+    /// The layout of each array: all reads count.
+    Layouts,
 }
 
 /// A read of listed elements.
@@ -157,17 +168,28 @@ pub(super) fn kinds_of(
     source: &Source,
     place: &SourcePlace,
     options: &OptimizeOptions,
+    deciding: Deciding,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
     let OptimizeOptions { reads, selections, .. } = options;
     let mut kinds = match (reads.is_empty(), selections.is_empty()) {
-        (true, true) => learnt(source, place, options.like.as_ref(), notes)?,
+        (true, true) => learnt(source, place, options.like.as_ref(), deciding, notes)?,
         (true, false) => Vec::new(),
-        (false, _) => expected_kinds(source, place, reads)?,
+        (false, _) => expected_kinds(source, place, reads, deciding)?,
     };
     kinds.extend(listed_kinds(source, place, selections)?);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
-    kinds.truncate(KINDS_MAX);
+    match deciding {
+        Deciding::Replicas => kinds.truncate(KINDS_MAX),
+        Deciding::Layouts => {
+            let mut counts = BTreeMap::new();
+            kinds.retain(|kind| {
+                let count = counts.entry(kind.array.clone()).or_insert(0_usize);
+                *count += 1;
+                *count <= KINDS_OF_ARRAY_MAX
+            });
+        }
+    }
     Ok(kinds)
 }
 
@@ -221,6 +243,7 @@ fn learnt(
     source: &Source,
     place: &SourcePlace,
     like: Option<&SourcePlace>,
+    deciding: Deciding,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Kind>> {
     let known = known_reads(source, place, like)?;
@@ -246,7 +269,7 @@ fn learnt(
         }
         for kind in &learned.kinds.0 {
             let last_ns = kind.last_ns;
-            let Some(found) = of_learnt(kind, &learned.shape) else { continue };
+            let Some(found) = of_learnt(kind, &learned.shape, deciding) else { continue };
             let Some(mut kind) = found.in_shape(&learned.shape, shape) else { continue };
             kind.array.clone_from(name);
             (kind.dims, kind.array_shape, kind.item_size) =
@@ -334,10 +357,9 @@ fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection
     (axes.len() == now.len()).then_some(Selection::Orthogonal(axes))
 }
 
-/// A kind of reads as it was learnt; nothing for reads of the whole array, which no replica makes faster, and for
-/// what does not fit.
-fn of_learnt(kind: &ReadKind, shape: &[u64]) -> Option<Kind> {
-    let is_whole = kind.counts.iter().eq(shape);
+/// A kind of reads as it was learnt; nothing for what does not count, or does not fit.
+fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind> {
+    let is_whole = deciding == Deciding::Replicas && kind.counts.iter().eq(shape);
     let fits = kind.counts.len() == shape.len() && kind.steps.len() == shape.len();
     if is_whole || !fits || kind.reads == 0 {
         return None;
@@ -450,6 +472,7 @@ fn expected_kinds(
     source: &Source,
     place: &SourcePlace,
     expected: &[ExpectedRead],
+    deciding: Deciding,
 ) -> Result<Vec<Kind>> {
     let total: f64 = expected.iter().map(|read| read.weight).sum();
     let nodes = source.store.nodes()?;
@@ -466,7 +489,7 @@ fn expected_kinds(
             let Some(mut kind) = of_expected(read, &shape, &dims)? else { continue };
             matched[number] = true;
             // Coordinates are read as a whole.
-            if kind.counts == shape {
+            if deciding == Deciding::Replicas && kind.counts == shape {
                 continue;
             }
             kind.array = path.as_str().to_owned();

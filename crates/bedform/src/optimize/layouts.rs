@@ -1,0 +1,269 @@
+//! Which layouts the arrays of a store of ours should have themselves.
+//!
+//! Each array with reads, learnt or expected, gets the layout that costs least for them, by the same prices as
+//! replicas; but none that saves less than a tenth of their predicted time. Its codecs stay. What cannot have another
+//! layout keeps its own. The store is copied and replaced as [`Reorganization`] says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bedform_format::ObjectPath;
+use serde::Serialize;
+
+use super::building::drop_of_replaced;
+use super::candidates::{ArrayKinds, BestLayout};
+use super::reads::{Deciding, Kind, kinds_of};
+use super::{OptimizeOptions, PlannedRead, Source, SourcePlace};
+use crate::array::Array;
+use crate::convert::{
+    ArrayLayoutChoice, ConvertOptions, Exchange, Reorganization, check_reorganizable, keeps_layout,
+    remove_reorganized,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::options::Progress;
+use crate::threads::workers::check_goes_on;
+use crate::zarr::nodes::NodeKind;
+
+/// The share of the predicted time of all its reads that another layout has to save of an array.
+const GAIN_MIN: f64 = 0.1;
+
+/// Which arrays of a store get other layouts. As JSON it has the same names.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LayoutPlan {
+    /// The store as the user named it.
+    pub source: String,
+    /// Arrays that have reads.
+    pub arrays: Vec<PlannedLayout>,
+    /// Kinds of reads, with their predicted times.
+    pub reads: Vec<PlannedRead>,
+    /// Bytes that are written: those that the arrays which change take now. The others keep their files.
+    pub bytes: u64,
+    /// Arrays without reads, which keep their layouts.
+    pub others: u64,
+    /// What should be known of it.
+    pub notes: Vec<String>,
+}
+
+/// The layout of an array, now and then.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedLayout {
+    /// The path of the array.
+    pub array: String,
+    /// Names of its axes.
+    pub dims: Vec<String>,
+    /// Elements along each axis.
+    pub shape: Vec<u64>,
+    /// Its layout now.
+    pub now: Layout,
+    /// Its layout then.
+    pub then: Layout,
+    /// Whether it changes.
+    pub is_changed: bool,
+    /// Why it does not.
+    pub kept: Option<String>,
+    /// Bytes that it takes now.
+    pub bytes: u64,
+    /// Predicted seconds of all its reads in the layout of now.
+    pub seconds_now: f64,
+    /// The same in the layout of then.
+    pub seconds_then: f64,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Reorganized {
+    /// Arrays that have another layout.
+    pub changed: Vec<String>,
+    /// Decoded bytes that an earlier, unfinished run had copied.
+    pub resumed_bytes: u64,
+    /// Names of replicas that are gone: those of arrays with another layout.
+    pub dropped: Vec<String>,
+    /// What should be known of it.
+    pub warnings: Vec<String>,
+}
+
+/// The one path of a store.
+fn path_of(place: &SourcePlace) -> Result<&std::path::Path> {
+    match place {
+        SourcePlace::One(path) => Ok(path),
+        SourcePlace::Archive { .. } => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{}: files are not reorganized: 'bedform convert' makes one store of them",
+                place.shown()
+            ),
+        )),
+    }
+}
+
+/// Decides which arrays of the store at `place` get which layouts. Reads a few blocks of each array to see how small
+/// they become; writes nothing.
+///
+/// # Errors
+/// As [`check_reorganizable`]; `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that
+/// no array can have.
+///
+/// # Examples
+///
+/// ```
+/// use bedform::optimize::{ExpectedRead, OptimizeOptions, SourcePlace, plan_layouts, reorganize};
+/// use bedform::{NewArray, OpenOptions, Store};
+/// use bedform_format::ObjectPath;
+///
+/// # let directory = std::env::temp_dir().join(format!("bedform-reorganize-{}", std::process::id()));
+/// let path = directory.join("maps.zarr");
+/// let store = Store::create_path(&path, &Default::default(), OpenOptions::default())?;
+/// let maps = serde_json::json!({
+///     "shape": [400, 60, 80], "dtype": "float32", "dims": ["time", "lat", "lon"],
+///     "chunks": [1, 60, 80], "shards": [50, 60, 80], "codecs": ["zstd"],
+/// });
+/// let new = NewArray::from_json(&maps, &Default::default())?;
+/// store.create_array(&ObjectPath::parse("t")?, &new)?;
+///
+/// let mut options = OptimizeOptions::default();
+/// options.reads =
+///     vec![ExpectedRead { spanned: vec!["time".to_owned()], weight: 1.0, ..Default::default() }];
+/// let place = SourcePlace::One(path.clone());
+/// let plan = plan_layouts(&place, &options)?;
+/// assert!(plan.arrays[0].is_changed);
+/// reorganize(&place, &plan, &options, &|_, _| (), None)?;
+/// let t = Store::open_path(&path, OpenOptions::default())?.array(&ObjectPath::parse("t")?)?;
+/// assert!(t.describe()?["chunks"][0].as_u64() > Some(1), "series lie in few chunks");
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), bedform::Error>(())
+/// ```
+pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<LayoutPlan> {
+    let path = path_of(place)?;
+    drop(check_reorganizable(path, 0)?);
+    let source = Source::open(place, options)?;
+    let mut notes = Vec::new();
+    let kinds = kinds_of(&source, place, options, Deciding::Layouts, &mut notes)?;
+    let names: BTreeSet<&str> = kinds.iter().map(|kind| kind.array.as_str()).collect();
+    let nodes = source.store.nodes()?.into_values();
+    let count = nodes.filter(|kind| *kind == NodeKind::Array).count();
+    let (mut arrays, mut reads) = (Vec::with_capacity(names.len()), Vec::new());
+    for name in &names {
+        check_goes_on("the plan was stopped")?;
+        let (planned, of_array) = planned_layout(&source, name, &kinds, options)?;
+        reads.extend(of_array);
+        arrays.push(planned);
+    }
+    let changed = arrays.iter().filter(|array| array.is_changed);
+    let bytes = changed.map(|array| array.bytes).sum();
+    Ok(LayoutPlan {
+        source: place.shown(),
+        arrays,
+        reads,
+        bytes,
+        others: (count - names.len()) as u64,
+        notes,
+    })
+}
+
+/// The layout that an array should have, and its kinds of reads.
+fn planned_layout(
+    source: &Source,
+    name: &str,
+    kinds: &[Kind],
+    options: &OptimizeOptions,
+) -> Result<(PlannedLayout, Vec<PlannedRead>)> {
+    let array = source.store.array(&ObjectPath::parse(name)?)?;
+    let now = layout_now(&array)?;
+    let of_array = ArrayKinds::new(source, name, kinds)?;
+    let BestLayout { layout, seconds } = of_array.best_layout(&now, &options.readers)?;
+    let total = |of: fn(&(usize, f64, f64)) -> f64| -> f64 {
+        seconds.iter().map(|one| kinds[one.0].reads * of(one)).sum()
+    };
+    let (seconds_now, seconds_then) = (total(|one| one.1), total(|one| one.2));
+    let gain = (seconds_now - seconds_then) / seconds_now.max(f64::MIN_POSITIVE);
+    let kept = match keeps_layout(&array)? {
+        Some(why) => Some(why.to_owned()),
+        None if layout == now => Some("it has the layout that costs least".to_owned()),
+        None if gain < GAIN_MIN => {
+            let percent = 100.0 * gain.max(0.0);
+            Some(format!("the best layout saves {percent:.0} % of the time of its reads"))
+        }
+        None => None,
+    };
+    let is_changed = kept.is_none();
+    let then = if is_changed { layout } else { now.clone() };
+    let reads = seconds.iter().map(|(number, now, then)| {
+        let kind = &kinds[*number];
+        PlannedRead {
+            array: kind.array.clone(),
+            dims: kind.dims.clone(),
+            shape: kind.counts.clone(),
+            start: kind.bounds.start().to_vec(),
+            end: (0..kind.bounds.rank()).map(|axis| kind.bounds.end(axis)).collect(),
+            reads: kind.reads,
+            seconds_of_source: kind.seconds,
+            seconds_now: *now,
+            seconds_then: if is_changed { *then } else { *now },
+        }
+    });
+    let planned = PlannedLayout {
+        array: name.to_owned(),
+        dims: kinds[seconds[0].0].dims.clone(),
+        shape: array.shape()?,
+        now,
+        then,
+        is_changed,
+        kept,
+        bytes: array.stored_bytes()?,
+        seconds_now,
+        seconds_then: if is_changed { seconds_then } else { seconds_now },
+    };
+    Ok((planned, reads.collect()))
+}
+
+/// The layout of an array as it is.
+fn layout_now(array: &Array) -> Result<Layout> {
+    let metadata = array.metadata()?;
+    Ok(Layout {
+        chunk_shape: metadata.inner_chunk_shape().to_vec(),
+        shard_shape: metadata.chunk_shape.clone(),
+        order: array.order()?,
+    })
+}
+
+/// Gives the arrays of the store at `place` the layouts that `planned` says, which [`plan_layouts`] has made of it, and
+/// puts the new store in the place of the old one; `exchange` as in
+/// [`run_on_workers`](crate::convert::run_on_workers). `progress` is told decoded bytes of how many, of copying, then
+/// of comparing. What was stopped goes on when the same is asked again.
+///
+/// # Errors
+/// As [`Reorganization::new`] and [`Reorganization::run`]; the store is as it was.
+pub fn reorganize(
+    place: &SourcePlace,
+    planned: &LayoutPlan,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+    exchange: Option<Exchange<'_>>,
+) -> Result<Reorganized> {
+    let path = path_of(place)?;
+    let changed = planned.arrays.iter().filter(|array| array.is_changed);
+    let choice = |array: &PlannedLayout| ArrayLayoutChoice {
+        chunks: array.then.chunk_shape.clone(),
+        shards: Some(array.then.shard_shape.clone()),
+        order: array.then.order,
+    };
+    let layouts: BTreeMap<String, ArrayLayoutChoice> =
+        changed.map(|array| (array.array.clone(), choice(array))).collect();
+    let mut done = Reorganized::default();
+    if layouts.is_empty() {
+        remove_reorganized(path)?;
+    } else {
+        let converting =
+            ConvertOptions { memory_bytes: options.memory_bytes, ..ConvertOptions::default() };
+        let reorganization = Reorganization::new(path, &layouts, converting)?;
+        let converted = reorganization.run(progress, exchange)?;
+        (done.resumed_bytes, done.warnings) = (converted.resumed_bytes, converted.warnings);
+        done.changed = layouts.into_keys().collect();
+    }
+    // What cannot be removed is not read any more, and costs its space.
+    match drop_of_replaced(place, options) {
+        Ok(dropped) => done.dropped = dropped,
+        Err(error) => done.warnings.push(format!("old replicas stay: {error}")),
+    }
+    Ok(done)
+}
