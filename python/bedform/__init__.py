@@ -42,6 +42,7 @@ from bedform._internal import __version__
 from bedform._layout import Regular
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
+from bedform._reorganize import Reorganization
 from bedform._report import report
 from bedform._session import Decomposition, Session
 from bedform._sidecar import SidecarWarning
@@ -78,6 +79,7 @@ __all__ = [
     "Profile",
     "ReadOnlyError",
     "Regular",
+    "Reorganization",
     "Session",
     "SidecarWarning",
     "Simulation",

@@ -33,18 +33,34 @@ def site_directory(path: str | PathLike[str]) -> PathLike[str] | None: ...
 def current_replicas(path: str) -> list[str]: ...
 def sidecar_warnings() -> list[str]: ...
 def learn(source: str | list[str], progress: Callable[[int, int], object] | None = None) -> str: ...
+
+# What reads count: what they span, exact selections, another source whose learnt reads they are.
+_Reads: TypeAlias = tuple[
+    list[tuple[list[str], float, list[tuple[str, int, int]]]],
+    list[tuple[str, float, tuple[Any, ...]]],
+    str | list[str] | None,
+]
+
 def optimize(
     source: str | list[str],
     concat_dim: str | None,
     store: Store | None,
     budget: str,
-    reads: list[tuple[list[str], float, list[tuple[str, int, int]]]],
-    selections: list[tuple[str, float, tuple[Any, ...]]],
-    like: str | list[str] | None,
+    reads: _Reads,
     sidecars: str | None,
     memory_bytes: int,
     dry_run: bool,
     progress: Callable[[int, int], object] | None = None,
+    exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
+) -> str: ...
+def optimize_layouts(
+    source: str | list[str],
+    reads: _Reads,
+    readers: str,
+    memory_bytes: int,
+    dry_run: bool,
+    progress: Callable[[int, int], object] | None = None,
+    exchange: Callable[[str, list[str]], tuple[list[int], list[str], int]] | None = None,
 ) -> str: ...
 def keep_profile(profile: str, path: str | PathLike[str], remote: str | None = None) -> str: ...
 def default_profile(is_remote: bool = False) -> str: ...

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from bedform import _internal, _selection
+from bedform import _dask_cluster, _dask_regions, _internal, _selection
 from bedform._errors import InvalidArgumentError, engine_call
 from bedform._integers import byte_count
+from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
 from bedform._paths import paths_of, shown_paths
+from bedform._reorganize import Reorganization
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from bedform._layout import Readers
 
 _MEMORY = "512 MiB"
 
@@ -62,6 +67,7 @@ class Optimization:
         return "\n".join([*lines, *(f"note: {note}" for note in self.plan["notes"])])
 
 
+@overload
 def optimize(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     budget: str | int = "20%",
@@ -73,9 +79,71 @@ def optimize(
     like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     sidecar: str | os.PathLike[str] | None = None,
     memory: str | int = _MEMORY,
+    reorganize: Literal[False] = False,
+    readers: Readers = "any",
+    dask: Any = None,
     dry_run: bool = False,
     progress: Callable[[int, int], object] | None = None,
-) -> Optimization:
+) -> Optimization: ...
+
+
+@overload
+def optimize(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    budget: str | int = "20%",
+    *,
+    concat_dim: str | None = None,
+    reads: Mapping[Any, float] | None = None,
+    region: Mapping[str, tuple[int, int]] | None = None,
+    selections: Mapping[str, Iterable[Any]] | None = None,
+    like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    sidecar: str | os.PathLike[str] | None = None,
+    memory: str | int = _MEMORY,
+    reorganize: Literal[True],
+    readers: Readers = "any",
+    dask: Any = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Reorganization: ...
+
+
+@overload
+def optimize(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    budget: str | int = "20%",
+    *,
+    concat_dim: str | None = None,
+    reads: Mapping[Any, float] | None = None,
+    region: Mapping[str, tuple[int, int]] | None = None,
+    selections: Mapping[str, Iterable[Any]] | None = None,
+    like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    sidecar: str | os.PathLike[str] | None = None,
+    memory: str | int = _MEMORY,
+    reorganize: bool,
+    readers: Readers = "any",
+    dask: Any = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Optimization | Reorganization: ...
+
+
+def optimize(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    budget: str | int = "20%",
+    *,
+    concat_dim: str | None = None,
+    reads: Mapping[Any, float] | None = None,
+    region: Mapping[str, tuple[int, int]] | None = None,
+    selections: Mapping[str, Iterable[Any]] | None = None,
+    like: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    sidecar: str | os.PathLike[str] | None = None,
+    memory: str | int = _MEMORY,
+    reorganize: bool = False,
+    readers: Readers = "any",
+    dask: Any = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Optimization | Reorganization:
     """Make replicas of a file or store, in layouts that fit its reads; it stays as it is.
 
     Replicas lie in the sidecar. Whoever reads the file or store by Bedform afterwards gets what
@@ -108,7 +176,16 @@ def optimize(
         ``BEDFORM_SIDECAR`` names it. Without it they lie where that says, at the site for those who
         keep its sidecars, or beside the file.
     memory
-        The limit for blocks in flight.
+        The limit for blocks in flight; with ``dask`` that of each worker.
+    reorganize
+        Make no replicas, but give the arrays of a store of Bedform themselves the layouts that cost
+        least for their reads: a new store is written beside, compared, and put in the place of the
+        old one in one step. ``budget`` does not count then.
+    readers
+        With ``reorganize``, the readers that layouts have to suit, as in :func:`bedform.advise`.
+    dask
+        A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers copy, as in
+        :func:`convert`. Replicas of points are made by this process.
     dry_run
         Decide, and write nothing.
     progress
@@ -116,7 +193,7 @@ def optimize(
 
     Returns
     -------
-    Optimization
+    Optimization or Reorganization
         The plan, with predicted times of each kind of read, and what was made.
 
     Raises
@@ -126,7 +203,11 @@ def optimize(
     PermissionDeniedError
         The replicas cannot lie beside the file: give ``sidecar``, or set ``BEDFORM_SIDECAR``.
     ConflictError
-        Another process makes replicas of the file.
+        Another process makes replicas of the file; or a store to reorganize has commits that are
+        not settled, is being written, or has changed meanwhile.
+    UnsupportedError
+        What is to be reorganized is no settled store of Bedform on a local disk, or its file system
+        cannot exchange two directories in one step.
 
     Examples
     --------
@@ -137,6 +218,13 @@ def optimize(
     >>> done = bf.optimize(path, budget="100%", reads={"time": 1}, dry_run=True)
     >>> done.plan["reads"][0]["shape"]
     [200, 1, 1]
+
+    >>> maps = tempfile.mkdtemp() + "/maps.zarr"
+    >>> layout = bf.Regular(chunks=(1, 60, 60), shards=(50, 60, 60))
+    >>> t = bf.create(maps).create_array("t", (200, 60, 60), "f4", tuple("tyx"), layout=layout)
+    >>> t[...] = values + 1
+    >>> bf.optimize(maps, reorganize=True, reads={"t": 1}).changed
+    ['t']
     """
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
@@ -144,29 +232,62 @@ def optimize(
     if isinstance(budget, int):
         budget = str(budget)
     place = where if paths is None else paths
-    exact = _exact(place, concat_dim, selections or {})
+    exact = [] if reorganize and not selections else _exact(place, concat_dim, selections or {})
     if like is None:
         other = None
     else:
         files = paths_of(like, "like")
         other = location(like, "like") if files is None else files
-    opened = references_at(where) if paths is None else None
-    text = engine_call(_internal.optimize, where)(
-        place,
-        concat_dim,
-        None if opened is None else opened._inner,
-        budget,
-        expected,
-        exact,
-        other,
-        None if sidecar is None else str(Path(location(sidecar)).absolute()),
-        byte_count(memory, "memory"),
-        dry_run,
-        progress,
-    )
+    counted = (expected, exact, other)
+    limit = byte_count(memory, "memory")
+    with _exchange(dask, (where, place), concat_dim, limit) as exchange:
+        if reorganize:
+            if sidecar is not None:
+                raise InvalidArgumentError("sidecar= is for replicas: leave it out, or reorganize=")
+            text = engine_call(_internal.optimize_layouts, where)(
+                place,
+                counted,
+                json.dumps(described_readers(readers)),
+                limit,
+                dry_run,
+                progress,
+                exchange,
+            )
+            return Reorganization(*json.loads(text))
+        opened = references_at(where) if paths is None else None
+        text = engine_call(_internal.optimize, where)(
+            place,
+            concat_dim,
+            None if opened is None else opened._inner,
+            budget,
+            counted,
+            None if sidecar is None else str(Path(location(sidecar)).absolute()),
+            limit,
+            dry_run,
+            progress,
+            exchange,
+        )
     warn_of_sidecars()
     plan, done = json.loads(text)
     return Optimization(plan, done)
+
+
+@contextlib.contextmanager
+def _exchange(
+    dask: Any, source: tuple[str, str | list[str]], concat_dim: str | None, memory: int
+) -> Iterator[Callable[[str, list[str]], tuple[list[int], list[str], int]] | None]:
+    """What hands regions to the workers of a cluster, where there is one."""
+    if dask is None:
+        yield None
+        return
+    cache = _internal.source_cache_bytes(memory)
+    given = {"cache": cache, "concat_dim": concat_dim, "replicas": False, "prefetch": False}
+    with _dask_cluster.connected(dask) as client:
+        pool = _dask_regions.RegionPool(client, source, given, ())
+        try:
+            yield pool.exchange
+        finally:
+            pool.cancel()
 
 
 def _exact(

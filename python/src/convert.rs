@@ -75,7 +75,7 @@ fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> PyResult<T> {
 }
 
 /// Hands tasks to the workers behind a function of Python's: see `bedform._dask_regions`.
-fn exchange_by(
+pub(crate) fn exchange_by(
     exchange: &Py<PyAny>,
     place: &TargetPlace,
     tasks: &[RegionTask],

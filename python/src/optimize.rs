@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 
+use bedform::Error;
+use bedform::convert::{Exchange, RegionTask, TargetPlace};
+use bedform::layout::readers::readers_named;
 use bedform::optimize::{
-    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build, plan,
-    run_at_low_priority,
+    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build_by, plan, plan_layouts,
+    reorganize, run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::convert::exchange_by;
 use crate::error::{ended, raise, to_json};
 use crate::progress::telling;
 use crate::selection::parse;
@@ -34,10 +38,45 @@ impl GivenSource {
     }
 }
 
+/// What reads count: axes that they span, selections, another source whose learnt reads they are.
+type Reads<'py> = (Vec<Expected>, Vec<(String, f64, Bound<'py, PyTuple>)>, Option<GivenSource>);
+
+/// Options of both ways to optimise.
+fn options_of(
+    (reads, selections, like): Reads<'_>,
+    memory_bytes: u64,
+) -> PyResult<OptimizeOptions> {
+    let listed = selections.into_iter().map(|(array, weight, selection)| {
+        Ok(ListedRead { array, selection: parse(&selection)?, weight })
+    });
+    let mut options = OptimizeOptions::default();
+    options.selections = listed.collect::<PyResult<Vec<_>>>()?;
+    let expected =
+        |(spanned, weight, region): Expected| ExpectedRead { array: None, spanned, weight, region };
+    options.reads = reads.into_iter().map(expected).collect();
+    options.like = like.map(|like| like.place(None));
+    options.memory_bytes = memory_bytes;
+    Ok(options)
+}
+
+/// Calls `act` with what hands tasks to the workers behind a function of Python's, if there is one.
+fn with_exchange<T>(
+    exchange: Option<&Py<PyAny>>,
+    act: impl FnOnce(Option<Exchange<'_>>) -> bedform::Result<T>,
+) -> bedform::Result<T> {
+    match exchange {
+        None => act(None),
+        Some(exchange) => act(Some(&|place: &TargetPlace, tasks: &[RegionTask]| {
+            exchange_by(exchange, place, tasks)
+        })),
+    }
+}
+
 /// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
-/// for a dry run, as JSON. `store` is the source, where a place alone does not open it.
+/// for a dry run, as JSON. `store` is the source, where a place alone does not open it. With `exchange`, as for a
+/// conversion, workers copy.
 #[pyfunction]
-#[pyo3(signature = (source, concat_dim, store, budget, reads, selections, like, sidecars, memory_bytes, dry_run, progress=None))]
+#[pyo3(signature = (source, concat_dim, store, budget, reads, sidecars, memory_bytes, dry_run, progress=None, exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
@@ -45,38 +84,58 @@ pub(crate) fn optimize(
     concat_dim: Option<String>,
     store: Option<&Store>,
     budget: &str,
-    reads: Vec<Expected>,
-    selections: Vec<(String, f64, Bound<'_, PyTuple>)>,
-    like: Option<GivenSource>,
+    reads: Reads<'_>,
     sidecars: Option<PathBuf>,
     memory_bytes: u64,
     dry_run: bool,
     progress: Option<Py<PyAny>>,
+    exchange: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let listed = selections.into_iter().map(|(array, weight, selection)| {
-        Ok(ListedRead { array, selection: parse(&selection)?, weight })
-    });
-    let listed = listed.collect::<PyResult<Vec<_>>>()?;
-    let opened = store.map(|store| store.inner.clone());
+    let mut options = options_of(reads, memory_bytes)?;
+    options.store = store.map(|store| store.inner.clone());
+    options.sidecars = sidecars;
     let outcome = detached(py, || {
-        let mut options = OptimizeOptions::default();
         options.budget = Budget::parse(budget)?;
-        options.memory_bytes = memory_bytes;
-        options.store = opened;
-        let expected = |(spanned, weight, region): Expected| ExpectedRead {
-            array: None,
-            spanned,
-            weight,
-            region,
-        };
-        options.reads = reads.into_iter().map(expected).collect();
-        (options.selections, options.like) = (listed, like.map(|like| like.place(None)));
-        options.sidecars = sidecars;
         let place = source.place(concat_dim);
         let planned = plan(&place, &options)?;
         let done = match dry_run {
             true => None,
-            false => Some(build(&place, &planned, &options, &telling(progress.as_ref()))?),
+            false => Some(with_exchange(exchange.as_ref(), |exchange| {
+                build_by(&place, &planned, &options, &telling(progress.as_ref()), exchange)
+            })?),
+        };
+        to_json(&(&planned, &done))
+    });
+    ended(outcome)
+}
+
+/// Decides which layouts the arrays of a store should have, and gives them these unless it is a dry run; gives plan
+/// and outcome, null for a dry run, as JSON. With `exchange`, as for a conversion, workers copy.
+#[pyfunction]
+#[pyo3(signature = (source, reads, readers, memory_bytes, dry_run, progress=None, exchange=None))]
+#[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
+pub(crate) fn optimize_layouts(
+    py: Python<'_>,
+    source: GivenSource,
+    reads: Reads<'_>,
+    readers: &str,
+    memory_bytes: u64,
+    dry_run: bool,
+    progress: Option<Py<PyAny>>,
+    exchange: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let mut options = options_of(reads, memory_bytes)?;
+    let outcome = detached(py, || {
+        let readers: serde_json::Value =
+            serde_json::from_str(readers).map_err(|error| Error::invalid(error.to_string()))?;
+        options.readers = readers_named(Some(&readers))?;
+        let place = source.place(None);
+        let planned = plan_layouts(&place, &options)?;
+        let done = match dry_run {
+            true => None,
+            false => Some(with_exchange(exchange.as_ref(), |exchange| {
+                reorganize(&place, &planned, &options, &telling(progress.as_ref()), exchange)
+            })?),
         };
         to_json(&(&planned, &done))
     });

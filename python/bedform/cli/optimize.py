@@ -28,10 +28,12 @@ from ._output import (
     open_source,
     paragraph,
     progress,
+    readers_of,
 )
 
 if TYPE_CHECKING:
     from .._optimize import Optimization
+    from .._reorganize import Reorganization
 
 
 def register(app: typer.Typer) -> None:
@@ -68,6 +70,21 @@ def optimize(
     ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     concat_dim: ConcatOption = None,
+    reorganize: Annotated[
+        bool,
+        typer.Option("--reorganize", help="Lay out the arrays of a store anew, in its place."),
+    ] = False,
+    readers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --reorganize, which program reads it: any (the default), bedform, "
+            "zarr-python. Repeat it."
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Scheduler whose workers copy."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan only.")] = False,
     by_policy: Annotated[
         bool,
@@ -93,9 +110,15 @@ def optimize(
     Replicas that others save more than go when the budget is used up. Stop it whenever you like:
     the same command goes on where it stopped.
 
+    --reorganize makes no replicas: each array of a store of Bedform gets the layout that costs
+    least for its reads. The new store is written beside the old one, compared, and takes its
+    place in one step; where the file system cannot do that, nothing is written. Programs that
+    have the store open then are told to open it again.
+
     Example: [bold]bedform optimize era5.nc --budget 20%[/bold]
     """
     from .._optimize import optimize as optimize_path
+    from .._reorganize import Reorganization
 
     if by_policy:
         _follow_policy(path, as_json)
@@ -103,11 +126,15 @@ def optimize(
     kinds = parse_reads(reads or ()) or None
     where = dict(map(_parse_region, region or ()))
     memory_bytes = memory_of(memory)
+    title = "reorganizing" if reorganize else "making replicas"
     try:
-        with progress("making replicas") as report:
+        with progress(title, then="comparing") as report:
             done = optimize_path(
                 path,
                 budget,
+                reorganize=reorganize,
+                readers=readers_of(readers),
+                dask=dask,
                 concat_dim=concat_dim,
                 reads=kinds,
                 region=where,
@@ -121,6 +148,9 @@ def optimize(
     except KeyboardInterrupt:
         note("what is done is kept: run the same command again to go on")
         raise
+    if isinstance(done, Reorganization):
+        emit(done.to_dict(), _render_layouts(done), as_json)
+        return
     emit(done.to_dict(), _render(done), as_json)
 
 
@@ -188,6 +218,55 @@ def _render(done: Optimization) -> Group:
     notes = [*plan["notes"], *(done.done["warnings"] if done.done else [])]
     parts += [paragraph(f"note: {text}") for text in notes]
     return Group(*parts)
+
+
+def _render_layouts(done: Reorganization) -> Group:
+    """The layouts, the reads, and what was written."""
+    plan = done.plan
+    parts: list[Any] = [_layouts_table(plan["arrays"])] if plan["arrays"] else []
+    if plan["reads"]:
+        parts += [Text(""), _reads_table(plan["reads"])]
+    size = format_bytes(plan["bytes"])
+    if not done.changed:
+        verdict = "every array keeps its layout; nothing was written"
+    elif done.done is None:
+        verdict = f"plan: {len(done.changed)} arrays are written anew, {size}; nothing was written"
+    else:
+        verdict = f"{len(done.changed)} arrays written anew, {size}, every byte compared"
+        resumed = done.done["resumed_bytes"]
+        verdict += f"; {format_bytes(resumed)} copied earlier" if resumed else ""
+    if done.done is not None and done.done["dropped"]:
+        verdict += f"; {len(done.done['dropped'])} replicas of the old layouts removed"
+    parts += [Text(""), paragraph(verdict)]
+    kept = [
+        f"{array['array']} keeps its layout: {array['kept']}"
+        for array in plan["arrays"]
+        if array["kept"]
+    ]
+    if plan["others"]:
+        kept.append(f"{plan['others']} arrays without recorded reads keep their layouts")
+    notes = [*kept, *plan["notes"], *(done.done["warnings"] if done.done else [])]
+    parts += [paragraph(f"note: {text}") for text in notes]
+    return Group(*parts)
+
+
+def _layouts_table(arrays: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("array", "", "chunks", "shards", "order"):
+        table.add_column(column)
+    table.add_column("bytes", justify="right")
+    for array in arrays:
+        for when in ("now", "then") if array["is_changed"] else ("now",):
+            layout = array[when]
+            table.add_row(
+                cell(array["array"] if when == "now" else ""),
+                when if array["is_changed"] else "stays",
+                format_shape(layout["chunk_shape"]),
+                format_shape(layout["shard_shape"]),
+                layout["order"],
+                format_bytes(array["bytes"]) if when == "then" else "",
+            )
+    return table
 
 
 def _reads_table(reads: list[dict[str, Any]]) -> Table:
