@@ -10,7 +10,7 @@ use bedform_geometry::{
 };
 use bedform_machine::{Machine, MachineError, Pattern, Workload};
 use pyo3::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{raise, to_json};
 use crate::signals::detached;
@@ -124,7 +124,7 @@ pub(crate) fn place_by_readers(py: Python<'_>, question: &str) -> PyResult<Strin
         Ok((judged(readers.spread(asked.targets)), judged(placed)))
     });
     let found = found.map_err(|error: GeometryError| raise(Error::invalid(error.to_string())))?;
-    as_json(&found)
+    to_json(&found).map_err(raise)
 }
 
 /// What Smart-IO does with chunks of a shape, as many as a grid says, for an optimized size in bytes, as JSON.
