@@ -142,7 +142,8 @@ def test_files_of_all_formats_are_the_data_set_that_xarray_joins(
     paths, _ = files
     options: dict[str, Any] = {"combine": "nested", "concat_dim": "time", "data_vars": "minimal"}
     options |= {"coords": "minimal", "compat": "override", "engine": "netcdf4"}
-    expected = xr.open_mfdataset(paths, **options).load()
+    with xr.open_mfdataset(paths, **options) as joined:
+        expected = joined.load()
     found = xr.open_dataset(paths, engine="bedform")
     xr.testing.assert_identical(expected, found.load())
     again = xr.open_dataset(paths, engine="bedform", concat_dim="time")
