@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,28 @@ def test_reads_of_a_file_with_replicas_are_those_of_the_file(file: Path) -> None
             found = array.oindex[rows, slice(0, 40), [20, 11, 44]]
             np.testing.assert_array_equal(found, expected[np.ix_(rows, range(40), [20, 11, 44])])
     assert served > 20
+
+
+def test_an_open_handle_reads_the_replicas_that_are_made_meanwhile(file: Path) -> None:
+    expected, series = values_of(file), np.s_[:, 28, 20]
+    with bf.open(file) as store:
+        array = store["t"]
+        np.testing.assert_array_equal(array[series], expected[series])
+        assert not used(array, series)
+        made = [one["id"] for one in series_replica(file).made if one["array"] == "t"]
+        # It is looked for other replicas every two seconds.
+        deadline = time.monotonic() + 60
+        while used(array, series) != made and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert used(array, series) == made
+        np.testing.assert_array_equal(array[series], expected[series])
+        shutil.rmtree(f"{file}.bedform")
+        deadline = time.monotonic() + 60
+        while used(array, series) and time.monotonic() < deadline:
+            np.testing.assert_array_equal(array[series], expected[series])
+            time.sleep(0.1)
+        assert not used(array, series)
+        np.testing.assert_array_equal(array[series], expected[series])
 
 
 def test_what_a_replica_lacks_of_a_read_comes_from_the_file(file: Path) -> None:

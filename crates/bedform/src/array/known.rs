@@ -218,7 +218,16 @@ impl Known<'_> {
         mut act: impl FnMut(ReadPlan<'_>, Option<&Redirected>) -> Result<T>,
     ) -> Result<T> {
         let of_replicas = self.redirected(selection, |base, redirected| {
-            redirected.with_plan(base, |plan| act(plan, Some(redirected))).transpose()
+            match redirected.with_plan(base, |plan| act(plan, Some(redirected))) {
+                Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
+                Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
+                // As reads do: what cannot be read of the array itself is found again without replicas.
+                Some(Err(_)) => {
+                    redirected.distrust();
+                    Ok(None)
+                }
+                planned => planned.transpose(),
+            }
         });
         match of_replicas {
             Ok(Some(Some(done))) => Ok(done),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
@@ -34,6 +35,8 @@ use crate::zarr::state::ArrayState;
 
 /// Kinds of reads whose choice is remembered; beyond it all are forgotten.
 const CHOICES_MAX: usize = 1 << 12;
+/// How long what was seen counts, before it is looked for newer catalogues.
+const LOOKED_AGAIN: Duration = Duration::from_secs(2);
 /// Turns replicas off for whoever opens without saying anything.
 const VARIABLE: &str = "BEDFORM_REPLICAS";
 
@@ -59,13 +62,32 @@ type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
 /// What was chosen for a kind of reads, and how many eighths of such a read it leaves to the array.
 pub(crate) type Remembered = (Vec<usize>, u64);
 
-/// The replicas of one opened source.
+/// The replicas of one opened source, as whoever makes them leaves them: an open handle reads those that were made
+/// since.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    /// Those that have replicas: of the user, of the site.
+    /// Those that may have replicas, as they were when the source was opened.
     sidecars: Vec<Sidecar>,
     options: OpenOptions,
-    by_array: OnceLock<BTreeMap<String, Vec<Arc<OpenReplica>>>>,
+    seen: Mutex<Option<Seen>>,
+}
+
+/// The replicas that the newest catalogue of each sidecar names.
+#[derive(Debug)]
+struct Seen {
+    /// When it was looked whether there are newer catalogues.
+    looked: Instant,
+    /// The sidecars: of the user, of the site.
+    sidecars: Vec<Sidecar>,
+    /// The numbers of the catalogues.
+    generations: Vec<u64>,
+    named: Arc<NamedReplicas>,
+}
+
+/// Replicas of one opened source, and what was chosen for its reads.
+#[derive(Debug, Default)]
+pub(crate) struct NamedReplicas {
+    by_array: BTreeMap<String, Vec<Arc<OpenReplica>>>,
     /// What was chosen for kinds of reads of an array.
     choices: Mutex<Choices>,
     /// The same, by numbers of kinds.
@@ -107,6 +129,27 @@ struct Opened {
     state: ArrayState,
 }
 
+/// The sidecars that may have replicas for a user: the own one, and that of the site.
+fn of_user_and_site(own: &Sidecar) -> Vec<Sidecar> {
+    let sidecars = std::iter::once(own).chain(own.site());
+    let may_have = |sidecar: &&Sidecar| {
+        sidecar.own_directory().is_some() && sidecar.is_trusted_at(&[REPLICAS])
+    };
+    sidecars.filter(may_have).cloned().collect()
+}
+
+/// The same where they are now: the first replicas of a source may lie where nothing of it was.
+fn found_again(sidecars: &[Sidecar]) -> Vec<Sidecar> {
+    let found = sidecars.first().and_then(Sidecar::found_again);
+    let found = found.map(|own| of_user_and_site(&own));
+    found.filter(|found| !are_at_one(found, sidecars)).unwrap_or_else(|| sidecars.to_vec())
+}
+
+/// True if these are the same sidecars.
+fn are_at_one(these: &[Sidecar], those: &[Sidecar]) -> bool {
+    these.iter().map(Sidecar::own_directory).eq(those.iter().map(Sidecar::own_directory))
+}
+
 fn are_off(options: &OpenOptions) -> bool {
     let said = std::env::var(VARIABLE).ok();
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
@@ -137,11 +180,7 @@ impl Replicas {
     /// Those of a source that is opened like that; nothing where it has no sidecar on this machine.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
         let sidecar = options.sidecar.as_ref().filter(|_| !are_off(options))?;
-        let sidecars = std::iter::once(sidecar).chain(sidecar.site());
-        let sidecars = sidecars.filter(|sidecar| {
-            sidecar.own_directory().is_some() && sidecar.is_trusted_at(&[REPLICAS])
-        });
-        let sidecars: Vec<Sidecar> = sidecars.cloned().collect();
+        let sidecars = of_user_and_site(sidecar);
         if sidecars.is_empty() {
             return None;
         }
@@ -154,41 +193,112 @@ impl Replicas {
             refines: None,
             ..options.clone()
         };
-        Some(Arc::new(Self {
-            sidecars,
-            options,
-            by_array: OnceLock::new(),
-            choices: Mutex::default(),
-            kinds: Mutex::default(),
-        }))
+        Some(Arc::new(Self { sidecars, options, seen: Mutex::default() }))
     }
 
-    /// Those of the array at `path` of the source in the state `source`.
-    pub(crate) fn of_array(&self, path: &str, source: &SourceVersion) -> &[Arc<OpenReplica>] {
-        let load = || {
-            let mut by_array: BTreeMap<String, Vec<Arc<OpenReplica>>> = BTreeMap::new();
-            let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
-            for sidecar in &self.sidecars {
-                for record in replicas_in(sidecar, source, &self.options.limits) {
-                    let of_array = by_array.entry(record.array.clone()).or_default();
-                    let places = match &record.places {
-                        Some(of) => {
-                            let key = (of.fingerprint.clone(), record.held.shape());
-                            shared.entry(key).or_default().clone()
-                        }
-                        None => SharedPlaces::default(),
-                    };
-                    of_array.extend(self.unopened(record, sidecar, places).map(Arc::new));
-                }
-            }
-            by_array
+    /// Those of the source in the state `source` that are there now, or were a moment ago.
+    pub(crate) fn now(&self, source: &SourceVersion) -> Arc<NamedReplicas> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = &*seen
+            && seen.looked.elapsed() < LOOKED_AGAIN
+        {
+            return Arc::clone(&seen.named);
+        }
+        // Before they are loaded: what is named meanwhile is found the next time.
+        let looked = Instant::now();
+        let before = seen.take();
+        let sidecars = match &before {
+            Some(before) => found_again(&before.sidecars),
+            None => self.sidecars.clone(),
         };
-        self.by_array.get_or_init(load).get(path).map_or(&[], Vec::as_slice)
+        let numbers = sidecars.iter().map(|sidecar| sidecar.last_number(CATALOGUE));
+        let generations: Vec<u64> = numbers.collect();
+        let named = match before {
+            Some(before)
+                if before.generations == generations && are_at_one(&before.sidecars, &sidecars) =>
+            {
+                before.named
+            }
+            before => {
+                let before = before.as_ref().map(|before| &*before.named);
+                Arc::new(self.load(&sidecars, source, before))
+            }
+        };
+        Arc::clone(&seen.insert(Seen { looked, sidecars, generations, named }).named)
     }
 
-    /// False if it is known already that there is none of the array at `path`.
-    pub(crate) fn may_have(&self, path: &str) -> bool {
-        self.by_array.get().is_none_or(|all| all.contains_key(path))
+    /// Those that the newest catalogues name; one that `before` has as well stays opened.
+    fn load(
+        &self,
+        sidecars: &[Sidecar],
+        source: &SourceVersion,
+        before: Option<&NamedReplicas>,
+    ) -> NamedReplicas {
+        let mut named = NamedReplicas::default();
+        let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
+        for sidecar in sidecars.iter().filter(|one| one.is_trusted_at(&[REPLICAS])) {
+            for record in replicas_in(sidecar, source, &self.options.limits) {
+                let known = before.and_then(|before| before.with(&record, sidecar));
+                let of_array = named.by_array.entry(record.array.clone()).or_default();
+                if let Some(known) = known {
+                    of_array.push(known);
+                    continue;
+                }
+                let places = match &record.places {
+                    Some(of) => {
+                        let key = (of.fingerprint.clone(), record.held.shape());
+                        shared.entry(key).or_default().clone()
+                    }
+                    None => SharedPlaces::default(),
+                };
+                of_array.extend(self.unopened(record, sidecar, places).map(Arc::new));
+            }
+        }
+        named
+    }
+
+    /// What was read of each that is known so far.
+    pub(crate) fn statistics(&self) -> Vec<ReplicaStatistics> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.iter().flat_map(|seen| seen.named.by_array.values().flatten());
+        known.map(|replica| replica.statistics()).collect()
+    }
+
+    fn unopened(
+        &self,
+        record: Replica,
+        sidecar: &Sidecar,
+        places: SharedPlaces,
+    ) -> Option<OpenReplica> {
+        Some(OpenReplica {
+            directory: sidecar.own_directory()?.join(REPLICAS).join(&record.id),
+            sidecar: sidecar.clone(),
+            bounds: record.held.bounds(),
+            options: self.options.clone(),
+            record,
+            opened: OnceLock::new(),
+            places,
+            objects: OnceLock::new(),
+            renewed: Mutex::default(),
+            looked: Mutex::default(),
+            is_broken: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+}
+
+impl NamedReplicas {
+    /// Those of the array at `path`.
+    pub(crate) fn of_array(&self, path: &str) -> &[Arc<OpenReplica>] {
+        self.by_array.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// The replica of a sidecar that has this record.
+    fn with(&self, record: &Replica, sidecar: &Sidecar) -> Option<Arc<OpenReplica>> {
+        let directory = sidecar.own_directory()?.join(REPLICAS).join(&record.id);
+        let is_same = |one: &&Arc<OpenReplica>| one.directory == directory && one.record == *record;
+        self.of_array(&record.array).iter().find(is_same).cloned()
     }
 
     /// What is chosen for the kind `key` of reads of an array: by `choose`, the first time.
@@ -232,35 +342,6 @@ impl Replicas {
 
     fn kinds(&self) -> MutexGuard<'_, HashMap<u64, Remembered>> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was read of each that is known so far.
-    pub(crate) fn statistics(&self) -> Vec<ReplicaStatistics> {
-        let known = self.by_array.get().into_iter().flat_map(|all| all.values().flatten());
-        known.map(|replica| replica.statistics()).collect()
-    }
-
-    fn unopened(
-        &self,
-        record: Replica,
-        sidecar: &Sidecar,
-        places: SharedPlaces,
-    ) -> Option<OpenReplica> {
-        Some(OpenReplica {
-            directory: sidecar.own_directory()?.join(REPLICAS).join(&record.id),
-            sidecar: sidecar.clone(),
-            bounds: record.held.bounds(),
-            options: self.options.clone(),
-            record,
-            opened: OnceLock::new(),
-            places,
-            objects: OnceLock::new(),
-            renewed: Mutex::default(),
-            looked: Mutex::default(),
-            is_broken: AtomicBool::new(false),
-            reads: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        })
     }
 }
 

@@ -157,8 +157,8 @@ pub struct Sidecar {
     directory: ObjectPath,
     /// What all sidecars of the holder may take together; nothing for one that has its place to itself.
     budget_bytes: Option<u64>,
-    /// The resolved path of what it is the sidecar of, where it was found by that.
-    source: Option<Arc<Path>>,
+    /// What it was found by.
+    name: Option<Arc<SidecarName>>,
     /// True for one that nobody has named a place for.
     is_in_cache: bool,
     /// That of the site, which is only read.
@@ -191,6 +191,11 @@ impl Sidecar {
     /// As [`Sidecar::of_path`].
     pub fn find(name: &SidecarName, base: Option<&Path>) -> Result<Option<Self>> {
         Ok(SidecarCandidates::of(name, base)?.find())
+    }
+
+    /// The same, as it would be found now: somebody may have made one elsewhere.
+    pub(crate) fn found_again(&self) -> Option<Self> {
+        Self::find(self.name.as_deref()?, None).ok().flatten()
     }
 
     /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its
@@ -268,7 +273,7 @@ impl Sidecar {
 
     /// The resolved path of the source, where the sidecar was found by it.
     pub fn source(&self) -> Option<&Path> {
-        self.source.as_deref()
+        self.name.as_deref().map(SidecarName::source)
     }
 
     /// The sidecar in the directory `directory` of `storage`, all of which is trusted; with a budget for all
@@ -283,7 +288,7 @@ impl Sidecar {
             holder,
             directory,
             budget_bytes,
-            source: None,
+            name: None,
             is_in_cache: false,
             site: None,
             compared: Arc::default(),

@@ -170,6 +170,11 @@ impl SidecarName {
         path.push(ARCHIVE);
         Self { path: path.into(), source }
     }
+
+    /// The resolved path of the source.
+    pub(super) fn source(&self) -> &Path {
+        &self.source
+    }
 }
 
 /// Where the sidecar of a source may be, for one user.
@@ -291,13 +296,13 @@ impl SidecarCandidates {
 
     /// The sidecar that has its place to itself.
     fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
-        let source = Some(self.name.source.as_path().into());
+        let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
         Sidecar {
             holder,
             directory,
             budget_bytes: None,
-            source,
+            name,
             is_in_cache: false,
             site: None,
             compared: Arc::default(),

@@ -41,7 +41,7 @@ use super::known::Known;
 use crate::error::Result;
 use crate::foreign::facts::Sources;
 use crate::options::Freshness;
-use crate::replica::{OpenReplica, Replicas};
+use crate::replica::{NamedReplicas, OpenReplica};
 use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
@@ -69,7 +69,7 @@ impl Hope {
     /// How replicas may help a read, as far as a look tells; nothing if they do not.
     fn of(
         selection: &Selection,
-        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
         let of_points = asks_for_points(selection, of_array);
@@ -83,7 +83,7 @@ impl Redirected {
     fn find(
         base: &Base<'_>,
         (selection, hope): (&Selection, &Hope),
-        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
         if hope.of_points
@@ -122,7 +122,7 @@ impl Redirected {
     fn decide(
         cutting: &Cutting<'_>,
         (whole, axes): (&Cut, &[AxisSelection]),
-        (selection, replicas): (&Selection, &Replicas),
+        (selection, replicas): (&Selection, &NamedReplicas),
         array: &str,
     ) -> Choice {
         let (base, of_array) = (cutting.base, cutting.replicas);
@@ -189,11 +189,6 @@ impl Redirected {
     }
 }
 
-/// Replicas that may have something of the array at `path`.
-fn may_help<'r>(replicas: Option<&'r Replicas>, path: &str) -> Option<&'r Replicas> {
-    replicas.filter(|replicas| replicas.may_have(path))
-}
-
 impl Known<'_> {
     /// What replicas do for a read of `selection`.
     ///
@@ -222,11 +217,11 @@ impl Known<'_> {
         match self {
             Self::Foreign(variable) => {
                 let facts = variable.facts();
-                let Some(replicas) = may_help(facts.replicas.as_deref(), &facts.path) else {
+                let (Some(replicas), Some(state)) = (&facts.replicas, variable.state()) else {
                     return Ok(None);
                 };
-                let Some(state) = variable.state() else { return Ok(None) };
-                let of_array = replicas.of_array(&facts.path, state);
+                let replicas = &*replicas.now(state);
+                let of_array = replicas.of_array(&facts.path);
                 // What cannot help costs a read no look at the file.
                 let hope = Hope::of(selection, (replicas, of_array), &facts.path);
                 let Some(hope) = hope else { return Ok(None) };
@@ -253,14 +248,11 @@ impl Known<'_> {
             }
             Self::Stored(handle, state, snapshot) => {
                 let (store, path) = (&handle.store, handle.path.as_str());
-                let Some(replicas) = may_help(store.replicas.as_deref(), path) else {
-                    return Ok(None);
-                };
-                let of_array = replicas.of_array(path, &SourceVersion::default());
                 // What is held at a moment may be older than what replicas were made of.
-                if store.held.is_some() {
-                    return Ok(None);
-                }
+                let replicas = store.replicas.as_ref().filter(|_| store.held.is_none());
+                let Some(replicas) = replicas else { return Ok(None) };
+                let replicas = &*replicas.now(&SourceVersion::default());
+                let of_array = replicas.of_array(path);
                 let hope = Hope::of(selection, (replicas, of_array), path);
                 let Some(hope) = hope else { return Ok(None) };
                 let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;

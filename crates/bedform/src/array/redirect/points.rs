@@ -14,7 +14,7 @@ use super::objects::Objects;
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
-use crate::replica::{Held, OpenReplica, Replicas, fingerprint_of};
+use crate::replica::{Held, NamedReplicas, OpenReplica, fingerprint_of};
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
@@ -78,7 +78,7 @@ impl Redirected {
     pub(super) fn find_points(
         base: &Base<'_>,
         selection: &Selection,
-        (replicas, of_array): (&Replicas, &[Arc<OpenReplica>]),
+        (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
         array: &str,
     ) -> Option<Self> {
         let shape = base.layout.grid.array_shape();
