@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["is_count", "is_counts", "is_seconds", "replicas_of", "runs_fit"]
+__all__ = [
+    "current_replicas_of",
+    "is_count",
+    "is_counts",
+    "is_seconds",
+    "replicas_of",
+    "runs_fit",
+]
 
 _VERSION: Final = 2
 _BYTES_MAX: Final = 64 << 20
@@ -32,11 +39,23 @@ def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
 
     Those of the site count as the user's own do.
     """
+    replicas, current = _named_of(where)
+    return replicas, all(replica["id"] in current for replica in replicas)
+
+
+def current_replicas_of(where: str) -> list[dict[str, Any]]:
+    """Those of the file as it is now."""
+    replicas, current = _named_of(where)
+    return [replica for replica in replicas if replica["id"] in current]
+
+
+def _named_of(where: str) -> tuple[list[dict[str, Any]], set[str]]:
+    """All replicas, and the names of those of the file as it is now."""
     own, site = _sidecar.directory_of(where), _sidecar.site_directory_of(where)
     of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
     replicas = [*_replicas_in(own), *of_site]
-    current = set(engine_call(_internal.current_replicas, where)(where)) if replicas else set()
-    return replicas, all(replica["id"] in current for replica in replicas)
+    current = engine_call(_internal.current_replicas, where)(where) if replicas else ()
+    return replicas, set(current)
 
 
 def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:

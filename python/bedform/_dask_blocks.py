@@ -21,7 +21,7 @@ BLOCK_BYTES_MAX = 32 << 20
 _NOT_GIVEN: Any = object()
 
 
-class PreferredChunks(dict[str, int]):
+class PreferredChunks(dict[str, "int | tuple[int, ...]"]):
     """The lengths of blocks by dimension, as xarray takes them from ``preferred_chunks``.
 
     xarray asks twice. With a default, ``get(dim, size)``, it asks for the lengths of blocks.
@@ -33,7 +33,12 @@ class PreferredChunks(dict[str, int]):
     ({'time': 400}, 400, 10)
     """
 
-    def __init__(self, dims: Sequence[str], blocks: Sequence[int], chunks: Sequence[int]) -> None:
+    def __init__(
+        self,
+        dims: Sequence[str],
+        blocks: Sequence[int | tuple[int, ...]],
+        chunks: Sequence[int],
+    ) -> None:
         super().__init__(zip(dims, blocks, strict=True))
         self._chunks = dict(zip(dims, chunks, strict=True))
 

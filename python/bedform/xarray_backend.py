@@ -27,6 +27,7 @@ from bedform._array import Array
 from bedform._errors import BedformError, NotFoundError
 from bedform._group import Group
 from bedform._hints import name_of_place
+from bedform._hot_blocks import hot_blocks, hot_replicas
 from bedform._opening import CACHE, open_place
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
@@ -104,6 +105,7 @@ class BedformDataStore(AbstractDataStore):
         self._dropped = frozenset(dropped or ())
         self._use_fill_value_as_mask = use_fill_value_as_mask
         self._has_warned = self._has_warned_of_text = False
+        self._hot: dict[str, dict[str, Any]] | None = None
 
     def close(self, **_: Any) -> None:
         """Nothing is held open."""
@@ -156,13 +158,25 @@ class BedformDataStore(AbstractDataStore):
             data = BedformArray(array, array.shape, array.dtype)
             lazy = indexing.LazilyIndexedArray(data)
             attributes = self._printable(array._load_attributes())
-            return Variable(array.dims, lazy, attributes, dict(foreign))
+            return Variable(array.dims, lazy, attributes, foreign | self._hot_blocks(array))
         return self._zarr_variable(array)
+
+    def _hot_blocks(self, array: Any) -> dict[str, Any]:
+        """Blocks for Dask where a replica has what is read most of an array."""
+        if self._hot is None:
+            opened: Any = getattr(self._group, "_store", self._group)
+            where = str(getattr(opened, "store_path", ""))
+            self._hot = hot_replicas(where) if where and Path(where).exists() else {}
+        replica = self._hot.get(array.path) if self._hot else None
+        if replica is None:
+            return {}
+        blocks = hot_blocks(replica, array.dims, tuple(array.shape), array.dtype.itemsize)
+        return {} if blocks is None else {"preferred_chunks": blocks}
 
     def _zarr_variable(self, array: Array) -> Variable:
         view = ZarrView(array)
         attributes = view.attributes
-        encoding = view.encoding()
+        encoding = view.encoding() | self._hot_blocks(array)
         as_mask = self._use_fill_value_as_mask
         if as_mask is None:
             # In v2 the fill value stands for missing data; in v3 an attribute says what does.

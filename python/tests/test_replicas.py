@@ -20,6 +20,7 @@ from support import sealed
 from typer.testing import CliRunner
 
 import bedform as bf
+from bedform._dask_blocks import block_shape
 from bedform.cli import app
 
 SHAPE = (120, 40, 50)
@@ -616,3 +617,31 @@ def test_random_writes_beside_replicas_are_always_seen(store_path: Path) -> None
             np.s_[::7, 3:5, ::-1],
         ):
             np.testing.assert_array_equal(reader[selection], expected[selection])
+
+
+@pytest.mark.parametrize("region", [{}, {"lat": (3, 38), "lon": (1, 50)}])
+def test_blocks_of_dask_follow_the_replica_of_what_is_read_most(
+    file: Path, region: dict[str, tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bedform._dask_blocks.BLOCK_BYTES_MAX", 64 << 10)
+    block_shape.cache_clear()
+    series_replica(file, region=region)
+    expected = values_of(file, "chunked")
+    with xr.open_dataset(file, engine="bedform", chunks={}, decode_cf=False) as opened:
+        array = opened["chunked"]
+        time, lat, lon = array.chunks
+        assert len(time) == 1, "a task has all of a series"
+        assert len(lat) * len(lon) > 1
+        for lengths, name in ((lat, "lat"), (lon, "lon")):
+            first = region.get(name, (0, 0))[0]
+            assert first in {0, *np.cumsum(lengths).tolist()}
+        np.testing.assert_array_equal(array.compute(), expected)
+    block_shape.cache_clear()
+
+
+def test_blocks_of_dask_stay_those_of_the_file_where_a_replica_has_a_small_part(file: Path) -> None:
+    with xr.open_dataset(file, engine="bedform", chunks={}) as opened:
+        before = opened["chunked"].chunks
+    series_replica(file, region={"lat": (0, 10)})
+    with xr.open_dataset(file, engine="bedform", chunks={}) as opened:
+        assert opened["chunked"].chunks == before
