@@ -230,13 +230,13 @@ def _render_layouts(done: Reorganization) -> Group:
     if not done.changed:
         verdict = "every array keeps its layout; nothing was written"
     elif done.done is None:
-        verdict = f"plan: {len(done.changed)} arrays are written anew, {size}; nothing was written"
+        verdict = f"plan: arrays to write anew: {len(done.changed)}, {size}; nothing was written"
     else:
-        verdict = f"{len(done.changed)} arrays written anew, {size}, every byte compared"
+        verdict = f"arrays written anew: {len(done.changed)}, {size}, every byte compared"
         resumed = done.done["resumed_bytes"]
         verdict += f"; {format_bytes(resumed)} copied earlier" if resumed else ""
     if done.done is not None and done.done["dropped"]:
-        verdict += f"; {len(done.done['dropped'])} replicas of the old layouts removed"
+        verdict += f"; replicas of the old layouts removed: {len(done.done['dropped'])}"
     parts += [Text(""), paragraph(verdict)]
     kept = [
         f"{array['array']} keeps its layout: {array['kept']}"
