@@ -11,8 +11,14 @@ pub(super) const LOCK_NAME: &str = ".bedform-lock";
 /// Names that are tried for a temporary file before giving up.
 pub(super) const ATTEMPTS_MAX: usize = 16;
 
-/// True for names that do not appear in listings.
-pub(super) fn is_own_name(name: &str) -> bool {
+/// True for the names that local storage keeps for itself, which do not appear in listings: locks, and what is being
+/// written.
+///
+/// ```
+/// assert!(bedform_storage::is_own_name(".bedform-lock"));
+/// assert!(!bedform_storage::is_own_name(".bedform-temp-notes.txt"));
+/// ```
+pub fn is_own_name(name: &str) -> bool {
     name == LOCK_NAME || is_temporary_name(name)
 }
 

@@ -8,15 +8,13 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
+use bedform_storage::is_own_name;
 use rustix::fs::{XattrFlags, getxattr, setxattr, syncfs};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::documents::ZARR_JSON;
 
-/// What local storage keeps for itself: locks, and what the names of files begin with that are being written.
-const LOCK_NAME: &str = ".bedform-lock";
-const TEMPORARY_PREFIX: &str = ".bedform-temp-";
 /// Lists of who may do what with a directory, and with what is made in it.
 const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 /// Bytes of such a list.
@@ -33,11 +31,6 @@ fn failed(path: &Path, error: &io::Error) -> Error {
         _ => ErrorKind::Io,
     };
     Error::new(kind, format!("{}: {error}", path.display()))
-}
-
-fn is_own(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    bytes == LOCK_NAME.as_bytes() || bytes.starts_with(TEMPORARY_PREFIX.as_bytes())
 }
 
 /// True for the names that chunk objects of an array have, and the directories of these.
@@ -61,7 +54,8 @@ fn each(
             check_goes_on("reorganizing was stopped")?;
             let entry = entry.map_err(|error| failed(&directory, &error))?;
             let name = entry.file_name();
-            if is_own(&name) {
+            // Locks, and what is being written.
+            if name.to_str().is_some_and(is_own_name) {
                 continue;
             }
             let found = entry.metadata().map_err(|error| failed(&entry.path(), &error))?;
