@@ -116,8 +116,8 @@ def gather_facts(
     facts["plan"] = _planned(where, budget, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    if facts["plan"] is not None and (is_url(where) or not facts["is_file"]):
-        # Of these the engine alone compares the state.
+    if facts["plan"] is not None and is_url(where):
+        # Of these the plan alone compares the state.
         known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
         own = [one for one in replicas if not one.get("is_of_site")]
         is_current = all(one["id"] in known_ids for one in own)

@@ -645,3 +645,20 @@ def test_blocks_of_dask_stay_those_of_the_file_where_a_replica_has_a_small_part(
     series_replica(file, region={"lat": (0, 10)})
     with xr.open_dataset(file, engine="bedform", chunks={}) as opened:
         assert opened["chunked"].chunks == before
+
+
+def test_blocks_of_dask_follow_the_replica_of_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bedform._dask_blocks.BLOCK_BYTES_MAX", 64 << 10)
+    block_shape.cache_clear()
+    path = tmp_path / "maps.zarr"
+    values = np.random.default_rng(3).integers(0, 10_000, SHAPE).astype("f4")
+    maps = bf.Regular(chunks=(1, 40, 50), shards=(20, 40, 50))
+    with bf.create(path) as store:
+        store.create_array("t", data=values, dims=("time", "lat", "lon"), layout=maps)
+    assert series_replica(path).made
+    with xr.open_dataset(path, engine="bedform", chunks={}) as opened:
+        assert len(opened["t"].chunks[0]) == 1, "a task has all of a series"
+        np.testing.assert_array_equal(opened["t"].compute(), values)
+    block_shape.cache_clear()

@@ -188,18 +188,7 @@ fn planned_layout(
     let is_changed = kept.is_none();
     let then = if is_changed { layout } else { now.clone() };
     let reads = seconds.iter().map(|(number, now, then)| {
-        let kind = &kinds[*number];
-        PlannedRead {
-            array: kind.array.clone(),
-            dims: kind.dims.clone(),
-            shape: kind.counts.clone(),
-            start: kind.bounds.start().to_vec(),
-            end: (0..kind.bounds.rank()).map(|axis| kind.bounds.end(axis)).collect(),
-            reads: kind.reads,
-            seconds_of_source: kind.seconds,
-            seconds_now: *now,
-            seconds_then: if is_changed { *then } else { *now },
-        }
+        kinds[*number].planned(*now, if is_changed { *then } else { *now })
     });
     let planned = PlannedLayout {
         array: name.to_owned(),

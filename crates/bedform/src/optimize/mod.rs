@@ -53,7 +53,7 @@ use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, Progress};
-use crate::replica::{CATALOGUE, Catalogue, Expected, Held, Replica};
+use crate::replica::{Catalogue, Expected, Held, Replica, replicas_in};
 use crate::sidecar::Sidecar;
 use crate::size;
 use crate::store::Store;
@@ -268,13 +268,9 @@ impl Source {
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
-        let replicas_in = |sidecar: &Sidecar| {
-            let newest = sidecar.load_newest(CATALOGUE, &state, &Limits::default());
-            newest.map_or_else(Vec::new, |(_, Catalogue { replicas, .. })| replicas)
-        };
-        let replicas = sidecar.as_ref().map_or_else(Vec::new, replicas_in);
-        let catalogue = Catalogue::new(&state, replicas);
-        let of_site = sidecar.as_ref().and_then(Sidecar::site).map_or_else(Vec::new, replicas_in);
+        let named_in = |sidecar: &Sidecar| replicas_in(sidecar, &state, &Limits::default());
+        let catalogue = Catalogue::new(&state, sidecar.as_ref().map_or_else(Vec::new, named_in));
+        let of_site = sidecar.as_ref().and_then(Sidecar::site).map_or_else(Vec::new, named_in);
         let bytes = match file {
             Some(file) => file.size,
             None => stored_bytes(&store)?,
@@ -318,17 +314,8 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     for replica in &chosen.make {
         notes.extend(targets::note_of(&source, place, replica, options)?);
     }
-    let reads = kinds.iter().enumerate().map(|(number, kind)| PlannedRead {
-        array: kind.array.clone(),
-        dims: kind.dims.clone(),
-        shape: kind.counts.clone(),
-        start: kind.bounds.start().to_vec(),
-        end: (0..kind.bounds.rank()).map(|axis| kind.bounds.end(axis)).collect(),
-        reads: kind.reads,
-        seconds_of_source: kind.seconds,
-        seconds_now: chosen.seconds_now[number],
-        seconds_then: chosen.seconds_then[number],
-    });
+    let seconds = chosen.seconds_now.iter().zip(&chosen.seconds_then);
+    let reads = kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.planned(*now, *then));
     if !source.of_site.is_empty() {
         let (count, bytes) = (source.of_site.len(), source.of_site.iter());
         let bytes: u64 = bytes.map(|one| one.stored_bytes).sum();

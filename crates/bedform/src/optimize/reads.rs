@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 
-use super::{OptimizeOptions, Source, SourcePlace};
+use super::{OptimizeOptions, PlannedRead, Source, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
@@ -98,6 +98,21 @@ pub(super) enum Exact {
 }
 
 impl Kind {
+    /// The same in a plan, with the predicted seconds of a read as things are and as they would be.
+    pub(super) fn planned(&self, seconds_now: f64, seconds_then: f64) -> PlannedRead {
+        PlannedRead {
+            array: self.array.clone(),
+            dims: self.dims.clone(),
+            shape: self.counts.clone(),
+            start: self.bounds.start().to_vec(),
+            end: (0..self.bounds.rank()).map(|axis| self.bounds.end(axis)).collect(),
+            reads: self.reads,
+            seconds_of_source: self.seconds,
+            seconds_now,
+            seconds_then,
+        }
+    }
+
     /// Elements from the first position of such a read to the last, along each axis.
     pub(super) fn lengths(&self) -> Vec<u64> {
         let length =

@@ -33,5 +33,5 @@ mod opened;
 pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, fingerprint_of};
 pub use catalogue::{Catalogue, Expected, ObjectsOf, PlacesOf, Replica};
 pub use held::{Held, Runs};
-pub(crate) use opened::{NamedReplicas, OpenReplica, ReplicaSource, Replicas};
+pub(crate) use opened::{NamedReplicas, OpenReplica, ReplicaSource, Replicas, replicas_in};
 pub use opened::{ReplicaStatistics, current_replicas};

@@ -156,21 +156,28 @@ fn are_off(options: &OpenOptions) -> bool {
 }
 
 /// The replicas that the catalogue in a sidecar has of the source in the state `source`.
-fn replicas_in(sidecar: &Sidecar, source: &SourceVersion, limits: &Limits) -> Vec<Replica> {
+pub(crate) fn replicas_in(
+    sidecar: &Sidecar,
+    source: &SourceVersion,
+    limits: &Limits,
+) -> Vec<Replica> {
     let newest = sidecar.load_newest(CATALOGUE, source, limits);
     newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
 }
 
-/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now.
+/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now; of a store
+/// those of all states, whose objects are compared one by one.
 ///
 /// # Errors
 /// As [`Sidecar::of_path`].
 pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
     let Ok(found) = std::fs::metadata(path) else { return Ok(Vec::new()) };
-    let Some(sidecar) = Sidecar::of_path(path)?.filter(|_| found.is_file()) else {
-        return Ok(Vec::new());
+    let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(Vec::new()) };
+    let state = match found.is_file() {
+        true => source_version_of(&found),
+        false => SourceVersion::default(),
     };
-    let (state, limits) = (source_version_of(&found), Limits::default());
+    let limits = Limits::default();
     let both = std::iter::once(&sidecar).chain(sidecar.site());
     let listed = both.flat_map(|sidecar| replicas_in(sidecar, &state, &limits));
     Ok(listed.map(|replica| replica.id).collect())
@@ -240,18 +247,19 @@ impl Replicas {
             for record in replicas_in(sidecar, source, &self.options.limits) {
                 let known = before.and_then(|before| before.with(&record, sidecar));
                 let of_array = named.by_array.entry(record.array.clone()).or_default();
+                let key =
+                    record.places.as_ref().map(|of| (of.fingerprint.clone(), record.held.shape()));
                 if let Some(known) = known {
+                    // Those that are new have the places that it has read.
+                    if let Some(key) = key {
+                        shared.entry(key).or_insert_with(|| known.places.clone());
+                    }
                     of_array.push(known);
                     continue;
                 }
-                let places = match &record.places {
-                    Some(of) => {
-                        let key = (of.fingerprint.clone(), record.held.shape());
-                        shared.entry(key).or_default().clone()
-                    }
-                    None => SharedPlaces::default(),
-                };
-                of_array.extend(self.unopened(record, sidecar, places).map(Arc::new));
+                let places = key.map(|key| shared.entry(key).or_default().clone());
+                let replica = self.unopened(record, sidecar, places.unwrap_or_default());
+                of_array.extend(replica.map(Arc::new));
             }
         }
         named
