@@ -6,7 +6,6 @@ the source, and reads the variables that only the library of a foreign format ca
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
@@ -16,7 +15,7 @@ import numpy as np
 
 import bedform as bf
 
-from . import _dask_cluster, _dask_regions, _internal, _json
+from . import _dask_regions, _internal, _json
 from ._advise import _named
 from ._elements import Elements
 from ._errors import BedformError, ConflictError, CorruptError, engine_call, translated
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from ._dask_regions import Exchange
+
     Progress = Callable[[int, int], None]
-    #: A place and tasks; numbers of finished ones, warnings, how many are taken at a time.
-    Exchange = Callable[[str, list[str]], tuple[list[int], list[str], int]]
 
 
 class VerificationError(CorruptError):
@@ -197,10 +196,7 @@ def convert(
     opening = opening_of(where)
     cache = _internal.source_cache_bytes(limit)
     given = {"cache": cache, "concat_dim": concat_dim}
-    with (
-        open_place(place, cache=cache, concat_dim=concat_dim) as opened,
-        contextlib.ExitStack() as stack,
-    ):
+    with open_place(place, cache=cache, concat_dim=concat_dim) as opened:
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),
             opened._inner,
@@ -212,13 +208,8 @@ def convert(
         plan = _plan_of(json.loads(conversion.plan()))
         if dry_run:
             return plan
-        exchange = None
-        if dask is not None:
-            client = stack.enter_context(_dask_cluster.connected(dask))
-            pool = _dask_regions.RegionPool(client, (name, place), given, exclude)
-            stack.callback(pool.cancel)
-            exchange = pool.exchange
-        resumed, warnings = _run(conversion, progress, exchange, where)
+        with _dask_regions.exchange_on(dask, (name, place), given, exclude) as exchange:
+            resumed, warnings = _run(conversion, progress, exchange, where)
     return Conversion(plan.source, plan.target, plan.arrays, True, verify, resumed, tuple(warnings))
 
 

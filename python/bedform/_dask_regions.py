@@ -8,6 +8,7 @@ that of each worker.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from pathlib import Path
@@ -18,10 +19,35 @@ from bedform._errors import engine_call
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    #: A place and tasks; numbers of finished ones, warnings, how many are taken at a time.
+    Exchange = Callable[[str, list[str]], tuple[list[int], list[str], int]]
 
 # A worker has the next task at hand when it has done one.
 TASKS_AT_A_WORKER = 2
+
+
+@contextlib.contextmanager
+def exchange_on(
+    dask: Any,
+    source: tuple[str, str | list[str]],
+    given: Mapping[str, Any],
+    exclude: Sequence[str] = (),
+) -> Iterator[Exchange | None]:
+    """What hands tasks to the workers of a cluster; nothing where there is none.
+
+    Takes back what is not finished in the end.
+    """
+    if dask is None:
+        yield None
+        return
+    with _dask_cluster.connected(dask) as client:
+        pool = RegionPool(client, source, given, exclude)
+        try:
+            yield pool.exchange
+        finally:
+            pool.cancel()
 
 
 class RegionPool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from bedform import _dask_cluster, _dask_regions, _internal, _selection
+from bedform import _dask_regions, _internal, _selection
 from bedform._errors import InvalidArgumentError, engine_call
 from bedform._integers import byte_count
 from bedform._layout import described_readers
@@ -20,7 +19,7 @@ from bedform._text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bedform._layout import Readers
 
@@ -240,7 +239,9 @@ def optimize(
         other = location(like, "like") if files is None else files
     counted = (expected, exact, other)
     limit = byte_count(memory, "memory")
-    with _exchange(dask, (where, place), concat_dim, limit) as exchange:
+    cache = _internal.source_cache_bytes(limit)
+    given = {"cache": cache, "concat_dim": concat_dim, "replicas": False, "prefetch": False}
+    with _dask_regions.exchange_on(dask, (where, place), given) as exchange:
         if reorganize:
             if sidecar is not None:
                 raise InvalidArgumentError("sidecar= is for replicas: leave it out, or reorganize=")
@@ -270,24 +271,6 @@ def optimize(
     warn_of_sidecars()
     plan, done = json.loads(text)
     return Optimization(plan, done)
-
-
-@contextlib.contextmanager
-def _exchange(
-    dask: Any, source: tuple[str, str | list[str]], concat_dim: str | None, memory: int
-) -> Iterator[Callable[[str, list[str]], tuple[list[int], list[str], int]] | None]:
-    """What hands regions to the workers of a cluster, where there is one."""
-    if dask is None:
-        yield None
-        return
-    cache = _internal.source_cache_bytes(memory)
-    given = {"cache": cache, "concat_dim": concat_dim, "replicas": False, "prefetch": False}
-    with _dask_cluster.connected(dask) as client:
-        pool = _dask_regions.RegionPool(client, source, given, ())
-        try:
-            yield pool.exchange
-        finally:
-            pool.cancel()
 
 
 def _exact(
