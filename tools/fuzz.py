@@ -99,7 +99,7 @@ def fuzz(binary: Path, target: str, seconds: float) -> tuple[int, list[str]]:
 def main() -> int:
     """Fuzz every target."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20, help="for each target")
+    parser.add_argument("--seconds", type=float, default=12, help="for each target")
     parser.add_argument("--targets", default=",".join(TARGETS))
     options = parser.parse_args()
     targets = options.targets.split(",")

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::metadata::{FillValue, hex};
+use bedform_format::metadata::FillValue;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
 use bedform_storage::{LocalStorage, Mode, Storage as _};
@@ -395,13 +395,10 @@ pub(super) fn drop_of_replaced(
     options: &OptimizeOptions,
 ) -> Result<Vec<String>> {
     let source = Source::open(place, options)?;
-    let key_of = |path: &str| {
-        let array = source.store.array(&ObjectPath::parse(path)?)?;
-        let identity = array.metadata()?.identity;
-        Ok::<_, Error>(identity.map_or_else(String::new, |identity| hex(&identity.array)))
-    };
+    let key_of = |path: &str| source.store.array(&ObjectPath::parse(path)?)?.key();
     let is_replaced = |one: &Replica| {
-        one.of.as_ref().is_some_and(|of| key_of(&one.array).is_ok_and(|key| key != of.key))
+        let is_other = |key: Option<String>, of: &str| key.is_some_and(|key| key != of);
+        one.of.as_ref().is_some_and(|of| key_of(&one.array).is_ok_and(|key| is_other(key, &of.key)))
     };
     let replaced = source.catalogue.replicas.iter().filter(|one| is_replaced(one));
     let replaced: Vec<String> = replaced.map(|one| one.id.clone()).collect();

@@ -67,16 +67,23 @@ impl Store {
         })
     }
 
-    fn open_file(path: &Path, mut options: OpenOptions) -> Result<Self> {
+    fn open_file(path: &Path, options: OpenOptions) -> Result<Self> {
         if options.writable {
             return Err(never_written(&path.display().to_string()));
         }
-        if detect(path, &options)? == PlaceKind::References {
-            let storage = Arc::new(ReferenceStorage::open(path, &options)?);
-            return Self::open_in_place(storage, Some(path), options);
+        let mut own = options.clone();
+        add_kept_profile(&mut own, path);
+        match ForeignFile::open(path, &own) {
+            // Looked at once more: most files are none.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                if detect(path, &options)? != PlaceKind::References {
+                    return Err(error);
+                }
+                let storage = Arc::new(ReferenceStorage::open(path, &options)?);
+                Self::open_in_place(storage, Some(path), options)
+            }
+            opened => Ok(Self::of_file(opened?, own)),
         }
-        add_kept_profile(&mut options, path);
-        Ok(Self::of_file(ForeignFile::open(path, &options)?, options))
     }
 
     /// Opens NetCDF and HDF5 files as one, read-only: variables that have the dimension `how` says are joined along

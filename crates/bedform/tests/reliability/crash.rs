@@ -71,7 +71,7 @@ fn look(
 
 /// Images of one workload after which fewer changes under way are tried in all ways.
 fn exhaustive_many() -> u64 {
-    effort_at_night(6_000, 1_500, 3_000)
+    effort_at_night(6_000, 700, 3_000)
 }
 
 fn explore(workload: &Workload, budget: Budget) -> Counts {
@@ -131,7 +131,7 @@ fn explore_all(budget: Budget) -> Counts {
 #[test]
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let name = "crash::a_power_cut_after_any_call";
-    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (3, 20, 8), (1, 2, 0));
+    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (2, 12, 7), (1, 2, 0));
     let fixed = Budget { seed: 1, any, torn, pending_max, every: 1 };
     let mut counts = explore_all(fixed);
     let (seed, every) = (random_seed(name), effort_at_night(1, 5, 1));

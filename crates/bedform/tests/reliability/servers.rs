@@ -220,7 +220,7 @@ fn run(seed: u64) -> u64 {
 fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once() {
     let seeds: Vec<u64> = match std::env::var("BEDFORM_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..effort_at_night(500, 350, 12)).collect(),
+        Err(_) => (0..effort_at_night(500, 220, 12)).collect(),
     };
     let faults = in_parallel(&seeds, |seed| run(*seed));
     count("server-seeds", seeds.len() as u64);

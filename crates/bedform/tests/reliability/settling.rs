@@ -12,7 +12,7 @@ use serde_json::Map;
 use crate::child::peak_bytes;
 use crate::model::{ArrayModel, bytes, form, new_array, options, region, values};
 use crate::roles::process;
-use crate::support::{Scratch, count, effort, path};
+use crate::support::{Scratch, count, effort, effort_at_night, path};
 
 /// What settling may take beside its limit.
 const BESIDE_BYTES: u64 = 64 << 20;
@@ -67,7 +67,7 @@ fn check(root: &Path, mebibytes: u64, objects: u64) {
 
 #[test]
 fn small_arrays_are_settled_within_the_limit() {
-    let number: u64 = effort(5000, 500);
+    let number: u64 = effort_at_night(5000, 2000, 500);
     let scratch = Scratch::new("small-arrays");
     let of = |at| (path(&format!("a{at}")), array(&[32, 10], &[8, 10], &[32, 10], ""));
     let arrays: Vec<_> = (0..number).map(of).collect();

@@ -304,6 +304,14 @@ impl Array {
         })
     }
 
+    /// What tells it from other arrays that lay at its path; nothing where it is told by its file.
+    ///
+    /// # Errors
+    /// Of looking it up.
+    pub(crate) fn key(&self) -> Result<Option<String>> {
+        self.with_objects(|objects| Ok(objects.key().map(str::to_owned)))
+    }
+
     /// Calls `act` with what of the array changes by itself.
     fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>) -> Result<T>) -> Result<T> {
         match self.known()? {
