@@ -52,10 +52,22 @@ def open_foreign(
     opened: _internal.ForeignFile | None = None,
 ) -> ForeignStore:
     """The foreign file at ``where`` as a store; ``opened`` is a handle of the engine."""
-    # Links are the user's own here: the file that they lead to is the one to read.
-    path = where if is_url(where) else os.path.realpath(where)
+    path = where if is_url(where) else _behind_links(where)
     shown = without_query(where)
     return ForeignStore(path, shown, options, allow_external, map_time, opened)
+
+
+def _behind_links(where: str) -> str:
+    """Links are the user's own here: the file that they lead to is the one to read."""
+    return os.path.realpath(where)
+
+
+def find_file(
+    where: str, options: dict[str, Any], *, allow_external: bool
+) -> _internal.ForeignFile | None:
+    """The handle of a file that the engine knows by its header, or by a chunk map that is kept."""
+    find = engine_call(_internal.ForeignFile.find)
+    return find(_behind_links(where), allow_external, _json.dump(options))
 
 
 def _open_file(

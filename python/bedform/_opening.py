@@ -248,6 +248,10 @@ def open(  # noqa: A001 - the name users expect
             **storage_options_of(storage_options),
         }
         return _told(_open_url(where, remote, allow_external=allow_external))
+    if mode == "r" and isinstance(allow_external, bool) and not storage_options:
+        file = _file_at(where, local, allow_external=allow_external, map_time=map_time)
+        if file is not None:
+            return _told(file)
     kind = _kind_of(where)
     found = references_in(where, kind)
     if found is not None or kind == "references":
@@ -347,6 +351,25 @@ def _open_url(where: str, options: dict[str, Any], *, allow_external: Any) -> An
         return _root_of(store)
     options = {name: value for name, value in options.items() if name != "allow_external"}
     return open_foreign(where, options, allow_external=bool(allow_external), opened=file)
+
+
+def _file_at(
+    where: str, options: dict[str, Any], *, allow_external: bool, map_time: float | str | None
+) -> Any:
+    """The foreign file at a path, if the engine reads it by itself: most do, and are read once."""
+    from bedform._foreign_store import find_file, open_foreign
+
+    if isinstance(where, References) or not os.path.isfile(where):
+        return None
+    try:
+        found = find_file(where, options, allow_external=allow_external)
+    except UnsupportedError:
+        return None
+    if found is None:
+        return None
+    return open_foreign(
+        where, options, allow_external=allow_external, map_time=map_time, opened=found
+    )
 
 
 def _open_foreign(

@@ -95,7 +95,8 @@ pub(super) fn parse(
     let reader = Reader::new(&*opened.object, opened.if_settled(), false);
     let version = reader.version();
     let limits = &options.limits;
-    let parsed = Hdf5File::open(&reader, version.size, BLOCK_BYTES, limits).and_then(|opened| {
+    let blocks = opened.block_bytes();
+    let parsed = Hdf5File::open(&reader, version.size, blocks, limits).and_then(|opened| {
         if opened.superblock().single_writer && writers::has_writer(&file) {
             return Ok(None);
         }

@@ -166,7 +166,7 @@ impl ForeignFile {
         path: ObjectPath,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let opened = Fronted::local(&*storage, &path)?;
+        let opened = Fronted::local(&*storage, &path, options)?;
         Self::by_header(storage, path, &opened, options)
     }
 

@@ -93,7 +93,7 @@ impl ForeignFile {
             let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
             Error::new(ErrorKind::Unsupported, text)
         };
-        let opened = Fronted::local(&*storage, &name).map_err(|error| match error.kind {
+        let opened = Fronted::local(&*storage, &name, options).map_err(|error| match error.kind {
             StorageErrorKind::NotAnObject => other(NO_FILE),
             _ => error.into(),
         })?;

@@ -111,7 +111,7 @@ pub fn detect(path: &Path, options: &OpenOptions) -> Result<PlaceKind> {
         return kind_of_place(&*storage_of(path, Mode::ReadOnly, options)?);
     }
     let (storage, name) = file_of(path, options)?;
-    match Fronted::local(&*storage, &name) {
+    match Fronted::local(&*storage, &name, options) {
         Ok(opened) => opened.kind(),
         Err(error) if error.kind == StorageErrorKind::NotAnObject => {
             Ok(PlaceKind::OtherFile(NO_FILE.to_owned()))
@@ -246,7 +246,7 @@ mod tests {
         let path = ObjectPath::parse("file").unwrap();
         let durability = bedform_storage::Durability::Process;
         storage.put(&path, bytes, durability, bedform_storage::Condition::None).unwrap();
-        Fronted::local(&storage, &path).unwrap().kind().unwrap()
+        Fronted::local(&storage, &path, &OpenOptions::default()).unwrap().kind().unwrap()
     }
 
     #[test]

@@ -20,8 +20,8 @@ use crate::options::OpenOptions;
 const TAIL_BYTES: u64 = 1 << 20;
 /// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
-/// The same on this machine, where it is the first block of the parser, and more than most headers.
-const LOCAL_FRONT_BYTES: u64 = BLOCK_BYTES as u64;
+/// The same on this machine: more than many headers, and what a disk brings in the time of two requests.
+const LOCAL_FRONT_BYTES: usize = 16 << 10;
 /// How names of files end that are opened as files first; all else is looked for as a store before.
 const SUFFIXES: [&str; 10] =
     ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4", "json"];
@@ -56,18 +56,27 @@ impl Fronted {
         Self { object, front_bytes: FRONT_BYTES, front: OnceLock::new(), is_young: false }
     }
 
-    /// The file at `path` of a storage of this machine.
+    /// The file at `path` of a storage of this machine. By the profile of the options as much comes at once as
+    /// takes no longer than a request.
     ///
     /// # Errors
     /// Of storage.
     pub(crate) fn local(
         storage: &dyn Storage,
         path: &ObjectPath,
+        options: &OpenOptions,
     ) -> std::result::Result<Self, StorageError> {
         let before = SystemTime::now();
         let object = storage.open(path)?;
         let is_young = was_too_young(object.version(), before);
-        Ok(Self { object, front_bytes: LOCAL_FRONT_BYTES, front: OnceLock::new(), is_young })
+        let gap_bytes = options.profile.as_ref().map_or(0, |profile| profile.merge_gap_bytes);
+        let front_bytes = gap_bytes.clamp(LOCAL_FRONT_BYTES as u64, BLOCK_BYTES as u64);
+        Ok(Self { object, front_bytes, front: OnceLock::new(), is_young })
+    }
+
+    /// What the parser asks for at once: the front is its first block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        usize::try_from(self.front_bytes).unwrap_or(BLOCK_BYTES)
     }
 
     /// What has come of the file, for who has its lock only now: nothing that might be of an earlier state which

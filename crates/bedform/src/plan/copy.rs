@@ -22,6 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) struct Target<'a> {
     pointer: *mut u8,
     length: usize,
+    /// False for room that nobody has written yet.
+    has_bytes: bool,
     marker: PhantomData<&'a mut [u8]>,
 }
 
@@ -34,12 +36,14 @@ unsafe impl Sync for Target<'_> {}
 impl<'a> Target<'a> {
     /// The buffer to fill.
     pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
-        Self { pointer: buffer.as_mut_ptr(), length: buffer.len(), marker: PhantomData }
+        let pointer = buffer.as_mut_ptr();
+        Self { pointer, length: buffer.len(), has_bytes: true, marker: PhantomData }
     }
 
     /// Room for a buffer that is still to be filled.
     pub(crate) fn of_room(room: &'a mut [MaybeUninit<u8>]) -> Self {
-        Self { pointer: room.as_mut_ptr().cast(), length: room.len(), marker: PhantomData }
+        let pointer = room.as_mut_ptr().cast();
+        Self { pointer, length: room.len(), has_bytes: false, marker: PhantomData }
     }
 
     /// Fills all of it with `elements`.
@@ -51,6 +55,19 @@ impl<'a> Target<'a> {
         // SAFETY: the buffer is borrowed for writing as long as this lives, and has as many bytes; its caller
         // shares it with nobody else meanwhile, which is the contract of `Copy::run` as well.
         unsafe { self.pointer.copy_from_nonoverlapping(elements.as_ptr(), self.length) };
+    }
+
+    /// Where a run goes, to be filled in place; nothing if it lies outside, or in room that nobody has written yet.
+    ///
+    /// # Safety
+    /// No other thread reads or writes these bytes while the slice lives, and there is no other slice of them.
+    pub(crate) unsafe fn room_of(self, run: &Run) -> Option<&'a mut [u8]> {
+        let fits = run.target.checked_add(run.bytes).is_some_and(|end| end <= self.length);
+        // SAFETY: the bytes lie in the buffer, which is borrowed for writing for 'a.
+        let room = || unsafe {
+            std::slice::from_raw_parts_mut(self.pointer.add(run.target), run.bytes)
+        };
+        (fits && self.has_bytes).then(room)
     }
 
     /// Bytes of the buffer.

@@ -117,7 +117,7 @@ pub(crate) fn execute_noting(
             run.with_threads.store(is_of_many, Ordering::Relaxed);
             if run.is_remote || run.tuning.shares(needed) {
                 run.with_threads.store(true, Ordering::Relaxed);
-                for _ in 1..(run.tuning.threads as u64).min(parts(&plan, needed)) {
+                for _ in 1..(run.tuning.threads as u64).min(parts(&plan)) {
                     run.start_thread(scope);
                 }
             }
@@ -128,14 +128,16 @@ pub(crate) fn execute_noting(
     run.finish()
 }
 
-/// How many threads can have a part of a plan that needs so many decoded bytes: one that gets none is still
-/// waited for, until it has had a core.
-fn parts(plan: &ReadPlan<'_>, needed: u64) -> u64 {
+/// How many threads can have a part of a plan: one that gets none is still waited for, until it has had a core.
+fn parts(plan: &ReadPlan<'_>) -> u64 {
     if plan.pieces().iter().any(|piece| !piece.moment.is_settled()) {
         return u64::MAX;
     }
-    let raw = if plan.is_raw() { needed.div_ceil(UNIT_BYTES_MAX) } else { 0 };
-    plan.chunk_count().max(raw)
+    // Of elements as they are only copies are shared; those that are waited for bring threads as units do.
+    match plan.is_raw() {
+        true => plan.result_bytes().div_ceil(UNIT_BYTES_MAX),
+        false => plan.chunk_count().max(1),
+    }
 }
 
 /// Bytes of all chunks of a plan when they are decoded.

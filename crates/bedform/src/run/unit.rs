@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use bedform_format::checksum::Crc32c;
+use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
 use super::buffers::{Buffers, Kept, grow};
@@ -52,6 +53,10 @@ impl Run<'_> {
             let outcome = self.run_scattered(object, payload, buffers, helpers);
             buffers.block.set_scattered(false);
             return outcome;
+        }
+        if !is_asked && let Some(rooms) = self.rooms_in_place(cell, unit) {
+            self.count(object, unit);
+            return self.fill_all(object, unit, (rooms, None), &mut buffers.block, helpers);
         }
         let Buffers { fetched, block, elements, scratch, .. } = buffers;
         let mut answers = answers.into_iter();
@@ -277,19 +282,69 @@ impl Run<'_> {
             }
             return Ok(&fetched[..length]);
         }
-        let mut start = 0;
-        for (extent, answer) in
-            unit.extents.iter().zip(answers.chain(std::iter::repeat_with(|| None)))
-        {
-            let end = start + usize::try_from(extent.length).unwrap_or(usize::MAX);
-            let room = &mut fetched[start..end];
-            match answer {
-                Some(answer) => room.copy_from_slice(&answer.take()?),
-                None => self.fill(object, extent.offset, room, block, helpers)?,
-            }
-            start = end;
-        }
+        let mut left = &mut fetched[..length];
+        let rooms = unit.extents.iter().map(|extent| {
+            let (room, rest) = std::mem::take(&mut left).split_at_mut(length_of(extent));
+            left = rest;
+            room
+        });
+        self.fill_all(object, unit, (rooms, answers), block, helpers)?;
         Ok(&fetched[..length])
+    }
+
+    /// Where the extents of a unit go in the result, if each is a run of its bytes and nothing else.
+    fn rooms_in_place(&self, cell: PlannedCell<'_>, unit: &Unit) -> Option<Vec<&mut [u8]>> {
+        let target = self.deliver.target()?;
+        let is_plain = unit.payload.is_none()
+            && unit.chunks.is_empty()
+            && unit.raw.len() == unit.extents.len()
+            && cell.codec().swap_size() == 1;
+        let mut before = 0;
+        let room_of = |(copy, extent): (&Copy, &Extent)| {
+            let run = copy.as_run(self.plan.item_size())?;
+            let (source, _, bytes) = run.parts();
+            let is_all = (source, bytes) == (before, length_of(extent));
+            before += bytes;
+            // SAFETY: no element of the result is in two copies of a plan, each of which one thread runs once.
+            is_all.then(|| unsafe { target.room_of(&run) }).flatten()
+        };
+        is_plain.then(|| unit.raw.iter().zip(&unit.extents).map(room_of).collect()).flatten()
+    }
+
+    /// Fills a room for each extent of a unit: by the answer, where it was asked for. Once one is waited for, the
+    /// storage is told of the others, so that the device has them at the same time.
+    fn fill_all<'r>(
+        &self,
+        object: &dyn Object,
+        unit: &Unit,
+        (rooms, answers): (
+            impl IntoIterator<Item = &'r mut [u8]>,
+            impl IntoIterator<Item = Option<Answer<Bytes>>>,
+        ),
+        block: &mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<()> {
+        let (mut answers, mut is_told) = (answers.into_iter(), false);
+        for ((extent, room), next) in unit.extents.iter().zip(rooms).zip(1..) {
+            if let Some(answer) = answers.next().flatten() {
+                room.copy_from_slice(&answer.take()?);
+                continue;
+            }
+            let at_hand = object.read_resident(extent.offset, room)?;
+            if at_hand == room.len() {
+                continue;
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                for other in &unit.extents[next..] {
+                    object.read_ahead(other.offset, other.length);
+                }
+            }
+            let found = self.wait_for(object, extent.offset, (room, at_hand), block, helpers)?;
+            if let Some(bytes) = found {
+                room.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Fetches extents of a log past the page cache, up to one that it has some bytes of, and the others
@@ -359,9 +414,21 @@ impl Run<'_> {
         helpers: Helpers<'_>,
     ) -> Result<Option<&'b [u8]>> {
         let at_hand = object.read_resident(offset, buffer)?;
-        if at_hand == buffer.len() {
-            return Ok(None);
+        match at_hand == buffer.len() {
+            true => Ok(None),
+            false => self.wait_for(object, offset, (buffer, at_hand), block, helpers),
         }
+    }
+
+    /// Waits for the bytes from `offset` on, of which so many are in the buffer, as [`Self::fetch`] does.
+    fn wait_for<'b>(
+        &self,
+        object: &dyn Object,
+        offset: u64,
+        (buffer, at_hand): (&mut [u8], usize),
+        block: &'b mut ReadBlock,
+        helpers: Helpers<'_>,
+    ) -> Result<Option<&'b [u8]>> {
         self.waits(helpers);
         if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
             return Ok(Some(bytes));
@@ -396,4 +463,8 @@ impl Run<'_> {
             }
         })
     }
+}
+
+fn length_of(extent: &Extent) -> usize {
+    usize::try_from(extent.length).unwrap_or(usize::MAX)
 }

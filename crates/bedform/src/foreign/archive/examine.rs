@@ -59,7 +59,7 @@ pub(super) fn examine(
     tables: &TableBudget,
 ) -> Result<Option<Examined>> {
     let path = &*place.path;
-    let opened = Fronted::local(storage, &place.name).map_err(|error| match error.kind {
+    let opened = Fronted::local(storage, &place.name, options).map_err(|error| match error.kind {
         StorageErrorKind::NotAnObject => other(path, NO_FILE),
         _ => error.into(),
     })?;
