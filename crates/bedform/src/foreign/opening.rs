@@ -93,10 +93,11 @@ impl ForeignFile {
             let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
             Error::new(ErrorKind::Unsupported, text)
         };
-        let opened = Fronted::local(&*storage, &name, options).map_err(|error| match error.kind {
-            StorageErrorKind::NotAnObject => other(NO_FILE),
-            _ => error.into(),
-        })?;
+        let opened =
+            Fronted::local(&*storage, &name, options).map_err(|error| match error.kind {
+                StorageErrorKind::NotAnObject => other(NO_FILE),
+                _ => error.into(),
+            })?;
         match opened.kind()? {
             PlaceKind::WithHeader(_) => Self::by_header(storage, name, &opened, options).map(Some),
             PlaceKind::Hdf5 => {

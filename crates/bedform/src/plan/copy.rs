@@ -64,9 +64,8 @@ impl<'a> Target<'a> {
     pub(crate) unsafe fn room_of(self, run: &Run) -> Option<&'a mut [u8]> {
         let fits = run.target.checked_add(run.bytes).is_some_and(|end| end <= self.length);
         // SAFETY: the bytes lie in the buffer, which is borrowed for writing for 'a.
-        let room = || unsafe {
-            std::slice::from_raw_parts_mut(self.pointer.add(run.target), run.bytes)
-        };
+        let room =
+            || unsafe { std::slice::from_raw_parts_mut(self.pointer.add(run.target), run.bytes) };
         (fits && self.has_bytes).then(room)
     }
 

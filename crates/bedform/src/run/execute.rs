@@ -29,6 +29,7 @@ use super::queue::{AskLimits, Queue, QueuedUnit, Work};
 use super::resolve::{Opening, ResolvedCell, Resolving, Wanted, payload_units, resolve};
 use crate::cache::ObjectKey;
 use crate::codec::ChunkCodec;
+use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
@@ -68,6 +69,12 @@ impl std::ops::AddAssign for ReadStatistics {
 
 /// What a read that was cancelled says.
 const STOPPED: &str = "the read was stopped";
+
+/// Up to so many decoded bytes a read keeps all chunks: that takes a millisecond or two.
+const WHOLE_KEPT_BYTES_MAX: u64 = 8 << 20;
+/// Decoding a chunk again is dear where it takes so many times as long as keeping it: few chunks that somebody has
+/// taken whole are read again.
+const DEAR: f64 = 3.0;
 
 /// Of so many pieces, each in a file of its own, each may be a wait, however little is read of it.
 const MANY_PIECES: usize = 8;
@@ -153,6 +160,9 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: ReadPlan<'a>,
     /// True if decoded chunks are looked for in the pieces' caches, and kept there.
     keeps_chunks: bool,
+    /// True for a read that is large enough to leave out of them those that it takes whole, and can be decoded again
+    /// soon.
+    leaves_whole: bool,
     tuning: &'a Tuning,
     /// Bytes of a decoded chunk, and those that decoding it takes beside the encoded ones: the most of
     /// any piece.
@@ -222,6 +232,7 @@ impl<'a> Run<'a> {
         let is_small = || plan.pieces().iter().all(has_room);
         let is_admitted = matches!(deliver, Deliver::Cache(_));
         Self {
+            leaves_whole: decoded > WHOLE_KEPT_BYTES_MAX && !plan.is_remote() && !plan.calls_back(),
             keeps_chunks: !plan.is_raw() && !is_text && (is_admitted || is_small()),
             plan,
             chunk_bytes: plan.most(|codec| codec.decoded_bytes() as u64),
@@ -258,6 +269,24 @@ impl<'a> Run<'a> {
     /// Where the decoded chunks of a cell are kept.
     pub(crate) fn cache_of<'p>(&self, cell: PlannedCell<'p>) -> Option<ChunkCache<'p>> {
         cell.piece.cache.filter(|_| self.keeps_chunks)
+    }
+
+    /// Whether a chunk that was decoded from so many bytes is to be kept, of which the read takes all if `is_whole`
+    /// says so.
+    pub(crate) fn keeps(
+        &self,
+        codec: &ChunkCodec,
+        encoded_bytes: usize,
+        is_whole: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        if !self.leaves_whole || matches!(self.deliver, Deliver::Cache(_)) {
+            return Ok(true);
+        }
+        let (processor, decoded) = (&self.tuning.profile.processor, codec.decoded_bytes() as u64);
+        let of = Decoding::of(1, encoded_bytes as u64, decoded);
+        let keeping = of.decoded_bytes / processor.fresh_bytes_per_second;
+        let is_dear = decoding_seconds(codec.chain(), processor, of) > DEAR * keeping;
+        Ok(is_dear || !is_whole()?)
     }
 
     fn finish(self) -> Result<ReadStatistics> {

@@ -54,7 +54,8 @@ impl Run<'_> {
             buffers.block.set_scattered(false);
             return outcome;
         }
-        if !is_asked && let Some(rooms) = self.rooms_in_place(cell, unit) {
+        let target = self.deliver.target().filter(|_| !is_asked);
+        if let Some(rooms) = target.and_then(|target| self.rooms_in_place(target, cell, unit)) {
             self.count(object, unit);
             return self.fill_all(object, unit, (rooms, None), &mut buffers.block, helpers);
         }
@@ -112,7 +113,10 @@ impl Run<'_> {
                 .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
                 .map_err(|error| error.of(place()))?;
-            if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref()) {
+            let is_whole = || self.takes_all(cell, &chunk.wanted);
+            if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref())
+                && self.keeps(cell.codec(), chunk.length, is_whole)?
+            {
                 cache.put(coordinates, object.version(), chunk.wanted.task.position, decoded);
             }
             let cover = unit.cover.as_deref();
@@ -154,6 +158,17 @@ impl Run<'_> {
             Ok(())
         })?;
         Ok(start.min(end)..end)
+    }
+
+    /// True if the read takes every element of a chunk.
+    fn takes_all(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<bool> {
+        let mut taken = 0_u64;
+        wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
+            taken += copy.axes.iter().map(Axis::count).product::<u64>();
+            Ok(())
+        })?;
+        let bytes = taken.saturating_mul(self.plan.item_size() as u64);
+        Ok(bytes >= cell.codec().decoded_bytes() as u64)
     }
 
     /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
@@ -293,8 +308,12 @@ impl Run<'_> {
     }
 
     /// Where the extents of a unit go in the result, if each is a run of its bytes and nothing else.
-    fn rooms_in_place(&self, cell: PlannedCell<'_>, unit: &Unit) -> Option<Vec<&mut [u8]>> {
-        let target = self.deliver.target()?;
+    fn rooms_in_place<'t>(
+        &self,
+        target: Target<'t>,
+        cell: PlannedCell<'_>,
+        unit: &Unit,
+    ) -> Option<Vec<&'t mut [u8]>> {
         let is_plain = unit.payload.is_none()
             && unit.chunks.is_empty()
             && unit.raw.len() == unit.extents.len()

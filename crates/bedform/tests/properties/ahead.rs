@@ -28,7 +28,7 @@ impl Place {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("bedform-ahead-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        Self(std::env::temp_dir().join(name).join("store"))
     }
 
     fn open(&self, prefetch: Prefetch, writable: bool) -> Store {
@@ -38,7 +38,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        // With the log that lies beside the store.
+        let _ = self.0.parent().map(std::fs::remove_dir_all);
     }
 }
 

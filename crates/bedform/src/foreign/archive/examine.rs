@@ -59,10 +59,11 @@ pub(super) fn examine(
     tables: &TableBudget,
 ) -> Result<Option<Examined>> {
     let path = &*place.path;
-    let opened = Fronted::local(storage, &place.name, options).map_err(|error| match error.kind {
-        StorageErrorKind::NotAnObject => other(path, NO_FILE),
-        _ => error.into(),
-    })?;
+    let opened =
+        Fronted::local(storage, &place.name, options).map_err(|error| match error.kind {
+            StorageErrorKind::NotAnObject => other(path, NO_FILE),
+            _ => error.into(),
+        })?;
     let source = source_version(opened.object.version());
     if source != place.source {
         return Err(changed(path));
