@@ -22,7 +22,8 @@ pub(super) fn gather_raw(
     units: Vec<Unit>,
 ) -> Result<Vec<Unit>> {
     let Merging { gap_bytes: gap_max, extents_max, .. } = merging;
-    let mut gatherer = Gatherer { gap_max, extents_max, unit: Unit::default(), before: 0, units };
+    let mut gatherer =
+        Gatherer { gap_max, extents_max, unit: Unit::default(), wide: 0, before: 0, units };
     for (location, wanted) in chunks {
         gather_chunk(cell, wanted.task, location.extent, &mut gatherer)?;
     }
@@ -243,12 +244,18 @@ fn outer_positions(outer: &[Axis], source: i64, target: i64) -> Vec<(i64, i64)> 
     positions
 }
 
+/// Wider gaps are read over as well while they are at most one in so many bytes that are read anyway: a few large
+/// requests, which go past the page cache, take less than many of a middling size.
+const WIDE_SHARE: u64 = 4;
+
 /// Merges blocks into extents, and extents into units, from chunk to chunk.
 struct Gatherer {
     gap_max: u64,
     /// Extents of a unit.
     extents_max: usize,
     unit: Unit,
+    /// Bytes of the last extent that lie in gaps over `gap_max`.
+    wide: u64,
     /// Bytes of the unit's extents but the last.
     before: u64,
     units: Vec<Unit>,
@@ -274,13 +281,16 @@ impl Gatherer {
         let Some(last) = self.unit.extents.last_mut() else {
             return self.unit.extents.push(extent);
         };
-        if extent.offset >= last.offset
-            && extent.offset <= last.end().saturating_add(self.gap_max)
-            && extent.end() - last.offset <= UNIT_BYTES_MAX
-        {
-            last.length = last.length.max(extent.end() - last.offset);
-            return;
+        if extent.offset >= last.offset && extent.end() - last.offset <= UNIT_BYTES_MAX {
+            let gap = extent.offset.saturating_sub(last.end());
+            let wide = if gap > self.gap_max { gap } else { 0 };
+            if wide == 0 || self.wide + wide <= (last.length - self.wide) / WIDE_SHARE {
+                self.wide += wide;
+                last.length = last.length.max(extent.end() - last.offset);
+                return;
+            }
         }
+        self.wide = 0;
         let length = last.length;
         let full = self.before + length >= UNIT_BYTES_MAX;
         if full || self.unit.extents.len() >= self.extents_max {
