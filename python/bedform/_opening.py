@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bedform import _internal, _json
@@ -39,7 +40,6 @@ from bedform._store import Durability, Store, _check_durability, _reopen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from bedform._icechunk import IcechunkSnapshot
 
@@ -359,7 +359,7 @@ def _file_at(
     """The foreign file at a path, if the engine reads it by itself: most do, and are read once."""
     from bedform._foreign_store import find_file, open_foreign
 
-    if isinstance(where, References) or not os.path.isfile(where):
+    if isinstance(where, References) or not Path(where).is_file():
         return None
     try:
         found = find_file(where, options, allow_external=allow_external)
