@@ -66,14 +66,17 @@ def find_file(
     where: str, options: dict[str, Any], *, allow_external: bool
 ) -> _internal.ForeignFile | None:
     """The handle of a file that the engine knows by its header, or by a chunk map that is kept."""
-    find = engine_call(_internal.ForeignFile.find)
-    return find(_behind_links(where), allow_external, _json.dump(options))
+    return _find(_behind_links(where), _json.dump(options), allow_external=allow_external)
+
+
+def _find(path: str, opening: str, *, allow_external: bool) -> _internal.ForeignFile | None:
+    return engine_call(_internal.ForeignFile.find)(path, allow_external, opening)
 
 
 def _open_file(
     path: str, opening: str, *, allow_external: bool, map_time: float | str | None
 ) -> _internal.ForeignFile:
-    opened = engine_call(_internal.ForeignFile.find)(path, allow_external, opening)
+    opened = _find(path, opening, allow_external=allow_external)
     if opened is not None:
         return opened
     try:

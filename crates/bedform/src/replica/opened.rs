@@ -530,17 +530,15 @@ impl OpenReplica {
 
     /// False if it has nothing of a selection, as far as that is told by a look.
     pub(crate) fn may_have(&self, selection: &Selection) -> bool {
-        let meets = |axis: usize, bounds: Option<(u64, u64)>, held: &Region| {
-            let (start, end) = (held.start()[axis], held.end(axis));
-            bounds.is_some_and(|(low, high)| low < end && start <= high)
-        };
         if self.is_broken() {
             return false;
         }
         match (&self.bounds, selection) {
             (Some(held), Selection::Orthogonal(axes)) => {
                 axes.len() == held.rank()
-                    && axes.iter().enumerate().all(|(at, axis)| meets(at, axis.bounds(), held))
+                    && axes.iter().enumerate().all(|(at, axis)| {
+                        axis.bounds().is_some_and(|bounds| self.meets(at, bounds))
+                    })
             }
             (Some(held), Selection::Points(points)) => held.rank() == 1 && points.rank() == 1,
             (None, Selection::Orthogonal(axes)) => {
@@ -549,6 +547,12 @@ impl OpenReplica {
             (None, Selection::Points(_)) => true,
             (_, Selection::Union(_)) => false,
         }
+    }
+
+    /// False if the ends of what it has along an axis tell that it has nothing between two positions, both counted.
+    pub(crate) fn meets(&self, axis: usize, (low, high): (u64, u64)) -> bool {
+        let held = self.bounds.as_ref();
+        held.is_none_or(|held| low < held.end(axis) && held.start()[axis] <= high)
     }
 
     /// True if it is not read any more.

@@ -76,7 +76,7 @@ impl Axes<'_> {
             Self::Each(axes) => axes.len(),
             Self::List(_) => 1,
         };
-        if rank != runs.len() || self.misses(runs) {
+        if rank != runs.len() || self.misses(replica) {
             return None;
         }
         let (mut share, mut is_all) = (1.0, true);
@@ -89,16 +89,12 @@ impl Axes<'_> {
         Some(if is_all { 9 } else { (8.0_f64 * share).ceil() as u64 })
     }
 
-    /// True if the ends of what is held tell that nothing of the read is. Lists have no ends that are known.
-    fn misses(self, held: &[Vec<(u64, u64)>]) -> bool {
+    /// True if a replica lies beside the ranges of the read. To find the ends of a list would take a look at all of it.
+    fn misses(self, replica: &OpenReplica) -> bool {
         let Self::Each(axes) = self else { return false };
-        axes.iter().zip(held).any(|(axis, runs)| {
+        axes.iter().enumerate().any(|(at, axis)| {
             let AxisSelection::Range(range) = axis else { return false };
-            let (Some((low, high)), [(first, _), ..]) = (range.bounds(), runs.as_slice()) else {
-                return false;
-            };
-            let end = runs.last().map_or(0, |(start, count)| start.saturating_add(*count));
-            high < *first || end <= low
+            range.bounds().is_some_and(|bounds| !replica.meets(at, bounds))
         })
     }
 
