@@ -249,6 +249,16 @@ def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
     sys.stdout.write(f"\nCOUNT sidecars_swapped {swaps}\n")
 
 
+def opened_to_write(file: Path) -> h5py.File:
+    """Open a file that the child may be parsing: it is locked that long, as by any reader."""
+    for _ in range(200):
+        try:
+            return h5py.File(file, "r+")
+        except BlockingIOError:
+            time.sleep(0.01)
+    raise AssertionError(f"{file} stays locked")
+
+
 def test_a_file_that_changes_while_it_is_optimised_is_read_as_it_is(file: Path) -> None:
     said = 0
     for number in range(12):
@@ -263,7 +273,7 @@ def test_a_file_that_changes_while_it_is_optimised_is_read_as_it_is(file: Path) 
             finally:
                 os._exit(code)
         time.sleep(0.02 * number)
-        with h5py.File(file, "r+") as target:
+        with opened_to_write(file) as target:
             target["u"][...] = np.full(SHAPE, number, "f4")
         check(file)
         assert os.waitpid(child, 0)[1] == 0

@@ -1,7 +1,9 @@
 //! What a read or write asks for.
 
+use std::sync::Arc;
+
 use crate::error::{GeometryError, check_rank, check_ranks_equal};
-use crate::positions::AxisRange;
+use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::shape::{delinearize, element_count, strides};
 
@@ -242,6 +244,25 @@ impl Selection {
     /// True if nothing is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
+    }
+}
+
+impl From<&AxisSelection> for Positions {
+    /// A list is copied, once: what is made of it shares it.
+    fn from(selection: &AxisSelection) -> Self {
+        match selection {
+            AxisSelection::Range(range) => Self::Range(*range),
+            AxisSelection::Coords(list) => Self::List(Arc::new(list.clone())),
+        }
+    }
+}
+
+impl From<&Positions> for AxisSelection {
+    fn from(positions: &Positions) -> Self {
+        match positions {
+            Positions::Range(range) => Self::Range(*range),
+            Positions::List(list) => Self::Coords(list.to_vec()),
+        }
     }
 }
 

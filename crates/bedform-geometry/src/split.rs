@@ -1,7 +1,5 @@
 //! Selections in parts: what of a selection lies in a box, what does not, and where both go in the result.
 
-use std::sync::Arc;
-
 use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::selection::AxisSelection;
@@ -14,7 +12,7 @@ use crate::selection::AxisSelection;
 /// let days = AxisSelection::Range(AxisRange::new(0, 10, 6)?); // 0, 10, .. 50
 /// let (inside, outside) = PlacedAxis::whole(&days).at(15, 45);
 /// let inside = inside.unwrap();
-/// assert_eq!(inside.positions().collect::<Vec<_>>(), [20, 30, 40]);
+/// assert_eq!(inside.positions.iter().collect::<Vec<_>>(), [20, 30, 40]);
 /// assert_eq!(inside.result.iter().collect::<Vec<_>>(), [2, 3, 4]);
 /// assert_eq!(outside.len(), 2);
 /// # Ok::<(), bedform_geometry::GeometryError>(())
@@ -22,7 +20,7 @@ use crate::selection::AxisSelection;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlacedAxis {
     /// The positions.
-    pub selection: AxisSelection,
+    pub positions: Positions,
     /// Their places, as many, ascending.
     pub result: Positions,
 }
@@ -33,42 +31,42 @@ pub type PlacedBox = Vec<PlacedAxis>;
 impl PlacedAxis {
     /// All positions of a selection, which are the whole result.
     pub fn whole(selection: &AxisSelection) -> Self {
-        let result = Positions::Range(AxisRange::whole(selection.len()));
-        Self { selection: selection.clone(), result }
+        Self::all(Positions::from(selection))
+    }
+
+    /// These positions, which are the whole result.
+    pub fn all(positions: Positions) -> Self {
+        let result = Positions::Range(AxisRange::whole(positions.len()));
+        Self { positions, result }
     }
 
     /// These positions, and as many places, ascending.
     pub fn listed(positions: Vec<u64>, results: Vec<u64>) -> Self {
-        let selection = selection_of(Positions::from_list(positions));
-        Self { selection, result: Positions::from_list(results) }
+        let positions = Positions::from_list(positions);
+        Self { positions, result: Positions::from_list(results) }
     }
 
     /// The number of positions.
     pub fn len(&self) -> u64 {
-        self.selection.len()
+        self.positions.len()
     }
 
     /// True if there is no position.
     pub fn is_empty(&self) -> bool {
-        self.selection.is_empty()
-    }
-
-    /// The positions in order.
-    pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.len()).filter_map(|at| self.selection.get(at))
+        self.positions.is_empty()
     }
 
     /// The positions from `low` up to, without, `high`, and the others; nothing where there are none.
     pub fn at(&self, low: u64, high: u64) -> (Option<Self>, Vec<Self>) {
-        match &self.selection {
-            AxisSelection::Range(range) => {
+        match &self.positions {
+            Positions::Range(range) => {
                 let (first, count) = indexes_within(range, low, high);
                 let parts =
                     [(0, first), (first, count), (first + count, range.len() - first - count)];
                 let [before, inside, after] = parts.map(|(first, count)| self.slice(first, count));
                 (inside, [before, after].into_iter().flatten().collect())
             }
-            AxisSelection::Coords(_) => {
+            Positions::List(_) => {
                 let (inside, outside) = self.partition(|at| (low..high).contains(&at));
                 (inside, outside.into_iter().collect())
             }
@@ -78,9 +76,13 @@ impl PlacedAxis {
     /// The positions that lie in one of `runs`, and the others. The runs, each a first position and a count,
     /// ascend and do not overlap.
     pub fn in_runs(&self, runs: &[(u64, u64)]) -> (Option<Self>, Vec<Self>) {
-        match (&self.selection, runs) {
-            (AxisSelection::Range(_), [(first, count)]) => self.at(*first, first + count),
+        match (&self.positions, runs) {
+            (Positions::Range(_), [(first, count)]) => self.at(*first, first + count),
             _ => {
+                // Most lists that have anything in the runs have all there: none is made of those.
+                if !self.is_empty() && self.lies_in(runs) {
+                    return (Some(self.clone()), Vec::new());
+                }
                 let mut finder = RunFinder::new(runs);
                 let (inside, outside) = self.partition(|at| finder.run_of(at).is_some());
                 (inside, outside.into_iter().collect())
@@ -97,9 +99,9 @@ impl PlacedAxis {
     /// let runs = [(2, 4), (10, 5)];
     /// let (inside, outside) = PlacedAxis::whole(&rows).in_runs(&runs);
     /// let inside = inside.unwrap();
-    /// assert_eq!(inside.positions().collect::<Vec<_>>(), [4, 5, 10, 11]);
-    /// assert_eq!(inside.along_runs(&runs).positions().collect::<Vec<_>>(), [2, 3, 4, 5]);
-    /// assert_eq!(outside[0].positions().collect::<Vec<_>>(), [6, 7, 8, 9]);
+    /// assert_eq!(inside.positions.iter().collect::<Vec<_>>(), [4, 5, 10, 11]);
+    /// assert_eq!(inside.along_runs(&runs).positions.iter().collect::<Vec<_>>(), [2, 3, 4, 5]);
+    /// assert_eq!(outside[0].positions.iter().collect::<Vec<_>>(), [6, 7, 8, 9]);
     /// # Ok::<(), bedform_geometry::GeometryError>(())
     /// ```
     #[must_use]
@@ -111,30 +113,68 @@ impl PlacedAxis {
             total = total.saturating_add(*count);
         }
         let mut finder = RunFinder::new(runs);
-        let place = |at| finder.run_of(at).map_or(0, |run| starts[run] + (at - runs[run].0));
-        let places = Positions::from_list(self.positions().map(place).collect());
-        Self { selection: selection_of(places), result: self.result.clone() }
+        let mut place = |at| finder.run_of(at).map_or(0, |run| starts[run] + (at - runs[run].0));
+        let positions = match self.positions.get(0).map(&mut place) {
+            Some(first) if self.follows(runs) => {
+                Positions::Range(AxisRange::derived(first, 1, self.len()))
+            }
+            _ => Positions::from_list(self.positions.iter().map(place).collect()),
+        };
+        Self { positions, result: self.result.clone() }
     }
 
     /// The same positions, counted from `origin`, below which there is none.
     #[must_use]
     pub fn relative_to(&self, origin: u64) -> Self {
-        let selection = match &self.selection {
-            AxisSelection::Range(range) => AxisSelection::Range(AxisRange::derived(
+        let positions = match &self.positions {
+            Positions::Range(range) => Positions::Range(AxisRange::derived(
                 range.start().saturating_sub(origin),
                 range.step(),
                 range.len(),
             )),
-            AxisSelection::Coords(list) => {
-                AxisSelection::Coords(list.iter().map(|at| at.saturating_sub(origin)).collect())
+            Positions::List(list) if origin == 0 => Positions::List(list.clone()),
+            Positions::List(list) => {
+                Positions::from_list(list.iter().map(|at| at.saturating_sub(origin)).collect())
             }
         };
-        Self { selection, result: self.result.clone() }
+        Self { positions, result: self.result.clone() }
+    }
+
+    /// True for a list of which all positions lie in `runs`.
+    fn lies_in(&self, runs: &[(u64, u64)]) -> bool {
+        let Positions::List(list) = &self.positions else { return false };
+        let mut left = &list[..];
+        let mut finder = RunFinder::new(runs);
+        while let [at, ..] = left {
+            let Some(run) = finder.run_of(*at) else { return false };
+            let (first, count) = runs[run];
+            let inside = left.iter().take_while(|at| at.wrapping_sub(first) < count).count();
+            left = &left[inside..];
+        }
+        true
+    }
+
+    /// True for a list of positions that follow each other as they do in all runs.
+    fn follows(&self, runs: &[(u64, u64)]) -> bool {
+        let Positions::List(list) = &self.positions else { return false };
+        let mut left = &list[..];
+        let Some(begin) = list.first() else { return false };
+        let Some(run) = RunFinder::new(runs).run_of(*begin) else { return false };
+        for (first, count) in &runs[run..] {
+            let from = *begin.max(first);
+            let here = usize::try_from(first.saturating_add(*count) - from).unwrap_or(usize::MAX);
+            let (inside, behind) = left.split_at(here.min(left.len()));
+            if !inside.iter().zip(from..).all(|(at, expected)| *at == expected) {
+                return false;
+            }
+            left = behind;
+        }
+        left.is_empty()
     }
 
     fn partition(&self, mut is_inside: impl FnMut(u64) -> bool) -> (Option<Self>, Option<Self>) {
         let (mut inside, mut outside) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
-        for (at, result) in self.positions().zip(self.result.iter()) {
+        for (at, result) in self.positions.iter().zip(self.result.iter()) {
             let (positions, results) = if is_inside(at) { &mut inside } else { &mut outside };
             positions.push(at);
             results.push(result);
@@ -147,9 +187,9 @@ impl PlacedAxis {
 
     /// `count` positions of a range, from number `first` on.
     fn slice(&self, first: u64, count: u64) -> Option<Self> {
-        let AxisSelection::Range(range) = &self.selection else { return None };
+        let Positions::Range(range) = &self.positions else { return None };
         let start = range.get(first).filter(|_| count > 0)?;
-        let selection = AxisSelection::Range(AxisRange::derived(start, range.step(), count));
+        let positions = Positions::Range(AxisRange::derived(start, range.step(), count));
         let result = match &self.result {
             Positions::Range(places) => {
                 let start = places.get(first)?;
@@ -161,7 +201,7 @@ impl PlacedAxis {
                 Positions::from_list(list.get(from..to)?.to_vec())
             }
         };
-        Some(Self { selection, result })
+        Some(Self { positions, result })
     }
 }
 
@@ -213,33 +253,33 @@ pub fn split_by(
     (Some(inside), rest)
 }
 
-fn selection_of(positions: Positions) -> AxisSelection {
-    match positions {
-        Positions::Range(range) => AxisSelection::Range(range),
-        Positions::List(list) => AxisSelection::Coords(Arc::unwrap_or_clone(list)),
-    }
-}
-
 /// Finds the runs of positions, most of which follow each other.
 struct RunFinder<'r> {
     runs: &'r [(u64, u64)],
-    /// The last that begins at or before the position that was looked for last.
+    /// The run in which a position was found last, its first position, and their count.
     last: usize,
+    first: u64,
+    count: u64,
 }
 
 impl<'r> RunFinder<'r> {
     fn new(runs: &'r [(u64, u64)]) -> Self {
-        Self { runs, last: 0 }
+        let (first, count) = runs.first().copied().unwrap_or((0, 0));
+        Self { runs, last: 0, first, count }
     }
 
     /// The run that a position lies in.
     fn run_of(&mut self, at: u64) -> Option<usize> {
-        let begins = |run: usize| self.runs.get(run).is_some_and(|(first, _)| *first <= at);
-        if !begins(self.last) || begins(self.last + 1) {
-            self.last = self.runs.partition_point(|(first, _)| *first <= at).checked_sub(1)?;
+        if at.wrapping_sub(self.first) < self.count {
+            return Some(self.last);
         }
-        let (first, count) = *self.runs.get(self.last)?;
-        (at - first < count).then_some(self.last)
+        let run = self.runs.partition_point(|(first, _)| *first <= at).checked_sub(1)?;
+        let (first, count) = self.runs[run];
+        if at - first >= count {
+            return None;
+        }
+        (self.last, self.first, self.count) = (run, first, count);
+        Some(run)
     }
 }
 
@@ -271,7 +311,7 @@ mod tests {
         for axis in part {
             let with = |(result, at): &(Vec<u64>, Vec<u64>)| {
                 let (result, at) = (result.clone(), at.clone());
-                let more = axis.result.iter().zip(axis.positions());
+                let more = axis.result.iter().zip(axis.positions.iter());
                 let more = more.map(move |(place, position)| {
                     ([&result[..], &[place]].concat(), [&at[..], &[position]].concat())
                 });
@@ -317,18 +357,18 @@ mod tests {
             let mut found = BTreeMap::new();
             if let Some(part) = &inside {
                 let places = part.along_runs(&runs);
-                for ((result, at), place) in part.result.iter().zip(part.positions()).zip(places.positions()) {
+                for ((result, at), place) in part.result.iter().zip(part.positions.iter()).zip(places.positions.iter()) {
                     prop_assert_eq!(at, all[usize::try_from(place).unwrap()]);
                     found.insert(result, at);
                 }
             }
             for part in &outside {
-                for (result, at) in part.result.iter().zip(part.positions()) {
+                for (result, at) in part.result.iter().zip(part.positions.iter()) {
                     prop_assert!(!all.contains(&at));
                     found.insert(result, at);
                 }
             }
-            let wanted: BTreeMap<_, _> = whole.result.iter().zip(whole.positions()).collect();
+            let wanted: BTreeMap<_, _> = whole.result.iter().zip(whole.positions.iter()).collect();
             prop_assert_eq!(found, wanted);
         }
     }
@@ -343,7 +383,7 @@ mod tests {
             _ => placed.at(0, 2),
         };
         let (inside, rest) = split_by(&whole, cut);
-        assert_eq!(inside.unwrap()[0].positions().collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(inside.unwrap()[0].positions.iter().collect::<Vec<_>>(), [1, 3]);
         let rest: Vec<_> = rest.iter().flat_map(|part| elements(part)).collect();
         let of = |result: [u64; 2], at: [u64; 2]| (result.to_vec(), at.to_vec());
         assert_eq!(rest.len(), 4 + 4);

@@ -7,10 +7,9 @@
 //! |---|---|
 //! | `remote` | [`RemoteStorage`]: objects of S3, GCS, Azure and HTTP servers |
 //! | `calibrate` | [`calibrate()`]: measures the profile of an object store in seconds |
-//! | `conformance` | an object store that fails when told to (a feature of that name) |
+//! | [`conformance`] | an object store that fails when told to, forgets to answer, and does things late |
 
 mod calibrate;
-#[cfg(feature = "conformance")]
 pub mod conformance;
 mod remote;
 

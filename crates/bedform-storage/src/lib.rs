@@ -19,14 +19,13 @@
 //! | [`recording`] | [`Recording`]: a log of what is done to a storage |
 //! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
 //! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`goes_on()`]: what ends a call before its time |
-//! | `conformance` | the suite that holds all of them to the contract (a feature of that name) |
+//! | [`conformance`] | the suite that holds all of them to the contract, and the crash tests |
 //! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
 //! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
 
 pub mod answer;
 pub mod calibrate;
 pub mod cancellation;
-#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
 pub mod failing;

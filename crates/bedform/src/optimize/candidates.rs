@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bedform_format::checksum::Fingerprint;
 use bedform_format::{DataType, ObjectPath};
-use bedform_geometry::{AxisSelection, PlacedAxis, Points, Region, Selection};
+use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Selection};
 use bedform_storage::Profile;
 
 use super::reads::{Exact, Kind, recency};
@@ -691,10 +691,12 @@ fn read_of(kind: &Kind, held: &Held) -> Read {
 fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
     let axis = |runs: &Runs| {
         let positions = runs.iter().flat_map(|(first, count)| *first..first + count);
-        PlacedAxis::whole(&AxisSelection::Coords(positions.collect()))
+        PlacedAxis::all(Positions::from_list(positions.collect()))
     };
     let part: Vec<PlacedAxis> = runs.iter().map(axis).collect();
-    Selection::Orthogonal(held.inner(&part).into_iter().map(|axis| axis.selection).collect())
+    Selection::Orthogonal(
+        held.inner(&part).into_iter().map(|axis| AxisSelection::from(&axis.positions)).collect(),
+    )
 }
 
 /// The points of several reads, each once.

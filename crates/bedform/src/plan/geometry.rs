@@ -141,7 +141,8 @@ impl Geometry {
         result_shape: &[u64],
         item_size: usize,
     ) -> Result<Self> {
-        let selections: Vec<_> = part.iter().map(|axis| axis.selection.clone()).collect();
+        let selections: Vec<_> =
+            part.iter().map(|axis| AxisSelection::from(&axis.positions)).collect();
         check_result(result_shape, 0, item_size)?;
         let mut geometry =
             Self::new(grid, per_object, &Selection::Orthogonal(selections), item_size)?;
@@ -189,7 +190,8 @@ impl Geometry {
         let (mut boxes, mut chunks) = (Vec::with_capacity(parts.len()), BTreeMap::new());
         let mut result_bytes = 0_u64;
         for BoxPart { axes, result_shape, behind } in parts {
-            let selections: Vec<_> = axes.iter().map(|axis| axis.selection.clone()).collect();
+            let selections: Vec<_> =
+                axes.iter().map(|axis| AxisSelection::from(&axis.positions)).collect();
             check_result(result_shape, *behind, item_size)?;
             let mut table = BoxTable::new(grid, per_object, &selections, item_size, *behind)?;
             table.place(axes, result_shape, item_size);

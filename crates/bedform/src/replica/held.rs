@@ -207,8 +207,8 @@ mod tests {
         let (inside, rest) = held.split(&part);
         assert!(rest.is_empty());
         let inner = held.inner(&inside.unwrap());
-        assert_eq!(inner[0].positions().collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!(inner[1].positions().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(inner[0].positions.iter().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(inner[1].positions.iter().collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]

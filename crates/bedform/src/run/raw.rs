@@ -309,3 +309,32 @@ impl Gatherer {
         self.units
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extents(gap_max: u64, blocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let (unit, units) = (Unit::default(), Vec::new());
+        let mut gatherer = Gatherer { gap_max, extents_max: 64, unit, wide: 0, before: 0, units };
+        for (offset, length) in blocks {
+            gatherer.make_room(Extent { offset: *offset, length: *length });
+        }
+        let units = gatherer.finish();
+        let extents = units.iter().flat_map(|unit| &unit.extents);
+        extents.map(|extent| (extent.offset, extent.length)).collect()
+    }
+
+    #[test]
+    fn wider_gaps_are_read_over_while_they_are_at_most_a_quarter_of_what_is_read_anyway() {
+        let gap_max = 100;
+        assert_eq!(extents(gap_max, &[(0, 4000), (5000, 10)]), [(0, 5010)]);
+        assert_eq!(extents(gap_max, &[(0, 4000), (5001, 10)]), [(0, 4000), (5001, 10)]);
+        // All wide gaps of a request together, those within `gap_max` do not count.
+        let blocks = [(0, 4000), (4600, 10), (4700, 10), (5200, 10)];
+        assert_eq!(extents(gap_max, &blocks), [(0, 4710), (5200, 10)]);
+        assert_eq!(extents(gap_max, &[(0, 10), (110, 10), (220, 10)]), [(0, 230)]);
+        // What lies before it begins another request.
+        assert_eq!(extents(gap_max, &[(5000, 4000), (0, 10)]), [(5000, 4000), (0, 10)]);
+    }
+}

@@ -34,6 +34,35 @@ fn a_second_handle_decodes_no_chunk_again() {
 }
 
 #[test]
+fn a_large_read_keeps_no_chunks_that_it_took_whole_and_that_are_decoded_again_soon() {
+    let _alone = alone();
+    let (length, chunk) = (12 << 20, 1 << 20);
+    let expected = content(length, 1);
+    let again = |codec: BytesCodec, name: &str, read_first: u64| -> u64 {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let store = Store::create(storage.clone(), &Map::new(), writable()).unwrap();
+        let mut new = new_array(1);
+        new.shape = vec![length];
+        new.layout.chunk_shape = vec![chunk];
+        new.layout.shard_shape = vec![length];
+        new.layout.codecs = vec![codec];
+        write(&store.create_array(&path(), &new).unwrap(), 0, &expected);
+        let mut options = options(CAP, Freshness::Read);
+        options.profile = Some(bedform_storage::Profile::default());
+        let array = Store::open(storage, options).unwrap().array(&path()).unwrap();
+        let (found, statistics) = read(&array, 0, read_first);
+        assert!(found == expected[..usize::try_from(read_first).unwrap()], "{name}");
+        assert_eq!(statistics.chunks, read_first.div_ceil(chunk), "{name}");
+        decoded(&array, &expected)
+    };
+    let lz4 = || BytesCodec::Lz4;
+    assert_eq!(again(lz4(), "all, decoded soon", length), 12);
+    assert_eq!(again(lz4(), "the last chunk in part", length - 10), 11);
+    assert_eq!(again(lz4(), "a small read", 8 << 20), 4);
+    assert_eq!(again(BytesCodec::Gzip { level: 1 }, "all, decoded late", length), 0);
+}
+
+#[test]
 fn a_second_handle_decodes_no_block_of_a_log_again() {
     let _alone = alone();
     let directory = Directory::new();

@@ -80,7 +80,7 @@ impl Cutting<'_> {
 
     /// True if what a replica gives takes less time than all of the read can take of the array itself: told by
     /// geometry alone, before an object of the array is opened for its price.
-    fn may_gain(&self, whole: &Cut, number: usize) -> Option<bool> {
+    fn may_gain(&self, whole: &Cut, cut: &Cut) -> Option<bool> {
         // What lies over the objects of an array has a price of its own.
         if !self.base.moment.is_settled() {
             return Some(true);
@@ -90,16 +90,16 @@ impl Cutting<'_> {
             let parts: Vec<&Part> = parts.iter().collect();
             self.base.with_pieces(&parts, self.base.priced(), |plan| Ok(of(&plan)))?.ok()
         };
-        let cut = Cut { left: Vec::new(), ..self.with(whole, number)? };
-        let least = seconds(&cut, |plan| plan.estimate().seconds)?;
+        let taken = Cut { taken: cut.taken.clone(), left: Vec::new() };
+        let least = seconds(&taken, |plan| plan.estimate().seconds)?;
         let most = seconds(whole, |plan| plan.estimate_at_most().seconds)?;
         Some(least < most * (1.0 - GAIN_MIN))
     }
 
-    /// The replicas that make the read cheapest, one after the other.
-    pub(super) fn choose(&self, whole: &Cut, among: &[usize]) -> Choice {
-        let may_gain = |number: &usize| self.may_gain(whole, *number).unwrap_or(false);
-        let among: Vec<usize> = among.iter().copied().filter(may_gain).collect();
+    /// The replicas that make the read cheapest, one after the other. `cuts` has what each takes of all of it.
+    pub(super) fn choose(&self, whole: &Cut, cuts: &[(usize, Cut)]) -> Choice {
+        let may_gain = |(_, cut): &&(usize, Cut)| self.may_gain(whole, cut).unwrap_or(false);
+        let among: Vec<usize> = cuts.iter().filter(may_gain).map(|(number, _)| *number).collect();
         if among.is_empty() {
             return Choice::new();
         }

@@ -105,8 +105,7 @@ impl Redirected {
                 return Self::of_cut(&cutting, &cut);
             }
         }
-        let choice = Self::decide(&cutting, (&whole, axes), (selection, replicas), array);
-        let cut = cutting.by(whole, &choice);
+        let (choice, cut) = Self::decide(&cutting, (&whole, axes), (selection, replicas), array);
         if !cutting.has_changed.get() {
             replicas.remember(kind, (choice, eighths(axes, &cut.left)));
         }
@@ -118,13 +117,13 @@ impl Redirected {
         Some(Self { parts })
     }
 
-    /// Which replicas a read takes that takes `axes`.
+    /// Which replicas a read takes that takes `axes`, and what of it.
     fn decide(
         cutting: &Cutting<'_>,
         (whole, axes): (&Cut, &[AxisSelection]),
         (selection, replicas): (&Selection, &NamedReplicas),
         array: &str,
-    ) -> Choice {
+    ) -> (Choice, Cut) {
         let (base, of_array) = (cutting.base, cutting.replicas);
         let meets = |number: &usize| {
             let replica = &of_array[*number];
@@ -132,18 +131,23 @@ impl Redirected {
             has_runs && replica.may_have(selection) && base.may_have(replica)
         };
         let among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
-        let cuts: Vec<(usize, Cut)> = among
+        let mut cuts: Vec<(usize, Cut)> = among
             .iter()
             .filter_map(|number| Some((*number, cutting.with(whole, *number)?)))
             .collect();
-        match made_for(&cuts, of_array, &cutting.result_shape) {
+        let choice = match made_for(&cuts, of_array, &cutting.result_shape) {
             Some(number) => vec![number],
             None => {
-                let among: Vec<usize> = cuts.iter().map(|(number, _)| *number).collect();
                 let key = key_of(axes, &cuts);
-                replicas.choice(array, key, || cutting.choose(whole, &among))
+                replicas.choice(array, key, || cutting.choose(whole, &cuts))
             }
-        }
+        };
+        let known = cuts.iter().position(|(number, _)| choice == [*number]);
+        let cut = match known {
+            Some(at) => cuts.swap_remove(at).1,
+            None => cutting.by(whole.clone(), &choice),
+        };
+        (choice, cut)
     }
 
     /// Calls `act` with the plan of the read; nothing if a replica is gone.

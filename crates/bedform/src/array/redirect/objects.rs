@@ -192,7 +192,7 @@ impl Base<'_> {
             Objects::File => Some(Vec::new()),
             Objects::Store(_) => {
                 let own: Vec<PlacedAxis> =
-                    part.iter().map(|axis| PlacedAxis::whole(&axis.selection)).collect();
+                    part.iter().map(|axis| PlacedAxis::all(axis.positions.clone())).collect();
                 let shape: Vec<u64> = part.iter().map(PlacedAxis::len).collect();
                 let geometry = self.geometry(&own, &shape).ok()?;
                 let cells = 0..geometry.cell_count();
@@ -200,7 +200,7 @@ impl Base<'_> {
                     .then(|| cells.map(|cell| geometry.cell_coordinates(cell)).collect())
             }
             Objects::Archive(joined) => {
-                let stretches = joined.stretches(&part.get(joined.axis())?.selection);
+                let stretches = joined.stretches(&part.get(joined.axis())?.positions);
                 Some(stretches.into_iter().map(|(start, end)| vec![start, end]).collect())
             }
         }

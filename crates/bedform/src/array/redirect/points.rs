@@ -426,7 +426,7 @@ mod tests {
         let wanted = Wanted { places: Cow::Borrowed(&[9, 2, 5, 7, 2]), results: None };
         let (found, left) = wanted.split(&[2, 3, 7, 8]);
         let found = found.unwrap();
-        assert_eq!(found.positions().collect::<Vec<_>>(), [0, 2, 0]);
+        assert_eq!(found.positions.iter().collect::<Vec<_>>(), [0, 2, 0]);
         assert_eq!(found.result.iter().collect::<Vec<_>>(), [1, 3, 4]);
         assert_eq!((&*left.places, left.results), (&[9, 5][..], Some(vec![0, 2])));
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bedform_geometry::{
-    AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Region, Selection,
+    AxisRange, AxisSelection, ChunkGrid, PlacedAxis, Points, Positions, Region, Selection,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -95,20 +95,30 @@ pub(super) fn file_of(starts: &[u64], at: u64) -> usize {
 
 /// The files that have some of the positions.
 pub(super) fn files_of(positions: &AxisSelection, starts: &[u64]) -> BTreeSet<usize> {
-    match (positions, positions.bounds()) {
-        (_, None) => BTreeSet::new(),
-        (AxisSelection::Range(range), Some((low, high))) => {
-            let step = range.step().unsigned_abs();
-            // The first position that is not before the file.
-            let first = |start: u64| {
-                let steps = start.saturating_sub(low).div_ceil(step);
-                low.saturating_add(steps.saturating_mul(step))
-            };
-            let files = file_of(starts, low)..=file_of(starts, high);
-            files.filter(|file| first(starts[*file]) < starts[file + 1]).collect()
-        }
-        (AxisSelection::Coords(list), _) => files_of_list(list, starts),
+    match positions {
+        AxisSelection::Range(range) => files_of_range(range, starts),
+        AxisSelection::Coords(list) => files_of_list(list, starts),
     }
+}
+
+/// The same, of positions of a part.
+pub(super) fn files_at(positions: &Positions, starts: &[u64]) -> BTreeSet<usize> {
+    match positions {
+        Positions::Range(range) => files_of_range(range, starts),
+        Positions::List(list) => files_of_list(list, starts),
+    }
+}
+
+fn files_of_range(range: &AxisRange, starts: &[u64]) -> BTreeSet<usize> {
+    let Some((low, high)) = range.bounds() else { return BTreeSet::new() };
+    let step = range.step().unsigned_abs();
+    // The first position that is not before the file.
+    let first = |start: u64| {
+        let steps = start.saturating_sub(low).div_ceil(step);
+        low.saturating_add(steps.saturating_mul(step))
+    };
+    let files = file_of(starts, low)..=file_of(starts, high);
+    files.filter(|file| first(starts[*file]) < starts[file + 1]).collect()
 }
 
 fn files_of_list(positions: &[u64], starts: &[u64]) -> BTreeSet<usize> {
@@ -163,13 +173,13 @@ fn add_box(
     (shape, behind): (&[u64], u64),
     (axis, starts): (usize, &[u64]),
 ) -> Result<()> {
-    if axes.iter().any(|axis| axis.selection.is_empty()) {
+    if axes.iter().any(|axis| axis.is_empty()) {
         return Ok(());
     }
     let along = along_files(&axes[axis], starts);
-    let listed = |placed: &PlacedAxis| match &placed.selection {
-        AxisSelection::Coords(list) => list.len() as u64,
-        AxisSelection::Range(_) => 0,
+    let listed = |placed: &PlacedAxis| match &placed.positions {
+        Positions::List(list) => list.len() as u64,
+        Positions::Range(_) => 0,
     };
     // Each file has a copy of the other axes.
     let others = axes.iter().enumerate().filter(|(number, _)| *number != axis);
@@ -194,17 +204,17 @@ fn add_box(
 
 /// Positions along the joined axis, file by file, each from the file's first.
 fn along_files(whole: &PlacedAxis, starts: &[u64]) -> Vec<(usize, PlacedAxis)> {
-    match &whole.selection {
-        AxisSelection::Range(_) => {
+    match &whole.positions {
+        Positions::Range(range) => {
             let of_file = |file: usize| {
                 let (inside, _) = whole.at(starts[file], starts[file + 1]);
                 Some((file, inside?.relative_to(starts[file])))
             };
-            files_of(&whole.selection, starts).into_iter().filter_map(of_file).collect()
+            files_of_range(range, starts).into_iter().filter_map(of_file).collect()
         }
-        AxisSelection::Coords(list) => {
+        Positions::List(list) => {
             let mut by_file: BTreeMap<usize, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
-            for (place, at) in whole.result.iter().zip(list) {
+            for (place, at) in whole.result.iter().zip(list.iter()) {
                 let file = file_of(starts, *at);
                 let (positions, places) = by_file.entry(file).or_default();
                 positions.push(at - starts[file]);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
-use bedform_geometry::{AxisSelection, ChunkGrid, PlacedAxis, Points, Selection};
+use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Positions, Selection};
 use bedform_storage::Object;
 
-use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_of, files_of_selection};
+use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
 use super::member::Member;
 use super::{Archive, VariableForm};
 use crate::cache::Scope;
@@ -150,8 +150,8 @@ impl JoinedVariable {
     }
 
     /// The stretches of the joined axis, first position and end, of the files that have some of the positions.
-    pub(crate) fn stretches(&self, positions: &AxisSelection) -> Vec<(u64, u64)> {
-        self.stretches_of_files(files_of(positions, &self.archive.starts))
+    pub(crate) fn stretches(&self, positions: &Positions) -> Vec<(u64, u64)> {
+        self.stretches_of_files(files_at(positions, &self.archive.starts))
     }
 
     /// The stretches of the files that a selection takes something of.

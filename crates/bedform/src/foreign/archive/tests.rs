@@ -170,7 +170,7 @@ proptest! {
                     places.into_iter().zip(positions).for_each(|(place, at)| add(place, at));
                 }
                 FilePart::Boxes(boxes) => for part in boxes {
-                    let axes: Vec<_> = part.axes.iter().map(|axis| axis.selection.clone()).collect();
+                    let axes: Vec<_> = part.axes.iter().map(|axis| AxisSelection::from(&axis.positions)).collect();
                     let shape: Vec<u64> = axes.iter().map(AxisSelection::len).collect();
                     for (number, position) in positions(&Selection::Orthogonal(axes)).into_iter().enumerate() {
                         let inside = delinearize(number as u64, &shape);
