@@ -12,6 +12,9 @@ use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
 /// chunk alone is larger.
 pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 
+/// The fewest bytes that a read is cut to, for its threads to have as much of it each: below that requests count.
+const UNIT_BYTES_MIN: u64 = 512 << 10;
+
 /// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
 /// places, each of which is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
@@ -53,6 +56,8 @@ pub(crate) struct Merging<'t> {
     pub(crate) gap_bytes: u64,
     /// Extents that a thread fetches one after the other.
     pub(crate) extents_max: usize,
+    /// Threads that share the read.
+    threads: u64,
     /// Objects that the read takes about as much of, and by which profile it is spread over requests.
     spread: Option<(u64, &'t Profile)>,
 }
@@ -60,11 +65,17 @@ pub(crate) struct Merging<'t> {
 impl Merging<'_> {
     /// The most bytes that extents of one object, `bytes` together, are merged to.
     pub(crate) fn request_bytes(&self, bytes: u64) -> u64 {
-        let Some((objects, profile)) = self.spread else { return UNIT_BYTES_MAX };
+        let Some((objects, profile)) = self.spread else { return self.shared_bytes(bytes) };
         #[allow(clippy::cast_precision_loss)]
         let (all, objects) = (bytes.saturating_mul(objects) as f64, objects as f64);
         let requests = whole_number((profile.streams_for(all) / objects).round()).max(1);
         bytes.div_ceil(requests).min(UNIT_BYTES_MAX)
+    }
+
+    /// The same where requests are as large as they may be: each thread gets as many as the others.
+    fn shared_bytes(&self, bytes: u64) -> u64 {
+        let units = bytes.div_ceil(UNIT_BYTES_MAX).max(1).next_multiple_of(self.threads);
+        bytes.div_ceil(units).clamp(UNIT_BYTES_MIN, UNIT_BYTES_MAX)
     }
 }
 
@@ -111,14 +122,15 @@ impl Tuning {
 
     /// How a read of `chunks` in `objects` merges them to requests.
     pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
-        let extents_max = self.extents_max();
+        let (gap_bytes, extents_max) = (self.gap_bytes, self.extents_max());
+        let threads = self.threads.max(1) as u64;
         if !self.spreads {
-            return Merging { gap_bytes: self.gap_bytes, extents_max, spread: None };
+            return Merging { gap_bytes, extents_max, threads, spread: None };
         }
         #[allow(clippy::cast_precision_loss)]
         let worth = self.profile.gap_for(chunks as f64);
         let spread = Some((objects.max(1), &self.profile));
-        Merging { gap_bytes: self.gap_bytes.min(worth), extents_max, spread }
+        Merging { gap_bytes: gap_bytes.min(worth), extents_max, threads, spread }
     }
 
     /// Extents that a thread fetches one after the other: few where each is waited for long.

@@ -27,10 +27,13 @@ impl Buffers {
     }
 }
 
-/// Makes a buffer at least so long.
+/// Makes a buffer at least so long; what it held is lost then. Memory of the system that is zero already is not
+/// touched before something is put there.
 pub(crate) fn grow(buffer: &mut Vec<u8>, length: usize) {
     if buffer.len() < length {
-        buffer.resize(length, 0);
+        // The old one first: both together are not needed.
+        *buffer = Vec::new();
+        *buffer = vec![0; length];
     }
 }
 

@@ -22,20 +22,43 @@ pub(super) fn gather_raw(
     units: Vec<Unit>,
 ) -> Result<Vec<Unit>> {
     let Merging { gap_bytes: gap_max, extents_max, .. } = merging;
-    let mut gatherer =
-        Gatherer { gap_max, extents_max, unit: Unit::default(), wide: 0, before: 0, units };
+    let mut all = Vec::with_capacity(chunks.len());
     for (location, wanted) in chunks {
-        gather_chunk(cell, wanted.task, location.extent, &mut gatherer)?;
+        all.push(blocks_of(cell, wanted.task, location.extent, gap_max)?);
+    }
+    let needed = all.iter().map(ChunkBlocks::bytes).fold(0, u64::saturating_add);
+    let (bytes_max, unit) = (merging.request_bytes(needed), Unit::default());
+    let mut gatherer =
+        Gatherer { gap_max, extents_max, bytes_max, unit, wide: 0, before: 0, units };
+    for ChunkBlocks { offset, blocks, pieces } in &all {
+        for piece in pieces {
+            let (block, inner) = &blocks[piece.number];
+            gatherer.add(piece, block, inner, *offset);
+        }
     }
     Ok(gatherer.finish())
 }
 
-fn gather_chunk(
+/// What is read of a chunk that starts at `offset`: blocks, and where each is, in the order of the file.
+struct ChunkBlocks {
+    offset: u64,
+    blocks: Vec<(Block, Vec<Axis>)>,
+    pieces: Vec<BlockPlace>,
+}
+
+impl ChunkBlocks {
+    fn bytes(&self) -> u64 {
+        let spans = self.pieces.iter().map(|piece| self.blocks[piece.number].0.span);
+        spans.fold(0, u64::saturating_add)
+    }
+}
+
+fn blocks_of(
     cell: PlannedCell<'_>,
     task: ChunkTask,
     extent: Extent,
-    gatherer: &mut Gatherer,
-) -> Result<()> {
+    gap_max: u64,
+) -> Result<ChunkBlocks> {
     let (codec, geometry) = (cell.codec(), cell.piece.geometry);
     if extent.length < codec.decoded_bytes() as u64 {
         return Err(Error::corrupt(
@@ -54,8 +77,8 @@ fn gather_chunk(
         }
         // Walk in the order of the file.
         copy.axes.sort_by_key(|axis| std::cmp::Reverse(source_span(axis)));
-        for part in parts(copy, item, gatherer.gap_max) {
-            let split = split_axis(&part.axes, item, gatherer.gap_max);
+        for part in parts(copy, item, gap_max) {
+            let split = split_axis(&part.axes, item, gap_max);
             let (outer, inner) = part.axes.split_at(split);
             let block = Block::new(inner, item);
             let number = blocks.len();
@@ -69,11 +92,7 @@ fn gather_chunk(
         Ok(())
     })?;
     pieces.sort_unstable();
-    for piece in &pieces {
-        let (block, inner) = &blocks[piece.number];
-        gatherer.add(piece, block, inner, extent.offset);
-    }
-    Ok(())
+    Ok(ChunkBlocks { offset: extent.offset, blocks, pieces })
 }
 
 /// A block of elements: where its bytes start in the chunk, where its first element goes in the
@@ -253,6 +272,8 @@ struct Gatherer {
     gap_max: u64,
     /// Extents of a unit.
     extents_max: usize,
+    /// Bytes of a unit, and of an extent.
+    bytes_max: u64,
     unit: Unit,
     /// Bytes of the last extent that lie in gaps over `gap_max`.
     wide: u64,
@@ -281,7 +302,7 @@ impl Gatherer {
         let Some(last) = self.unit.extents.last_mut() else {
             return self.unit.extents.push(extent);
         };
-        if extent.offset >= last.offset && extent.end() - last.offset <= UNIT_BYTES_MAX {
+        if extent.offset >= last.offset && extent.end() - last.offset <= self.bytes_max {
             let gap = extent.offset.saturating_sub(last.end());
             let wide = if gap > self.gap_max { gap } else { 0 };
             if wide == 0 || self.wide + wide <= (last.length - self.wide) / WIDE_SHARE {
@@ -292,7 +313,7 @@ impl Gatherer {
         }
         self.wide = 0;
         let length = last.length;
-        let full = self.before + length >= UNIT_BYTES_MAX;
+        let full = self.before + length >= self.bytes_max;
         if full || self.unit.extents.len() >= self.extents_max {
             self.units.push(std::mem::take(&mut self.unit));
             self.before = 0;
@@ -316,7 +337,9 @@ mod tests {
 
     fn extents(gap_max: u64, blocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let (unit, units) = (Unit::default(), Vec::new());
-        let mut gatherer = Gatherer { gap_max, extents_max: 64, unit, wide: 0, before: 0, units };
+        let (extents_max, bytes_max) = (64, UNIT_BYTES_MAX);
+        let mut gatherer =
+            Gatherer { gap_max, extents_max, bytes_max, unit, wide: 0, before: 0, units };
         for (offset, length) in blocks {
             gatherer.make_room(Extent { offset: *offset, length: *length });
         }
