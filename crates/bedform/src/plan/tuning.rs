@@ -15,6 +15,9 @@ pub(crate) const UNIT_BYTES_MAX: u64 = 2 << 20;
 /// The fewest bytes that a read is cut to, for its threads to have as much of it each: below that requests count.
 const UNIT_BYTES_MIN: u64 = 512 << 10;
 
+/// From so many units for each thread on all have about as much of the read anyway.
+const EVEN_UNITS: u64 = 4;
+
 /// Reads below this many decoded bytes stay on the caller's thread, but for those that a log has in many
 /// places, each of which is a wait.
 const ALONE_BYTES: u64 = 256 << 10;
@@ -74,7 +77,11 @@ impl Merging<'_> {
 
     /// The same where requests are as large as they may be: each thread gets as many as the others.
     fn shared_bytes(&self, bytes: u64) -> u64 {
-        let units = bytes.div_ceil(UNIT_BYTES_MAX).max(1).next_multiple_of(self.threads);
+        let units = bytes.div_ceil(UNIT_BYTES_MAX);
+        if units >= EVEN_UNITS * self.threads {
+            return UNIT_BYTES_MAX;
+        }
+        let units = units.max(1).next_multiple_of(self.threads);
         bytes.div_ceil(units).clamp(UNIT_BYTES_MIN, UNIT_BYTES_MAX)
     }
 }

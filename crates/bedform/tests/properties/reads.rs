@@ -118,14 +118,18 @@ fn check_object(read: &[&Event], needed: &Bytes, tail: u64, size: u64, gap_max: 
     assert_eq!(tails, 1, "the index is read once: {read:?}");
     let missed: Vec<_> = needed.difference(&fetched).collect();
     assert!(missed.is_empty(), "{missed:?} are not read: {read:?}");
-    for byte in fetched.difference(needed) {
-        let before = needed.range(..byte).next_back();
-        let after = needed.range(byte..).next();
-        let gap = before.zip(after).map(|(before, after)| after - before - 1);
-        assert!(
-            gap.is_some_and(|gap| gap <= gap_max),
-            "byte {byte} is read for nothing, in a gap of {gap:?}: {read:?}"
-        );
+    for event in read.iter().filter(|event| (event.offset, event.bytes) != (size - tail, tail)) {
+        let (mut gaps, mut last) = (Vec::new(), None);
+        for byte in needed.range(event.offset..event.offset + event.bytes) {
+            let gap = last.map_or(byte - event.offset, |last| byte - last - 1);
+            assert!(gap == 0 || last.is_some(), "more is read before what is needed: {read:?}");
+            gaps.push(gap);
+            last = Some(*byte);
+        }
+        let end = last.map(|last| last + 1);
+        assert_eq!(end, Some(event.offset + event.bytes), "more than is needed: {read:?}");
+        let wide: u64 = gaps.iter().filter(|gap| **gap > gap_max).sum();
+        assert!(wide * 4 <= event.bytes - wide, "{wide} bytes of wide gaps: {read:?}");
     }
 }
 
