@@ -67,7 +67,7 @@ fn a_large_read_keeps_no_chunks_that_it_took_whole_and_that_are_decoded_again_so
         decoded(&array, expected)
     };
     let zstd = BytesCodec::Zstd { level: 1, checksum: false };
-    let soon = |part, name| again(zstd.clone(), &even, part, name);
+    let soon = |part, name| again(zstd, &even, part, name);
     assert_eq!(soon((0, length), "all"), 12);
     assert_eq!(soon((10, length - 10), "the first chunk in part"), 11);
     assert_eq!(soon((0, 8 << 20), "a small read"), 4);
