@@ -162,15 +162,13 @@ impl Processor {
             true => self.far_run_seconds,
             false => self.run_seconds,
         };
-        // What is kept of a small read may save the next one as much: it is not to decide on layouts.
-        let kept = (work.kept_bytes - NEAR_BYTES_MAX).max(0.0);
         ProcessorSeconds {
             requests: work.objects * self.object_seconds + work.requests * self.request_seconds,
             bytes: work.bytes / self.cached_bytes_per_second,
             decoding: work.chunks * self.chunk_seconds + work.decoding_seconds,
             copying: work.runs * run
                 + work.copied_bytes / copy
-                + kept / self.fresh_bytes_per_second,
+                + work.kept_bytes / self.fresh_bytes_per_second,
         }
     }
 
