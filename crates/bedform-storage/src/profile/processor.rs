@@ -112,8 +112,6 @@ pub struct ProcessorWork {
     pub runs: f64,
     /// Bytes of the result.
     pub copied_bytes: f64,
-    /// Bytes of decoded chunks that are kept for the next read, in memory that the system gives.
-    pub kept_bytes: f64,
 }
 
 /// Seconds of one core for each part of a read.
@@ -125,7 +123,7 @@ pub struct ProcessorSeconds {
     pub bytes: f64,
     /// Of finding and decoding chunks.
     pub decoding: f64,
-    /// Of filling the result, and of what is kept.
+    /// Of filling the result.
     pub copying: f64,
 }
 
@@ -166,9 +164,7 @@ impl Processor {
             requests: work.objects * self.object_seconds + work.requests * self.request_seconds,
             bytes: work.bytes / self.cached_bytes_per_second,
             decoding: work.chunks * self.chunk_seconds + work.decoding_seconds,
-            copying: work.runs * run
-                + work.copied_bytes / copy
-                + work.kept_bytes / self.fresh_bytes_per_second,
+            copying: work.runs * run + work.copied_bytes / copy,
         }
     }
 

@@ -24,7 +24,6 @@ use crate::plan::opening::{
     Need, SERVER_BUFFER_BYTES, ShardSize, requests_at_once, whole_bytes_max, whole_is_sooner,
     whole_number,
 };
-use crate::plan::price::WHOLE_KEPT_BYTES_MAX;
 
 use super::count::{
     Pattern, PerAxis, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination,
@@ -500,10 +499,6 @@ impl CostModel {
             decoding_seconds: self.codec.decoding(cost.chunks, encoded, cost.decoded_bytes),
             runs: cost.runs,
             copied_bytes: cost.result_bytes,
-            kept_bytes: match cost.decoded_bytes <= WHOLE_KEPT_BYTES_MAX as f64 {
-                true => cost.decoded_bytes,
-                false => 0.0,
-            },
         };
         // One chunk is decoded by one thread.
         let threads = u32::try_from(whole_number(cost.chunks)).unwrap_or(u32::MAX);

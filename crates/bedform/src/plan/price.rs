@@ -8,9 +8,6 @@ use serde::Serialize;
 
 use super::tuning::Tuning;
 
-/// Up to so many decoded bytes a read keeps all chunks: that takes a millisecond or two.
-pub(crate) const WHOLE_KEPT_BYTES_MAX: u64 = 8 << 20;
-
 /// Seconds that a read takes, predicted by the profile of its storage and of the machine. Prices of different
 /// plans can be compared: by the seconds of a cold read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -67,8 +64,6 @@ pub(crate) struct Cost {
     pub(crate) runs: u64,
     /// Bytes of the result.
     pub(crate) result_bytes: u64,
-    /// Bytes of decoded chunks that are kept.
-    pub(crate) kept_bytes: u64,
 }
 
 impl AddAssign for Cost {
@@ -88,7 +83,6 @@ impl AddAssign for Cost {
         self.decoding_nanos += other.decoding_nanos;
         self.runs += other.runs;
         self.result_bytes += other.result_bytes;
-        self.kept_bytes += other.kept_bytes;
     }
 }
 
@@ -162,7 +156,6 @@ impl Cost {
             decoding_seconds: self.decoding_nanos as f64 * 1e-9,
             runs: self.runs as f64,
             copied_bytes: self.result_bytes as f64,
-            kept_bytes: self.kept_bytes as f64,
         }
     }
 

@@ -32,7 +32,6 @@ use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
-use crate::plan::price::WHOLE_KEPT_BYTES_MAX;
 use crate::plan::tuning::{Tuning, UNIT_BYTES_MAX};
 use crate::source::{Cover, Payloads, PendingCell};
 use crate::threads::extra::ExtraThread;
@@ -71,6 +70,8 @@ impl std::ops::AddAssign for ReadStatistics {
 /// What a read that was cancelled says.
 const STOPPED: &str = "the read was stopped";
 
+/// Up to so many decoded bytes a read keeps all chunks: that takes a millisecond or two.
+const WHOLE_KEPT_BYTES_MAX: u64 = 8 << 20;
 /// Decoding a chunk again is dear where it takes so many times as long as keeping it: few chunks that somebody has
 /// taken whole are read again.
 const DEAR: f64 = 3.0;

@@ -161,7 +161,6 @@ pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
         };
         Ok(())
     })?;
-    cost.kept_bytes = plan.kept_bytes(cost.decoded_bytes);
     Ok((cost, plan.price(&cost)))
 }
 

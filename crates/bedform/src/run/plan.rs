@@ -19,7 +19,7 @@ use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
-use crate::plan::price::{Cost, Price, WHOLE_KEPT_BYTES_MAX};
+use crate::plan::price::{Cost, Price};
 use crate::plan::tuning::{Merging, Tuning};
 use crate::source::{Moment, Source, StoredLayout};
 
@@ -230,23 +230,7 @@ impl<'a> ReadPlan<'a> {
         });
         let runs = self.pieces.iter().map(Piece::estimated_runs).fold(0, u64::saturating_add);
         let result_bytes = self.result_bytes();
-        let kept_bytes = self.kept_bytes(decoded_bytes);
-        Cost {
-            chunks,
-            decoded_bytes,
-            decoding_nanos,
-            runs,
-            result_bytes,
-            kept_bytes,
-            ..Cost::default()
-        }
-    }
-
-    /// Bytes that are kept of chunks that have so many bytes when they are decoded. What a large read keeps of those
-    /// that take long to decode takes little time beside that.
-    pub(crate) fn kept_bytes(&self, decoded_bytes: u64) -> u64 {
-        let keeps = !self.is_raw() && self.pieces.iter().any(|piece| piece.cache.is_some());
-        if keeps && decoded_bytes <= WHOLE_KEPT_BYTES_MAX { decoded_bytes } else { 0 }
+        Cost { chunks, decoded_bytes, decoding_nanos, runs, result_bytes, ..Cost::default() }
     }
 
     /// The price of a plan of which all cells were resolved to `cost`.
