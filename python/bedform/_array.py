@@ -183,8 +183,17 @@ class Array(BasicReads, StoredNode):
         return f"{self._store.store_path}/{self.path}".rstrip("/")
 
     def info(self) -> dict[str, Any]:
-        """Everything that is known of the array, as plain values."""
+        """Everything that is known of the array, as plain values.
+
+        Where a sample chose the codecs, ``codec_choice`` has what was ``compared``, the one that was
+        taken first, each with its ``size``: encoded bytes for each byte of elements. ``stored_size``
+        is that of all chunks that are stored. It is None while there are none, and for arrays of
+        more than 4,096 objects, whose indexes it would read.
+        """
         facts: dict[str, Any] = _json.load(self._store._call(self._inner.describe)())
+        choice = facts["codec_choice"]
+        if choice and choice.get("compared"):
+            choice["stored_size"] = self._store._call(self._inner.stored_size)()
         facts["bytes"] = self.size * (self._dtype.itemsize if not self._text else 0)
         return facts
 

@@ -162,6 +162,11 @@ impl Array {
         detached(py, || self.inner.describe()).map(|value| value.to_string()).map_err(raise)
     }
 
+    /// Encoded bytes for each byte of the elements that are stored: see `bedform::Array::stored_size`.
+    fn stored_size(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        detached(py, || self.inner.stored_size()).map_err(raise)
+    }
+
     /// The document that describes the array, as JSON.
     fn document(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.inner.document()).map(|value| value.to_string()).map_err(raise)

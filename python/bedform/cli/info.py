@@ -151,4 +151,7 @@ def _show_choice(choice: dict[str, Any]) -> str:
         return "nothing was compared"
     storage = f"{format_bytes(int(choice['read_bytes_per_second']))}/s"
     sample = format_bytes(choice["sampled_bytes"])
-    return f"{compared[0]['name']}: fastest from storage of {storage}, by {sample} of the data"
+    said = f"{compared[0]['name']}: fastest from storage of {storage}, by {sample} of the data"
+    stored = choice.get("stored_size")
+    sizes = f"predicted {compared[0]['size']:.1%} of its bytes"
+    return f"{said}; {sizes}" + (f", stored {stored:.1%}" if stored is not None else "")

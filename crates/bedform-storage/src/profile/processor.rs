@@ -249,9 +249,9 @@ pub fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-impl Default for Processor {
-    /// Two cores of a server of 2024: what is assumed where nothing was measured.
-    fn default() -> Self {
+impl Processor {
+    /// The times of codecs that are assumed where nothing was measured.
+    pub fn assumed_codecs() -> BTreeMap<String, CodecTimes> {
         let codecs = [
             ("blosc-lz4-bit", times(2e-6, 0.1e-9, 0.20e-9, 6e8)),
             ("blosc-lz4-byte", times(2e-6, 0.1e-9, 0.15e-9, 9e8)),
@@ -264,9 +264,17 @@ impl Default for Processor {
             ("zlib", times(5e-6, 2.5e-9, 0.6e-9, 6e7)),
             ("zstd", times(2e-6, 0.8e-9, 0.15e-9, 3e8)),
         ];
+        codecs.map(|(name, times)| (name.to_owned(), times)).into()
+    }
+}
+
+impl Default for Processor {
+    /// Two cores of a server of 2024: what is assumed where nothing was measured, on every machine, since codecs
+    /// and layouts follow from it.
+    fn default() -> Self {
         Self {
             name: String::new(),
-            cores: u32::try_from(cores()).unwrap_or(CORES_MAX),
+            cores: 2,
             gain: 1.6,
             read_seconds: 12e-6,
             thread_seconds: 40e-6,
@@ -278,7 +286,7 @@ impl Default for Processor {
             far_run_seconds: far_run_seconds(),
             copy_bytes_per_second: 8e9,
             fresh_bytes_per_second: 2.5e9,
-            codecs: codecs.map(|(name, times)| (name.to_owned(), times)).into(),
+            codecs: Self::assumed_codecs(),
         }
     }
 }

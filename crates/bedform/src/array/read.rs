@@ -17,6 +17,9 @@ use crate::run::explain::{explain, priced};
 use crate::run::workload::read_workload;
 use crate::run::{Explanation, ReadStatistics};
 
+/// Objects that are opened for the size of what is stored.
+const OBJECTS_OPENED_MAX: u64 = 1 << 12;
+
 impl Array {
     /// Bytes of the result of a read of `selection`.
     ///
@@ -153,6 +156,29 @@ impl Array {
         let known = self.known()?;
         let all = Selection::all(known.layout().grid.array_shape());
         known.with_plan(&all, |plan| priced(plan).map(|(cost, _)| cost.bytes))
+    }
+
+    /// Encoded bytes for each byte of the elements of stored chunks; nothing where none is stored, or where more
+    /// than 4,096 objects would have to be opened for it.
+    ///
+    /// # Errors
+    /// As [`Array::explain`].
+    #[allow(clippy::cast_precision_loss)]
+    pub fn stored_size(&self) -> Result<Option<f64>> {
+        let known = self.known()?;
+        let grid = &known.layout().grid;
+        let all = Selection::all(grid.array_shape());
+        known.with_plan(&all, |plan| {
+            if plan.cell_count() > OBJECTS_OPENED_MAX {
+                return Ok(None);
+            }
+            let (cost, _) = priced(plan)?;
+            let chunks_bytes = grid.chunk_count().unwrap_or(u64::MAX) as f64
+                * known.layout().codec.decoded_bytes() as f64;
+            // The padding of chunks that overhang the array counts for nothing.
+            let valid_bytes = cost.decoded_bytes as f64 * plan.result_bytes() as f64 / chunks_bytes;
+            Ok((valid_bytes > 0.0).then(|| cost.bytes as f64 / valid_bytes))
+        })
     }
 
     /// The requests of a read of `selection` that `clients` share, as

@@ -1,7 +1,7 @@
 //! The choice of codecs for an array, by a sample of its elements.
 //!
-//! A few blocks are encoded by every candidate, and decoded again against the clock. The candidate is taken by
-//! which a read of the array is predicted to be fastest:
+//! Every candidate encodes some chunks, as they will be stored. The codecs are taken by which a read of the
+//! array is predicted to be fastest:
 //!
 //! ```text
 //! seconds for a byte of elements = encoded size / bandwidth of the storage + decoding / cores
@@ -11,13 +11,13 @@
 //! that is larger than it was without a choice. All candidates are lossless; those of Zarr's core are read by
 //! every Zarr library, others are candidates only where the user allows them.
 //!
-//! The sizes of a sample are the same each time, the times are not: what is nearly as fast is taken in the
-//! order of the candidates, so that noise seldom decides.
+//! **The choice is a pure function** of the sample, the options and the profile. The profile gives the bandwidth,
+//! the cores and the speed of each codec, the encoded sample the work that decoding it takes
+//! ([`super::work`]). No clock is read, and predictions that are nearly the same go by the order of the
+//! candidates.
 //!
-//! Nothing here reads or writes. `write::sample` takes the blocks from what is written, and `zarr::choosing`
-//! says when an array gets its codecs.
-
-use std::time::{Duration, Instant};
+//! Nothing here reads or writes. `write::sample` takes the blocks from the elements of a write, and
+//! `zarr::choosing` says when an array gets its codecs.
 
 use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
@@ -26,28 +26,63 @@ use bedform_format::metadata::{CodecComparison, ComparedCodec};
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};
 use bedform_storage::Profile;
 
+use super::cost::{CodecSpeeds, encoding_seconds};
+use super::work::DecodingWork;
 use super::{ChunkCodec, Result, Scratch};
 
 /// The level that the Zstandard tools take.
 pub(crate) const ZSTD_LEVEL: i32 = 3;
 /// Blosc's level. Of Zstandard it makes 5 of it, and 9 of its own default: writers would wait for that.
 const BLOSC_LEVEL: u8 = 3;
-/// What a candidate may be larger than `zstd` alone.
+/// The size of a candidate over that of `zstd` alone, at most.
 const LARGER_MAX: f64 = 1.02;
 /// Predicted times that differ by less than this part are the same.
 const SAME_TIME: f64 = 0.015;
-/// Blocks that every candidate gets: the parts of an array may differ.
-const BLOCKS_FOR_ALL: usize = 2;
-/// After them a candidate goes on only if its size is within this of the limit, ...
-const HOPELESS_SIZE: f64 = 1.1;
+/// Every candidate encodes so many bytes, half of them of each of two blocks.
+const FIRST_BYTES: usize = 192 << 10;
+/// After them a candidate goes on only if its size is within this of the limit: codecs that make large blocks do
+/// worse on less. ...
+const HOPELESS_SIZE: f64 = 1.25;
 /// ... and its predicted time within this of the best.
 const HOPELESS_TIME: f64 = 1.3;
+/// Candidates that go on encode the rest of the sample as far as that is predicted to take so many seconds for
+/// each byte of it, on the machine that is assumed; ...
+const ENCODING_BYTE: f64 = 15e-9;
+/// ... or this part of it at least.
+const ENCODED_PART_MIN: f64 = 0.25;
 /// Elements of more bytes are not numbers whose bytes are alike by their place.
 const SHUFFLED_BYTES_MAX: usize = 16;
-/// Decoding a block is timed so many times; the fastest counts.
-const TIMED: usize = 2;
-/// Blocks of less say nothing: their array takes `zstd`.
+/// Bytes of the blocks that Blosc makes at [`BLOSC_LEVEL`] for Zstandard, and for LZ4 for each byte of an element.
+const BLOSC_ZSTD_BLOCK: usize = 128 << 10;
+const BLOSC_LZ4_BLOCK: usize = 64 << 10;
+/// The blocks that Blosc splits by the bytes of elements have so many bytes at least and at most.
+const BLOSC_SPLIT_BLOCK_MIN: usize = 64 << 10;
+const BLOSC_SPLIT_BLOCK_MAX: usize = 1 << 20;
+/// A sample of fewer bytes says nothing: its array takes `zstd`.
 pub(crate) const SAMPLE_BYTES_MIN: usize = 16 << 10;
+
+/// Elements to encode: a chunk as it is stored, or a part of one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SampleBlock {
+    /// In the order and byte order in which they are stored.
+    pub(crate) elements: Vec<u8>,
+    /// How many bytes of these lie inside the array; the rest is padding.
+    pub(crate) valid_bytes: usize,
+}
+
+impl SampleBlock {
+    /// The first `bytes` at most, in groups of eight elements.
+    fn front(&self, bytes: usize, data_type: DataType) -> Self {
+        if self.elements.len() <= bytes {
+            return self.clone();
+        }
+        let unit = 8 * data_type.item_size().unwrap_or(1).max(1);
+        let length = bytes / unit * unit;
+        let elements = self.elements.get(..length).unwrap_or_default().to_vec();
+        let valid_bytes = length * self.valid_bytes / self.elements.len();
+        Self { elements, valid_bytes }
+    }
+}
 
 /// Codecs that an array may get.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,45 +114,49 @@ impl Chosen {
 pub(crate) struct ReadRates {
     /// Encoded bytes that arrive in a second.
     pub(crate) bytes_per_second: f64,
-    /// How many times one core's work those that decode do together.
+    /// How many times one core's work all cores of the profile do together.
     pub(crate) cores: f64,
+    /// How fast each codec decodes.
+    pub(crate) speeds: CodecSpeeds,
 }
 
 impl ReadRates {
-    /// Those of a storage, and of so many threads.
-    pub(crate) fn of(profile: &Profile, threads: usize) -> Self {
-        let threads = u32::try_from(threads.max(1)).unwrap_or(u32::MAX);
-        let cores = profile.processor.gain_of(threads);
-        Self { bytes_per_second: profile.read_bytes_per_second_many, cores }
+    /// The rates of a profile, without its refinement, which reads make by the clock.
+    pub(crate) fn of(profile: &Profile) -> Self {
+        let processor = &profile.processor;
+        Self {
+            bytes_per_second: profile.read_bytes_per_second_many,
+            cores: processor.gain_of(processor.cores),
+            speeds: CodecSpeeds::of(processor),
+        }
     }
 
-    /// Seconds for a byte of elements.
+    /// Seconds of a read for a byte of elements.
     fn seconds(self, measured: &Measured) -> f64 {
-        measured.size() / self.bytes_per_second + measured.seconds_per_byte() / self.cores
+        let decoding = measured.decoding_seconds / measured.valid_bytes.max(1) as f64;
+        measured.size() / self.bytes_per_second + decoding / self.cores
     }
 }
 
-/// What a sample gave for a candidate.
+/// The sizes of a sample by one candidate, and what decoding it is predicted to take.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Measured {
-    pub(crate) decoded_bytes: u64,
+    /// Bytes of elements, without padding.
+    pub(crate) valid_bytes: u64,
     pub(crate) encoded_bytes: u64,
-    pub(crate) decoding: Duration,
+    /// Seconds of one core.
+    pub(crate) decoding_seconds: f64,
 }
 
 #[allow(clippy::cast_precision_loss)]
 impl Measured {
     /// Encoded bytes for a byte of elements.
     fn size(&self) -> f64 {
-        self.encoded_bytes as f64 / self.decoded_bytes.max(1) as f64
-    }
-
-    fn seconds_per_byte(&self) -> f64 {
-        self.decoding.as_secs_f64() / self.decoded_bytes.max(1) as f64
+        self.encoded_bytes as f64 / self.valid_bytes.max(1) as f64
     }
 
     fn decode_bytes_per_second(&self) -> f64 {
-        self.decoded_bytes as f64 / self.decoding.as_secs_f64().max(1e-9)
+        self.valid_bytes as f64 / self.decoding_seconds.max(1e-9)
     }
 }
 
@@ -126,8 +165,13 @@ fn zstd() -> Candidate {
     Candidate { name: "zstd", serializer: None, codecs: vec![codec] }
 }
 
-/// The codecs that an array of `data_type` may get: `zstd` first, which the others are held against.
-pub(crate) fn candidates(data_type: DataType, beyond_zarr: bool) -> Vec<Candidate> {
+/// The codecs that an array of `data_type` in chunks of `chunk_bytes` may get: `zstd` first, which the others are
+/// held against.
+pub(crate) fn candidates(
+    data_type: DataType,
+    chunk_bytes: usize,
+    beyond_zarr: bool,
+) -> Vec<Candidate> {
     let mut all = vec![zstd()];
     let Some(item_size) = data_type.item_size() else { return all };
     let type_size = if item_size <= SHUFFLED_BYTES_MAX { item_size.max(1) } else { 1 };
@@ -137,7 +181,7 @@ pub(crate) fn candidates(data_type: DataType, beyond_zarr: bool) -> Vec<Candidat
             level: BLOSC_LEVEL,
             shuffle,
             type_size: u8::try_from(type_size).unwrap_or(1),
-            block_size: 0,
+            block_size: blosc_block(compressor, shuffle, type_size, chunk_bytes),
         });
         Candidate { name, serializer: None, codecs: vec![codec] }
     };
@@ -164,6 +208,42 @@ pub(crate) fn candidates(data_type: DataType, beyond_zarr: bool) -> Vec<Candidat
     all
 }
 
+/// The setting `blocksize` of Blosc for chunks of `chunk_bytes`; 0 for its own choice.
+///
+/// Blosc cuts a chunk into blocks of a round size, and treats the last one, which has what is left over, worse:
+/// it does not split it by the bytes of its elements for LZ4, and does not put its bits side by side unless it
+/// holds a multiple of eight elements. A chunk of 25 x 30 x 70 elements is such a block as a whole. So the chunk
+/// is cut evenly, and fewer than eight elements for each block are left over.
+fn blosc_block(
+    compressor: BloscCompressor,
+    shuffle: BloscShuffle,
+    type_size: usize,
+    chunk_bytes: usize,
+) -> u32 {
+    // Blosc takes the setting for one of the parts that it splits a block into.
+    let is_split = compressor == BloscCompressor::Lz4;
+    let natural = match is_split {
+        true => (BLOSC_LZ4_BLOCK * type_size).min(BLOSC_SPLIT_BLOCK_MAX),
+        false => BLOSC_ZSTD_BLOCK,
+    };
+    let (elements, unit) =
+        (chunk_bytes / type_size, if shuffle == BloscShuffle::Bit { 8 } else { 1 });
+    let is_even = chunk_bytes <= natural || chunk_bytes.is_multiple_of(natural);
+    if elements.is_multiple_of(unit) && (is_even || !is_split) {
+        return 0;
+    }
+    let cut_into = |count: usize| elements / count.max(1) / unit * unit;
+    let is_too_small = |cut: usize| is_split && cut * type_size < BLOSC_SPLIT_BLOCK_MIN;
+    let mut cut = cut_into(chunk_bytes.div_ceil(natural));
+    if is_too_small(cut) {
+        cut = cut_into(chunk_bytes / natural);
+    }
+    if is_too_small(cut) {
+        return 0;
+    }
+    u32::try_from(if is_split { cut } else { cut * type_size }).unwrap_or(0)
+}
+
 /// The number of the candidate by which reads are fastest, of those that are small enough. The first one is what
 /// the others are held against; candidates that were given up have no measurement.
 pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize {
@@ -185,79 +265,105 @@ pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize
 /// A candidate and what the sample gave for it.
 struct Trial {
     candidate: Candidate,
+    chain: CodecChain,
     measured: Measured,
+    /// Seconds that encoding took, about.
+    encoding_seconds: f64,
     /// False once it cannot be taken any more: the blocks that are left are not tried.
     goes_on: bool,
 }
 
 impl Trial {
     fn of(candidate: Candidate) -> Self {
-        Self { candidate, measured: Measured::default(), goes_on: true }
+        // With the checksum that arrays carry: it takes longer where there are more bytes.
+        let bytes = candidate.codecs.iter().copied().chain([BytesCodec::Crc32c]).collect();
+        let serializer = candidate.serializer.unwrap_or(Serializer::Bytes(Endian::Little));
+        let chain = CodecChain { transpose: None, serializer, bytes };
+        Self {
+            candidate,
+            chain,
+            measured: Measured::default(),
+            encoding_seconds: 0.0,
+            goes_on: true,
+        }
     }
 
-    /// Encodes a block of elements and decodes it.
-    fn take(&mut self, block: &[u8], data_type: DataType, scratch: &mut Scratch) -> Result<()> {
-        // With the checksum that arrays carry: it takes longer where there are more bytes.
-        let bytes = self.candidate.codecs.iter().copied().chain([BytesCodec::Crc32c]).collect();
-        let serializer = self.candidate.serializer.unwrap_or(Serializer::Bytes(Endian::Little));
-        let chain = CodecChain { transpose: None, serializer, bytes };
+    /// Encodes a block of elements, and counts what decoding it takes.
+    fn take(
+        &mut self,
+        block: &SampleBlock,
+        data_type: DataType,
+        speeds: &CodecSpeeds,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let item_size = data_type.item_size().unwrap_or(1).max(1);
-        let codec = ChunkCodec::new(&chain, data_type, &[(block.len() / item_size) as u64]);
+        let count = (block.elements.len() / item_size) as u64;
+        let codec = ChunkCodec::new(&self.chain, data_type, &[count]);
         let mut encoded = Vec::new();
-        codec.encode(block, scratch, &mut encoded)?;
-        self.measured.decoded_bytes += block.len() as u64;
+        codec.encode(&block.elements, scratch, &mut encoded)?;
+        let work = DecodingWork::of(&self.chain, &encoded, block.elements.len());
+        self.measured.valid_bytes += block.valid_bytes as u64;
         self.measured.encoded_bytes += encoded.len() as u64;
-        self.measured.decoding += time_decoding(&codec, &encoded, block, scratch)?;
+        self.measured.decoding_seconds += speeds.decoding_seconds(&work);
+        self.encoding_seconds += encoding_seconds(&work);
         Ok(())
     }
 }
 
-/// Encodes and decodes `blocks` of elements, as they are stored, by every candidate that may still be taken.
+/// Encodes parts of `blocks` by every candidate, and then more of them by those that may still be taken.
 ///
 /// # Errors
 /// `Memory`.
 fn measure(
-    blocks: &[Vec<u8>],
+    blocks: &[SampleBlock],
     data_type: DataType,
     candidates: Vec<Candidate>,
-    rates: ReadRates,
+    rates: &ReadRates,
 ) -> Result<Vec<Trial>> {
     let mut trials: Vec<Trial> = candidates.into_iter().map(Trial::of).collect();
     let mut scratch = Scratch::default();
-    for (number, block) in blocks.iter().enumerate() {
-        for trial in trials.iter_mut().filter(|trial| trial.goes_on) {
-            trial.take(block, data_type, &mut scratch)?;
+    let mut take = |trials: &mut [Trial], block: &SampleBlock| {
+        let going = trials.iter_mut().filter(|trial| trial.goes_on);
+        going
+            .into_iter()
+            .try_for_each(|trial| trial.take(block, data_type, &rates.speeds, &mut scratch))
+    };
+    let first: Vec<SampleBlock> = match blocks {
+        [one] => vec![one.front(FIRST_BYTES, data_type)],
+        all => all.iter().take(2).map(|block| block.front(FIRST_BYTES / 2, data_type)).collect(),
+    };
+    for block in &first {
+        take(&mut trials, block)?;
+    }
+    if blocks == first {
+        return Ok(trials);
+    }
+    give_up(&mut trials, *rates);
+    let mut left = bytes_to_encode(blocks, &first, &trials);
+    for trial in trials.iter_mut().filter(|trial| trial.goes_on) {
+        trial.measured = Measured::default();
+    }
+    for block in blocks {
+        if left == 0 {
+            break;
         }
-        if number + 1 >= BLOCKS_FOR_ALL {
-            give_up(&mut trials, rates);
-        }
+        let block = block.front(left.max(FIRST_BYTES), data_type);
+        take(&mut trials, &block)?;
+        left = left.saturating_sub(block.elements.len());
     }
     Ok(trials)
 }
 
-/// The time of decoding a block; what comes out is held against what went in.
-fn time_decoding(
-    codec: &ChunkCodec,
-    encoded: &[u8],
-    block: &[u8],
-    scratch: &mut Scratch,
-) -> Result<Duration> {
-    let mut fastest = Duration::MAX;
-    for _ in 0..TIMED {
-        let begin = Instant::now();
-        let decoded = codec.decode(encoded, 0, scratch)?;
-        let taken = begin.elapsed();
-        if decoded != block {
-            let found = decoded.len();
-            return Err(super::CodecError::Length {
-                codec: "chosen",
-                expected: block.len(),
-                found,
-            });
-        }
-        fastest = fastest.min(taken);
-    }
-    Ok(fastest)
+/// The bytes of `blocks` that candidates which go on encode, by their time for `first`.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn bytes_to_encode(blocks: &[SampleBlock], first: &[SampleBlock], trials: &[Trial]) -> usize {
+    let bytes = |blocks: &[SampleBlock]| {
+        blocks.iter().map(|block| block.elements.len()).sum::<usize>() as f64
+    };
+    let going = trials.iter().filter(|trial| trial.goes_on);
+    let seconds: f64 = going.map(|trial| trial.encoding_seconds).sum();
+    let part = ENCODING_BYTE * bytes(first) / seconds.max(1e-12);
+    (bytes(blocks) * part.clamp(ENCODED_PART_MIN, 1.0)) as usize
 }
 
 /// Gives up candidates that are much larger than they may be, or much slower than the best.
@@ -276,22 +382,25 @@ fn results(trials: &[Trial]) -> Vec<Option<Measured>> {
     trials.iter().map(|trial| trial.goes_on.then_some(trial.measured)).collect()
 }
 
-/// The codecs for an array of which `blocks` are a sample: elements as they are stored.
+/// The codecs for an array in chunks of `chunk_bytes`, of which `blocks` are a sample.
 ///
 /// # Errors
 /// `Memory`.
 pub(crate) fn choose(
-    blocks: &[Vec<u8>],
+    blocks: &[SampleBlock],
     data_type: DataType,
+    chunk_bytes: usize,
     beyond_zarr: bool,
     rates: ReadRates,
 ) -> Result<Chosen> {
-    let sampled: usize = blocks.iter().map(Vec::len).sum();
+    let sampled: usize = blocks.iter().map(|block| block.valid_bytes).sum();
     if data_type.item_size().is_none() || sampled < SAMPLE_BYTES_MIN {
         return Ok(Chosen::without_sample());
     }
-    let mut trials = measure(blocks, data_type, candidates(data_type, beyond_zarr), rates)?;
+    let candidates = candidates(data_type, chunk_bytes, beyond_zarr);
+    let mut trials = measure(blocks, data_type, candidates, &rates)?;
     let taken = cheapest(&results(&trials), rates);
+    let encoded = trials.first().map_or(0, |zstd| zstd.measured.valid_bytes);
     trials[..=taken].rotate_right(1);
     let compared = trials.iter().map(|trial| ComparedCodec {
         name: trial.candidate.name.to_owned(),
@@ -299,7 +408,7 @@ pub(crate) fn choose(
         decode_bytes_per_second: trial.measured.decode_bytes_per_second(),
     });
     let comparison = CodecComparison {
-        sampled_bytes: sampled as u64,
+        sampled_bytes: encoded,
         read_bytes_per_second: rates.bytes_per_second,
         compared: compared.collect(),
     };

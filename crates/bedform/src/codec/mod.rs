@@ -44,6 +44,7 @@ mod pcodec;
 mod shuffle;
 pub mod text;
 mod transpose;
+pub(crate) mod work;
 mod zlib;
 mod zstd;
 

@@ -12,12 +12,15 @@ use super::source::{SourceArray, Values};
 use crate::codec::choice::Chosen;
 use crate::error::Result;
 use crate::store::Store;
-use crate::zarr::choosing::{SHARED_BYTES_MAX, chosen_for};
+use crate::zarr::choosing::chosen_for;
 use crate::zarr::{ArrayLayout, NewArray};
 
+/// Arrays of fewer bytes are read whole for their codecs.
+const READ_BYTES_MAX: u64 = 8 << 20;
+
 impl Job<'_> {
-    /// The array of `store` that becomes the copy of what `plan` is of. One of few bytes is read for its codecs,
-    /// unless another one like it has some; of larger ones the first region that is written decides.
+    /// The array of `store` that becomes the copy of what `plan` is of. One of few bytes is read for its codecs;
+    /// of larger ones the first region that is written decides.
     ///
     /// # Errors
     /// Those of reading the source; `InvalidArgument` for codecs that the array cannot have.
@@ -32,7 +35,7 @@ impl Job<'_> {
         if self.plan.flat_keys {
             new.layout.keys.separator = '.';
         }
-        if plan.bytes() >= SHARED_BYTES_MAX {
+        if plan.bytes() >= READ_BYTES_MAX {
             return Ok(new);
         }
         chosen_for(&**store.zarr()?, path, &new, &|take| {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::opened::OpenedStore;
 use super::shapes::enlarge;
 use super::snapshot::{PinnedArray, Snapshot};
+use crate::codec::choice::SampleBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::choosing::{self, Closing};
 use crate::zarr::hierarchy::DraftLock;
@@ -277,10 +278,10 @@ impl ArrayHandle {
     pub(crate) fn close(
         &self,
         state: &ArrayState,
-        sampled: Option<&dyn Fn() -> Result<Vec<Vec<u8>>>>,
+        sampled: Option<&dyn Fn() -> Result<Vec<SampleBlock>>>,
     ) -> Result<()> {
-        let chosen = |sampled: &dyn Fn() -> Result<Vec<Vec<u8>>>| {
-            choosing::chosen_by(&self.store, &state.metadata, sampled)
+        let chosen = |sampled: &dyn Fn() -> Result<Vec<SampleBlock>>| {
+            choosing::chosen_by(&self.store, &self.path, &state.metadata, sampled)
         };
         let chosen = sampled.map(chosen).transpose()?;
         let closing = Closing { path: &self.path, state, chosen };

@@ -11,7 +11,7 @@ use bedform_storage::Profile;
 use super::reads::{Exact, Kind, recency};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
-use crate::codec::choice::{ReadRates, choose};
+use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
 use crate::options::OpenOptions;
@@ -154,8 +154,7 @@ pub(super) fn candidates_of(
     Ok(all)
 }
 
-/// Bytes of elements over those of their chunks, by zstd on a few blocks of where a kind of reads is. Not by what the
-/// codecs of the replica will be: these are chosen by times, and a plan is the same when it is made again.
+/// Bytes of elements over those of their chunks, by zstd on a few blocks of where a kind of reads is.
 fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
     let mut blocks = Vec::new();
     for number in 0..SAMPLES {
@@ -164,10 +163,10 @@ fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
         let bytes = usize::try_from(array.result_bytes(&selection)?).unwrap_or(usize::MAX);
         let mut block = vec![0; bytes];
         array.read(&selection, &mut block)?;
-        blocks.push(block);
+        blocks.push(SampleBlock { valid_bytes: block.len(), elements: block });
     }
-    let rates = ReadRates::of(&Profile::default_local(), 2);
-    let chosen = choose(&blocks, array.data_type()?, false, rates);
+    let rates = ReadRates::of(&Profile::default_local());
+    let chosen = choose(&blocks, array.data_type()?, 0, false, rates);
     let chosen = chosen.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
     let compared = chosen.comparison.compared;
     let size = compared.iter().find(|codec| codec.name == "zstd").map_or(1.0, |codec| codec.size);

@@ -1,11 +1,14 @@
-//! A sample of what is written: blocks of chunks, spread over it, as they would be encoded.
+//! A sample of the elements of a write: chunks as they will be encoded, spread over it.
 //!
-//! Blocks are whole chunks where these are small: how well a codec does depends on what it sees at once. Of
-//! larger chunks a block is a piece, each of another place in its chunk: chunks may be alike. Chunks that the
-//! write covers come first, and what is the fill value all over is left out: it is not stored. Of a chunk that is
-//! written in part, as steps are that come one by one, the part from its first element to its last is taken:
-//! fill values beside it are none of the data.
+//! A block is a whole chunk, with the padding of one that overhangs the array: the size of an encoded chunk
+//! depends on its shape. Of a chunk over [`BLOCK_BYTES_MAX`] it is a part, each from another place in its chunk:
+//! chunks may be alike. Chunks that the write covers come first. A chunk of nothing but the fill value is left
+//! out: it is not stored. Of a chunk that the write covers in part, as steps do that come one by one, the part
+//! from its first element to its last is taken: later writes fill the rest.
 
+use bedform_geometry::element_count;
+
+use crate::codec::choice::SampleBlock;
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::StoredLayout;
@@ -14,14 +17,18 @@ use crate::write::elements::{ChunkElements, Input};
 /// Blocks of a sample, and of one of small chunks.
 pub(crate) const BLOCKS_MAX: usize = 8;
 const BLOCKS_SMALL_MAX: usize = 64;
-/// Bytes of a sample.
-pub(crate) const SAMPLE_BYTES_MAX: usize = 5 << 17;
+/// Bytes of the sample of a small write, and of any write. Between them a sample grows with its write, whose
+/// encoding takes longer, too.
+const SAMPLE_BYTES: usize = 1 << 20;
+const SAMPLE_BYTES_MAX: usize = 4 << 20;
+const WRITTEN_FOR_SAMPLED_BYTE: u64 = 256;
 /// Bytes of a sample at least, if there are as many: small chunks make more blocks.
 const SAMPLE_BYTES_LEAST: usize = 1 << 18;
 /// Chunks that are looked at for a block: some are the fill value all over.
 const TASKS_FOR_BLOCK: usize = 2;
-/// Bytes of a block.
-const BLOCK_BYTES_MAX: usize = 1 << 17;
+/// Bytes of a whole chunk that is a block, and of the part of a larger one.
+const BLOCK_BYTES_MAX: usize = 1 << 19;
+const PART_BYTES: usize = 1 << 18;
 /// Bytes of chunks that are built for a sample, unless one alone has more.
 const BUILT_BYTES_MAX: usize = 16 << 20;
 
@@ -33,8 +40,8 @@ pub(crate) fn sample(
     layout: &StoredLayout,
     plan: &Geometry,
     input: &Input<'_>,
-) -> Result<Vec<Vec<u8>>> {
-    let mut blocks = Blocks::new(layout);
+) -> Result<Vec<SampleBlock>> {
+    let mut blocks = Blocks::new(layout, plan.result_bytes());
     if layout.is_text() || plan.result_bytes() == 0 {
         return Ok(Vec::new());
     }
@@ -56,7 +63,7 @@ pub(crate) fn sample(
         plan.for_each_copy(cell, task, layout.codec.strides(), |copy| {
             chunk.put(layout, copy, input)
         })?;
-        blocks.add(&mut chunk, is_partial);
+        blocks.add(&mut chunk, &plan.chunk_coordinates(cell, task), is_partial);
     }
     Ok(blocks.found)
 }
@@ -95,44 +102,65 @@ pub(crate) fn spread(length: u64, count: usize) -> Vec<u64> {
 /// The blocks of a sample, as they are found.
 pub(crate) struct Blocks<'a> {
     layout: &'a StoredLayout,
-    pub(crate) found: Vec<Vec<u8>>,
+    pub(crate) found: Vec<SampleBlock>,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl<'a> Blocks<'a> {
-    pub(crate) fn new(layout: &'a StoredLayout) -> Self {
-        Self { layout, found: Vec::new(), bytes: 0 }
+    /// The empty sample of a write of so many bytes.
+    pub(crate) fn new(layout: &'a StoredLayout, written_bytes: u64) -> Self {
+        let more = written_bytes / WRITTEN_FOR_SAMPLED_BYTE;
+        let bytes_max = SAMPLE_BYTES.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
+        Self { layout, found: Vec::new(), bytes: 0, bytes_max: bytes_max.min(SAMPLE_BYTES_MAX) }
     }
 
-    /// So many chunks are worth building.
+    /// How many chunks are worth building.
     pub(crate) fn count_max(&self) -> usize {
         let chunk = self.layout.codec.decoded_bytes().max(1);
         (BUILT_BYTES_MAX / chunk)
             .clamp(1, BLOCKS_MAX.max(SAMPLE_BYTES_LEAST / chunk).min(BLOCKS_SMALL_MAX))
     }
 
-    /// True once the sample has all that it may.
+    /// True once the sample is full.
     pub(crate) fn are_enough(&self) -> bool {
-        self.found.len() >= self.count_max() || self.bytes >= SAMPLE_BYTES_MAX
+        self.found.len() >= self.count_max() || self.bytes >= self.bytes_max
     }
 
-    /// Takes a block of a chunk, unless the sample is full, or nothing of the chunk would be stored. One that is
-    /// `is_partial` has fill values where nothing was written.
-    pub(crate) fn add(&mut self, chunk: &mut ChunkElements, is_partial: bool) {
+    /// Takes a block of the chunk at `coordinates`, unless the sample is full, or nothing of the chunk would be
+    /// stored. One that is `is_partial` has fill values where nothing was written.
+    pub(crate) fn add(&mut self, chunk: &mut ChunkElements, coordinates: &[u64], is_partial: bool) {
         if self.are_enough() || chunk.is_fill(self.layout) {
             return;
         }
         let all: &[u8] = chunk.bytes_mut();
+        let all_bytes = all.len();
         let bytes = if is_partial { written(all, &self.layout.stored_fill()) } else { all };
         let item_size = self.layout.item_size.max(1);
-        let whole = bytes.len().min(BLOCK_BYTES_MAX).min(SAMPLE_BYTES_MAX - self.bytes);
-        let length = whole / item_size * item_size;
+        // Parts hold groups of eight elements, as the blocks do whose bits are put side by side.
+        let length = match bytes.len() <= BLOCK_BYTES_MAX && bytes.len() == all_bytes {
+            true => bytes.len(),
+            false => bytes.len().min(PART_BYTES) / (8 * item_size) * (8 * item_size),
+        };
         let start = self.part(bytes.len() - length) / item_size * item_size;
         let Some(block) = bytes.get(start..start + length).filter(|block| !block.is_empty()) else {
             return;
         };
         self.bytes += block.len();
-        self.found.push(block.to_vec());
+        let inside = self.inside_bytes(coordinates);
+        let valid_bytes = match is_partial {
+            true => length.min(inside),
+            false => usize::try_from(length as u128 * inside as u128 / all_bytes.max(1) as u128)
+                .unwrap_or(length),
+        };
+        self.found.push(SampleBlock { elements: block.to_vec(), valid_bytes });
+    }
+
+    /// Bytes of the chunk at `coordinates` that lie inside the array.
+    fn inside_bytes(&self, coordinates: &[u64]) -> usize {
+        let inside = self.layout.grid.chunk_region_clipped(coordinates);
+        let elements = element_count(inside.shape()).unwrap_or(u64::MAX);
+        usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(self.layout.item_size)
     }
 
     /// A place below `length` for the next block, far from those of the blocks before.

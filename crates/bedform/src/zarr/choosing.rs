@@ -46,69 +46,48 @@ use bedform_storage::{Condition, StorageExt as _};
 use serde_json::Value;
 
 use super::documents::{Stored, ZARR_JSON, read_opened};
-use super::hierarchy::{ChoiceKey, Hierarchy};
+use super::hierarchy::Hierarchy;
 use super::new_array::NewArray;
 use super::publish::{RootChange, check_key, commit_all};
 use super::source::ZarrSource;
-use super::state::ArrayState;
-use crate::codec::choice::{Chosen, ReadRates, choose};
+use super::state::{ArrayState, inner};
+use crate::codec::choice::{Chosen, ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::write::elements::Input;
 use crate::write::sample::sample;
 
-/// Arrays of fewer bytes share a choice by type and dimensions.
-pub(crate) const SHARED_BYTES_MAX: u64 = 8 << 20;
 /// Attempts to replace documents that others replace meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Chooses codecs for an array with `metadata` by the blocks that `sampled` gives, unless an array of few bytes
-/// like it has some.
+/// Chooses codecs for the array at `path` with `metadata` by the blocks that `sampled` gives.
 ///
 /// # Errors
 /// Those of `sampled`; `NoMemory`.
 pub(crate) fn chosen_by(
     hierarchy: &Hierarchy,
+    path: &ObjectPath,
     metadata: &ArrayMetadata,
-    sampled: impl FnOnce() -> Result<Vec<Vec<u8>>>,
+    sampled: impl FnOnce() -> Result<Vec<SampleBlock>>,
 ) -> Result<Chosen> {
     let beyond_zarr = match metadata.choice {
         Some(CodecChoice::Open { beyond_zarr }) => beyond_zarr,
         _ => return Err(Error::invalid("the codecs of the array are not open")),
     };
-    let key = shared_key(metadata, beyond_zarr);
-    if let Some(known) = key.as_ref().and_then(|key| hierarchy.choice_like(key)) {
-        return Ok(known);
-    }
-    let rates = ReadRates::of(&hierarchy.tuning.profile, hierarchy.tuning.threads);
-    let chosen = choose(&sampled()?, metadata.data_type, beyond_zarr, rates)
+    let (chunk_shape, _) = inner(metadata)?;
+    let item_size = metadata.data_type.item_size().unwrap_or(1) as u64;
+    let chunk_bytes = chunk_shape.iter().fold(item_size, |all, length| all.saturating_mul(*length));
+    let chunk_bytes = usize::try_from(chunk_bytes).unwrap_or(usize::MAX);
+    let rates = ReadRates::of(&hierarchy.tuning.profile);
+    let chosen = choose(&sampled()?, metadata.data_type, chunk_bytes, beyond_zarr, rates)
         .map_err(crate::codec::CodecError::of_encoding)?;
-    // Noise says nothing of the next array, which may take far less space by any codec.
-    let is_for_others = chosen.comparison.sampled_bytes > 0 && !chosen.codecs.is_empty();
-    if let Some(key) = key.filter(|_| is_for_others || chosen.serializer.is_some()) {
-        hierarchy.keep_choice(key, &chosen);
-    }
+    hierarchy.tallies.note_chosen(path);
     Ok(chosen)
-}
-
-/// What arrays of few bytes have in common that share a choice; nothing for larger ones, and for those that
-/// grow.
-fn shared_key(metadata: &ArrayMetadata, beyond_zarr: bool) -> Option<ChoiceKey> {
-    let item_size = metadata.data_type.item_size()? as u64;
-    let bytes = metadata.shape.iter().fold(item_size, |all, length| all.saturating_mul(*length));
-    let names = metadata.dimension_names.clone();
-    (1..SHARED_BYTES_MAX).contains(&bytes).then_some((
-        metadata.data_type,
-        metadata.shape.len(),
-        names,
-        beyond_zarr,
-    ))
 }
 
 /// Calls what it is given with all elements of an array.
 pub(crate) type WithElements<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
-/// `new`, whose elements `with_elements` gives, with codecs that were chosen by them if they are open. They are
-/// not asked for where an array like it has some.
+/// `new`, whose elements `with_elements` gives, with codecs that were chosen by them if they are open.
 ///
 /// # Errors
 /// As `Store::create_array`; `InvalidArgument` for another number of elements.
@@ -125,7 +104,7 @@ pub(crate) fn chosen_for(
     let document = new.document(identity, hierarchy, path)?;
     let metadata = parse_array(&document, &hierarchy.options.limits)
         .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-    let chosen = chosen_by(hierarchy, &metadata, || {
+    let chosen = chosen_by(hierarchy, path, &metadata, || {
         let state = ArrayState::new(hierarchy, path, metadata.clone(), document, None)?;
         let plan = state.layout.geometry(&Selection::all(&new.shape))?;
         let mut blocks = Vec::new();

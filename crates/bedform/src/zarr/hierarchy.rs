@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bedform_format::json::JsonText;
 use bedform_format::log::Root;
-use bedform_format::{DataType, Limits, ObjectPath};
+use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Durability, Lock, Profile, Storage};
 
 use super::documents::{Documents, summary};
@@ -18,7 +18,6 @@ use super::nodes::NodeKind;
 use super::outer::Outer;
 use super::tally::Tallies;
 use crate::cache::{CacheHandle, PlaceId};
-use crate::codec::choice::Chosen;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::plan::tuning::Tuning;
@@ -43,8 +42,6 @@ pub(crate) struct Hierarchy {
     drafts: Mutex<HashMap<ObjectPath, Draft>>,
     /// What chosen codecs make of what is written.
     pub(crate) tallies: Tallies,
-    /// Codecs that were chosen for arrays of few bytes.
-    choices: Mutex<HashMap<ChoiceKey, Chosen>>,
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
     /// The moment that the hierarchy is held at, if it is that of a snapshot.
@@ -103,12 +100,6 @@ impl std::fmt::Debug for DraftLock {
 /// Paths and shapes of arrays by their keys.
 pub(crate) type ShapesByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
 
-/// What arrays of few bytes have in common that share codecs: type, number of dimensions and their names, and
-/// whether codecs beyond Zarr's core are allowed.
-pub(super) type ChoiceKey = (DataType, usize, Option<Vec<Option<String>>>, bool);
-
-/// Choices that a handle remembers; beyond it forgets all.
-const CHOICES_MAX: usize = 1 << 10;
 /// Directories that a handle remembers to have swept; beyond it forgets all.
 const SWEPT_MAX: usize = 1 << 16;
 
@@ -134,7 +125,6 @@ impl Hierarchy {
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),
             tallies: Tallies::default(),
-            choices: Mutex::default(),
             swept: Mutex::default(),
             held: None,
             outer: None,
@@ -174,20 +164,6 @@ impl Hierarchy {
             }
         }
         let _ = self.storage.sweep(path);
-    }
-
-    /// The codecs that an array like this was given before.
-    pub(super) fn choice_like(&self, key: &ChoiceKey) -> Option<Chosen> {
-        self.choices.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
-    }
-
-    /// Remembers codecs for arrays like the one that they were chosen for.
-    pub(super) fn keep_choice(&self, key: ChoiceKey, chosen: &Chosen) {
-        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
-        if choices.len() >= CHOICES_MAX {
-            choices.clear();
-        }
-        choices.insert(key, chosen.clone());
     }
 
     pub(crate) fn drafts(&self) -> MutexGuard<'_, HashMap<ObjectPath, Draft>> {

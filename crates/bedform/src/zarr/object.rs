@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
-use bedform_geometry::{ChunkGrid, Region, delinearize};
+use bedform_geometry::{ChunkGrid, Region, delinearize, element_count};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter, StorageError};
 
 use super::hierarchy::Hierarchy;
@@ -172,8 +172,14 @@ impl StagedUnit for StagedChange<'_> {
 
 /// What becomes of one chunk.
 enum Fate {
-    /// Encoded anew; the room is that of the elements.
-    Made(Vec<u8>, Option<Reservation>),
+    /// Encoded anew.
+    Made {
+        encoded: Vec<u8>,
+        /// That of the elements.
+        room: Option<Reservation>,
+        /// Whether this write gives all elements of the chunk.
+        is_complete: bool,
+    },
     /// Copied as it is stored.
     Kept(Vec<u8>),
     /// Not stored: every element is the fill value.
@@ -217,7 +223,7 @@ impl<'a> ObjectWrite<'a> {
             } else if let Some(room) = &room {
                 room.reuse(elements.into_memory());
             }
-            Ok(Fate::Made(output, room))
+            Ok(Fate::Made { encoded: output, room, is_complete: false })
         };
         self.stage(&existing, &fate)
     }
@@ -436,9 +442,9 @@ impl<'a> ObjectWrite<'a> {
             },
             |(position, fate)| {
                 let (bytes, room) = match fate {
-                    Fate::Made(bytes, room) => {
-                        made.add(&bytes);
-                        (Some(bytes), room)
+                    Fate::Made { encoded, room, is_complete } => {
+                        made.add(&encoded, self.valid_bytes(position), is_complete);
+                        (Some(encoded), room)
                     }
                     Fate::Kept(bytes) => (Some(bytes), None),
                     Fate::Dropped => (None, None),
@@ -571,13 +577,11 @@ impl<'a> ObjectWrite<'a> {
             }
             _ => {}
         }
-        let covered = match (task, self.plan) {
-            (Some(task), Some((plan, cell))) => {
-                plan.covers_chunk(cell, task)
-                    && self.is_whole(&state.layout.grid.chunk_region(&coordinates))
-            }
+        let is_complete = match (task, self.plan) {
+            (Some(task), Some((plan, cell))) => plan.covers_chunk(cell, task),
             _ => false,
         };
+        let covered = is_complete && self.is_whole(&state.layout.grid.chunk_region(&coordinates));
         match stored {
             Some((object, extent)) if !covered => {
                 let encoded = self.read_stored(object, extent)?;
@@ -607,7 +611,14 @@ impl<'a> ObjectWrite<'a> {
             return Ok(Fate::Dropped);
         }
         worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;
-        Ok(Fate::Made(output, None))
+        Ok(Fate::Made { encoded: output, room: None, is_complete })
+    }
+
+    /// Bytes of the elements of the chunk at `position` that lie inside the array.
+    fn valid_bytes(&self, position: u64) -> u64 {
+        let layout = &self.state().layout;
+        let inside = layout.grid.chunk_region_clipped(&self.chunk_coordinates(position));
+        element_count(inside.shape()).unwrap_or(0) * layout.item_size as u64
     }
 
     fn chunk_coordinates(&self, position: u64) -> Vec<u64> {

@@ -1,117 +1,182 @@
-//! What chosen codecs make of the chunks that are written, against the sample that they were chosen by.
+//! The sizes of encoded chunks, compared with the sample that chose their codecs.
 //!
-//! A sample can mislead: the first blocks of an array are constant, and noise follows. A writer counts the bytes
-//! of the chunks that it encodes. Once there are enough, and they are much larger than the sample promised, it
-//! keeps a line for the door to show, once for each array.
+//! A sample can mislead: the first blocks of an array are constant, and noise follows. A handle counts the bytes
+//! of the chunks that it encodes. The door that asks after a write gets a line about an array whose chunks are
+//! off by more than a tenth: once. They are compared after the write that chose the codecs, and after later ones
+//! once there are enough of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bedform_format::metadata::{ArrayMetadata, CodecChoice};
+use bedform_format::ObjectPath;
+use bedform_format::metadata::CodecChoice;
 
 use super::source::ZarrSource;
+use crate::codec::choice::SAMPLE_BYTES_MIN;
 
-/// Bytes of elements that are encoded before they are held against the sample.
+/// Bytes of elements that are compared with the sample: after the write that chose it, and after later ones.
+const FIRST_BYTES_MIN: u64 = SAMPLE_BYTES_MIN as u64;
 const COUNTED_BYTES_MIN: u64 = 8 << 20;
-/// Chunks are larger than the sample promised where they are so many times its size, ...
-const TIMES: f64 = 1.5;
-/// ... and this part of their elements more.
-const MORE: f64 = 0.1;
+/// The part of the predicted size that the stored size may be off by, ...
+const OFF_MAX: f64 = 0.1;
+/// ... and the part of the elements' bytes, which counts where these are compressed to nearly nothing.
+const OFF_OF_ELEMENTS: f64 = 0.005;
 /// Arrays that are counted; beyond it all begin again.
 const ARRAYS_MAX: usize = 1 << 12;
-/// Lines that wait for somebody to show them.
-const LINES_MAX: usize = 64;
 
-#[derive(Debug, Default)]
-struct Tally {
-    decoded_bytes: u64,
+/// Chunks of one array.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sizes {
+    /// Bytes of their elements inside the array.
+    valid_bytes: u64,
     encoded_bytes: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, other: Self) {
+        self.valid_bytes = self.valid_bytes.saturating_add(other.valid_bytes);
+        self.encoded_bytes = self.encoded_bytes.saturating_add(other.encoded_bytes);
+    }
+
+    /// Encoded bytes for a byte of elements; nothing before `least` of these are counted.
+    #[allow(clippy::cast_precision_loss)]
+    fn size(self, least: u64) -> Option<f64> {
+        let is_enough = self.valid_bytes >= least.max(1);
+        is_enough.then(|| self.encoded_bytes as f64 / self.valid_bytes as f64)
+    }
+}
+
+#[derive(Debug)]
+struct Tally {
+    /// The array's name, and the codec that was chosen.
+    name: String,
+    codec: String,
+    predicted: f64,
+    /// Whether this handle chose the codecs, and has not compared any chunks.
+    is_first: bool,
+    all: Sizes,
+    /// Those chunks that one write covered: others are stored in part, and take less than they will.
+    complete: Sizes,
     is_told: bool,
+}
+
+impl Tally {
+    /// The line about an array that takes more or less than was predicted.
+    fn line(&mut self) -> Option<String> {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let (all, least) = match is_first {
+            true => (self.complete, FIRST_BYTES_MIN),
+            false => (self.all, COUNTED_BYTES_MIN),
+        };
+        let is_off = |size: f64| {
+            let off = (size - self.predicted).abs();
+            off > self.predicted * OFF_MAX && off > OFF_OF_ELEMENTS
+        };
+        let larger = all.size(least).filter(|size| *size > self.predicted);
+        let smaller = self.complete.size(least).filter(|size| *size < self.predicted);
+        let size = larger.or(smaller).filter(|size| is_off(*size))?;
+        self.is_told = true;
+        let Self { name, codec, predicted, .. } = self;
+        Some(format!(
+            "{name}: the blocks that chose the codecs ({codec}) took {predicted:.3} of their bytes, all chunks \
+             so far take {size:.3}; name codecs, or convert the store to choose again"
+        ))
+    }
 }
 
 /// The tallies of a handle, by the keys of arrays.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    arrays: Mutex<HashMap<[u8; 16], Tally>>,
-    lines: Mutex<Vec<String>>,
-    has_lines: AtomicBool,
+    state: Mutex<State>,
+    /// Whether a tally has changed since the lines were taken.
+    has_changed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    arrays: HashMap<[u8; 16], Tally>,
+    changed: HashSet<[u8; 16]>,
+    /// Arrays whose codecs this handle chose, before their first chunks are counted.
+    chosen: HashSet<ObjectPath>,
 }
 
 impl Tallies {
-    /// Counts chunks of an array that were encoded. `name` gives the array's name.
-    fn count(
-        &self,
-        metadata: &ArrayMetadata,
-        decoded_bytes: u64,
-        encoded_bytes: u64,
-        name: &dyn Fn() -> String,
-    ) {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this handle has chosen the codecs of an array.
+    pub(super) fn note_chosen(&self, path: &ObjectPath) {
+        let mut state = self.state();
+        if state.chosen.len() >= ARRAYS_MAX {
+            state.chosen.clear();
+        }
+        state.chosen.insert(path.clone());
+    }
+
+    /// The lines since the last call.
+    pub(crate) fn take_lines(&self) -> Vec<String> {
+        if !self.has_changed.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let mut state = self.state();
+        let State { arrays, changed, .. } = &mut *state;
+        let mut lines = Vec::new();
+        for key in changed.drain() {
+            lines.extend(arrays.get_mut(&key).and_then(Tally::line));
+        }
+        lines.sort();
+        lines
+    }
+}
+
+/// The chunks of an object that were encoded.
+#[derive(Debug, Default)]
+pub(super) struct EncodedChunks {
+    all: Sizes,
+    complete: Sizes,
+}
+
+impl EncodedChunks {
+    /// Counts a chunk, which has `valid_bytes` of elements inside the array, and which one write covers if it
+    /// `is_complete`.
+    pub(super) fn add(&mut self, encoded: &[u8], valid_bytes: u64, is_complete: bool) {
+        let sizes = Sizes { valid_bytes, encoded_bytes: encoded.len() as u64 };
+        self.all.add(sizes);
+        if is_complete {
+            self.complete.add(sizes);
+        }
+    }
+
+    /// Counts them for their array, if a sample chose its codecs.
+    pub(super) fn count(&self, source: &ZarrSource<'_>) {
+        let metadata = &source.state.metadata;
         let Some(CodecChoice::Made(comparison)) = &metadata.choice else { return };
         let (Some(taken), Some(identity)) = (comparison.compared.first(), &metadata.identity)
         else {
             return;
         };
-        let mut arrays = self.arrays.lock().unwrap_or_else(PoisonError::into_inner);
-        if arrays.len() >= ARRAYS_MAX {
-            arrays.clear();
+        let tallies = &source.hierarchy.tallies;
+        let mut state = tallies.state();
+        if state.arrays.len() >= ARRAYS_MAX {
+            state.arrays.clear();
         }
-        let tally = arrays.entry(identity.array).or_default();
-        tally.decoded_bytes = tally.decoded_bytes.saturating_add(decoded_bytes);
-        tally.encoded_bytes = tally.encoded_bytes.saturating_add(encoded_bytes);
-        if tally.is_told || tally.decoded_bytes < COUNTED_BYTES_MIN {
-            return;
+        let is_first = state.chosen.remove(source.path);
+        let tally = state.arrays.entry(identity.array).or_insert_with(|| Tally {
+            name: source.hierarchy.name_of(source.path),
+            codec: taken.name.clone(),
+            predicted: taken.size,
+            is_first,
+            all: Sizes::default(),
+            complete: Sizes::default(),
+            is_told: false,
+        });
+        tally.all.add(self.all);
+        tally.complete.add(self.complete);
+        if !tally.is_told {
+            state.changed.insert(identity.array);
+            tallies.has_changed.store(true, Ordering::Release);
         }
-        #[allow(clippy::cast_precision_loss)]
-        let size = tally.encoded_bytes as f64 / tally.decoded_bytes as f64;
-        if size > taken.size * TIMES + MORE {
-            tally.is_told = true;
-            drop(arrays);
-            self.keep(format!(
-                "{}: the blocks that chose the codecs ({}) took {:.2} of their bytes, what was written takes {size:.2}: \
-                 the sample was not like the rest; name codecs, or convert the store to choose again",
-                name(),
-                taken.name,
-                taken.size
-            ));
-        }
-    }
-
-    fn keep(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() < LINES_MAX {
-            lines.push(line);
-            self.has_lines.store(true, Ordering::Release);
-        }
-    }
-
-    /// The lines since the last call.
-    pub(crate) fn take_lines(&self) -> Vec<String> {
-        if !self.has_lines.swap(false, Ordering::AcqRel) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Chunks of an object that were encoded.
-#[derive(Debug, Default)]
-pub(super) struct EncodedChunks {
-    chunks: u64,
-    bytes: u64,
-}
-
-impl EncodedChunks {
-    pub(super) fn add(&mut self, encoded: &[u8]) {
-        self.chunks += 1;
-        self.bytes += encoded.len() as u64;
-    }
-
-    /// Counts them for their array.
-    pub(super) fn count(&self, source: &ZarrSource<'_>) {
-        let state = source.state;
-        let decoded_bytes = self.chunks * state.layout.codec.decoded_bytes() as u64;
-        let name = || source.hierarchy.name_of(source.path);
-        source.hierarchy.tallies.count(&state.metadata, decoded_bytes, self.bytes, &name);
     }
 }

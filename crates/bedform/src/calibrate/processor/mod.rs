@@ -30,7 +30,8 @@ pub(super) fn measure_processor(
     profile: &mut Profile,
     progress: &mut dyn FnMut(&'static str, f64),
 ) -> Result<()> {
-    let mut machine = Processor { name: model(), ..Processor::default() };
+    let cores = u32::try_from(bedform_storage::cores()).unwrap_or(1);
+    let mut machine = Processor { name: model(), cores, ..Processor::default() };
     let mut watch = Stopwatch::new(SECONDS / 60.0);
     let mut stage = |what, done| {
         progress(what, done);

@@ -2,20 +2,32 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RATES: ReadRates = ReadRates { bytes_per_second: 1e9, cores: 2.0 };
+fn rates() -> ReadRates {
+    ReadRates { bytes_per_second: 1e9, cores: 2.0, ..ReadRates::of(&Profile::default_local()) }
+}
 
-/// So many bytes of elements, encoded into a part of them, that one core decodes at a rate.
+/// A sample of one block without padding.
+fn block(elements: Vec<u8>) -> [SampleBlock; 1] {
+    [SampleBlock { valid_bytes: elements.len(), elements }]
+}
+
+/// The choice for an array of one chunk.
+fn choice_for(elements: Vec<u8>, data_type: DataType, beyond_zarr: bool) -> Chosen {
+    let chunk_bytes = elements.len();
+    choose(&block(elements), data_type, chunk_bytes, beyond_zarr, rates()).unwrap()
+}
+
+/// A mebibyte of elements, encoded into a part of it, that one core decodes at a rate.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn measured(size: f64, decode_bytes_per_second: f64) -> Option<Measured> {
-    let decoded_bytes = 1 << 20;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let encoded_bytes = (decoded_bytes as f64 * size) as u64;
-    #[allow(clippy::cast_precision_loss)]
-    let decoding = Duration::from_secs_f64(decoded_bytes as f64 / decode_bytes_per_second);
-    Some(Measured { decoded_bytes, encoded_bytes, decoding })
+    let valid_bytes = 1 << 20;
+    let encoded_bytes = (valid_bytes as f64 * size) as u64;
+    let decoding_seconds = valid_bytes as f64 / decode_bytes_per_second;
+    Some(Measured { valid_bytes, encoded_bytes, decoding_seconds })
 }
 
 fn taken(measured: &[Option<Measured>], bytes_per_second: f64) -> usize {
-    cheapest(measured, ReadRates { bytes_per_second, ..RATES })
+    cheapest(measured, ReadRates { bytes_per_second, ..rates() })
 }
 
 #[test]
@@ -60,7 +72,7 @@ fn smooth(count: usize, bits: u32) -> Vec<u8> {
 
 #[test]
 fn smooth_numbers_are_shuffled_and_noise_is_stored_as_it_is() {
-    let chosen = choose(&[smooth(1 << 16, 8)], DataType::Float32, false, RATES).unwrap();
+    let chosen = choice_for(smooth(1 << 16, 8), DataType::Float32, false);
     assert!(matches!(chosen.codecs.as_slice(), [BytesCodec::Blosc(_)]), "{chosen:?}");
     let sizes = |name: &str| {
         let found = chosen.comparison.compared.iter().find(|codec| codec.name == name);
@@ -70,7 +82,7 @@ fn smooth_numbers_are_shuffled_and_noise_is_stored_as_it_is() {
 
     let noise: Vec<u8> =
         smooth(1 << 16, 31).into_iter().zip(smooth(1 << 18, 8)).map(|(a, b)| a ^ b).collect();
-    let chosen = choose(&[noise], DataType::UInt8, false, RATES).unwrap();
+    let chosen = choice_for(noise, DataType::UInt8, false);
     assert_eq!(
         chosen.codecs.len(),
         usize::from(chosen.comparison.size() < Some(0.98)),
@@ -82,33 +94,35 @@ fn smooth_numbers_are_shuffled_and_noise_is_stored_as_it_is() {
 fn codecs_beyond_zarr_are_taken_only_where_they_are_allowed() {
     let is_beyond = |candidate: &Candidate| candidate.serializer.is_some();
     for data_type in [DataType::Float32, DataType::Int16, DataType::UInt64] {
-        assert!(!candidates(data_type, false).iter().any(is_beyond), "{data_type}");
-        assert_eq!(candidates(data_type, true).iter().filter(|one| is_beyond(one)).count(), 1);
+        assert!(!candidates(data_type, 1 << 20, false).iter().any(is_beyond), "{data_type}");
+        let all = candidates(data_type, 1 << 20, true);
+        assert_eq!(all.iter().filter(|one| is_beyond(one)).count(), 1);
     }
     // Pco has no bytes and no complex numbers.
     for data_type in [DataType::UInt8, DataType::Bool, DataType::Complex64, DataType::FixedBytes(8)]
     {
-        assert!(!candidates(data_type, true).iter().any(is_beyond), "{data_type}");
+        assert!(!candidates(data_type, 1 << 20, true).iter().any(is_beyond), "{data_type}");
     }
 }
 
 #[test]
 fn text_and_a_few_bytes_are_not_compared() {
-    for (blocks, data_type) in [
-        (vec![vec![1; 1 << 20]], DataType::String),
-        (vec![smooth(SAMPLE_BYTES_MIN / 4 - 1, 8)], DataType::Float32),
-        (Vec::new(), DataType::Float64),
+    for (elements, data_type) in [
+        (vec![1; 1 << 20], DataType::String),
+        (smooth(SAMPLE_BYTES_MIN / 4 - 1, 8), DataType::Float32),
     ] {
-        assert_eq!(choose(&blocks, data_type, true, RATES).unwrap(), Chosen::without_sample());
+        assert_eq!(choice_for(elements, data_type, true), Chosen::without_sample());
     }
+    let nothing = choose(&[], DataType::Float64, 1 << 20, true, rates()).unwrap();
+    assert_eq!(nothing, Chosen::without_sample());
 }
 
 #[test]
 fn the_note_begins_with_what_was_taken() {
-    let chosen = choose(&[smooth(1 << 15, 8)], DataType::Float32, true, RATES).unwrap();
+    let chosen = choice_for(smooth(1 << 15, 8), DataType::Float32, true);
     let compared = &chosen.comparison.compared;
     let names: Vec<&str> = compared.iter().map(|codec| codec.name.as_str()).collect();
-    let of_taken = candidates(DataType::Float32, true)
+    let of_taken = candidates(DataType::Float32, 1 << 17, true)
         .into_iter()
         .find(|one| one.name == names[0])
         .map(|one| (one.serializer, one.codecs));
@@ -161,17 +175,54 @@ fn hard_bytes(item_size: usize) -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What does not come back bit by bit is an error of `measure`.
     #[test]
     fn every_candidate_gives_back_every_bit(
-        (data_type, block) in prop::sample::select(&DATA_TYPES[..]).prop_flat_map(|data_type| {
+        (data_type, elements) in prop::sample::select(&DATA_TYPES[..]).prop_flat_map(|data_type| {
             (Just(data_type), hard_bytes(data_type.item_size().unwrap_or(1)))
         }),
     ) {
-        prop_assume!(!block.is_empty());
-        let blocks = [block];
-        for candidate in candidates(data_type, true) {
-            measure(&blocks, data_type, vec![candidate], RATES).unwrap();
+        let item_size = data_type.item_size().unwrap_or(1);
+        let mut scratch = Scratch::default();
+        for candidate in candidates(data_type, elements.len(), true) {
+            let chain = Trial::of(candidate).chain;
+            let count = (elements.len() / item_size) as u64;
+            let codec = ChunkCodec::new(&chain, data_type, &[count]);
+            let mut encoded = Vec::new();
+            codec.encode(&elements, &mut scratch, &mut encoded).unwrap();
+            let decoded = codec.decode(&encoded, 0, &mut scratch).unwrap();
+            prop_assert_eq!(decoded, elements.as_slice());
+        }
+    }
+
+    #[test]
+    fn one_sample_and_one_profile_give_one_choice(
+        (data_type, elements) in prop::sample::select(&DATA_TYPES[..]).prop_flat_map(|data_type| {
+            (Just(data_type), hard_bytes(data_type.item_size().unwrap_or(1)))
+        }),
+        beyond_zarr: bool,
+    ) {
+        let elements = elements.repeat(1 + SAMPLE_BYTES_MIN / elements.len().max(1));
+        let again = choice_for(elements.clone(), data_type, beyond_zarr);
+        prop_assert_eq!(choice_for(elements, data_type, beyond_zarr), again);
+    }
+}
+
+/// Numbers of few values, in a chunk of an odd number of elements.
+#[test]
+fn the_bits_of_a_chunk_of_any_shape_are_put_side_by_side() {
+    for count in [52_500_usize, 52_504, 16_384 + 1, 300_007] {
+        let elements: Vec<u8> = (0..count as u64)
+            .flat_map(|at| {
+                let number = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61;
+                u32::try_from(number).unwrap_or(0).to_le_bytes()
+            })
+            .collect();
+        let chosen = choice_for(elements, DataType::UInt32, false);
+        let size = |name: &str| {
+            chosen.comparison.compared.iter().find(|one| one.name == name).map(|one| one.size)
+        };
+        for name in ["blosc-lz4-bitshuffle", "blosc-zstd-bitshuffle"] {
+            assert!(size(name) < Some(0.15), "{count}: {chosen:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ use bedform_format::metadata::parse_array;
 use bedform_geometry::{delinearize, element_count};
 
 use super::plan::ArrayPlan;
+use crate::codec::choice::SampleBlock;
 use crate::error::{Error, Result};
 use crate::log::opened::OpenedStore;
 use crate::log::view::View;
@@ -31,7 +32,8 @@ pub(super) fn choose_codecs(
 ) -> Result<()> {
     let mut closings = Vec::new();
     for plan in plans.iter().filter(|plan| plan.state.is_open) {
-        let chosen = chosen_by(store, &plan.state.metadata, || sample(store, view, plan))?;
+        let chosen =
+            chosen_by(store, &plan.path, &plan.state.metadata, || sample(store, view, plan))?;
         closings.push(Closing { path: &plan.path, state: &plan.state, chosen: Some(chosen) });
     }
     if closings.is_empty() {
@@ -50,12 +52,16 @@ pub(super) fn choose_codecs(
     Ok(())
 }
 
-/// Blocks of what the commits of `view` have written to an array, spread over it.
-fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<Vec<u8>>> {
+/// Chunks that the commits of `view` have written to, spread over an array.
+fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<SampleBlock>> {
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
-    let mut blocks = Blocks::new(layout);
-    let objects = spread(plan.objects.len() as u64, blocks.count_max());
+    let objects = plan.objects.len() as u64;
+    let object_bytes = element_count(&layout.per_object)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(layout.codec.decoded_bytes() as u64);
+    let mut blocks = Blocks::new(layout, objects.saturating_mul(object_bytes));
+    let objects = spread(objects, blocks.count_max());
     let per_object = blocks.count_max().div_ceil(objects.len().max(1));
     for at in objects {
         let object = usize::try_from(at).ok().and_then(|at| plan.objects.get(at));
@@ -80,7 +86,7 @@ fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec
                 let mut elements = ChunkElements::default();
                 elements.clear(layout);
                 elements.lay(&chunk, &*cover)?;
-                blocks.add(&mut elements, true);
+                blocks.add(&mut elements, &chunk, true);
             }
         }
     }
