@@ -39,7 +39,7 @@ const LARGER_MAX: f64 = 1.02;
 /// Predicted times that differ by less than this part are the same.
 const SAME_TIME: f64 = 0.015;
 /// Every candidate encodes so many bytes, half of them of each of two blocks.
-const FIRST_BYTES: usize = 192 << 10;
+const FIRST_BYTES: usize = 128 << 10;
 /// After them a candidate goes on only if its size is within this of the limit: codecs that make large blocks do
 /// worse on less. ...
 const HOPELESS_SIZE: f64 = 1.25;
@@ -47,9 +47,9 @@ const HOPELESS_SIZE: f64 = 1.25;
 const HOPELESS_TIME: f64 = 1.3;
 /// Candidates that go on encode the rest of the sample as far as that is predicted to take so many seconds for
 /// each byte of it, on the machine that is assumed; ...
-const ENCODING_BYTE: f64 = 15e-9;
+const ENCODING_BYTE: f64 = 7e-9;
 /// ... or this part of it at least.
-const ENCODED_PART_MIN: f64 = 0.25;
+const ENCODED_PART_MIN: f64 = 0.2;
 /// Elements of more bytes are not numbers whose bytes are alike by their place.
 const SHUFFLED_BYTES_MAX: usize = 16;
 /// Bytes of the blocks that Blosc makes at [`BLOSC_LEVEL`] for Zstandard, and for LZ4 for each byte of an element.
@@ -71,14 +71,15 @@ pub(crate) struct SampleBlock {
 }
 
 impl SampleBlock {
-    /// The first `bytes` at most, in groups of eight elements.
-    fn front(&self, bytes: usize, data_type: DataType) -> Self {
+    /// At most `bytes` from its middle, in groups of eight elements: the edges of a field may be fill values.
+    fn middle(&self, bytes: usize, data_type: DataType) -> Self {
         if self.elements.len() <= bytes {
             return self.clone();
         }
         let unit = 8 * data_type.item_size().unwrap_or(1).max(1);
         let length = bytes / unit * unit;
-        let elements = self.elements.get(..length).unwrap_or_default().to_vec();
+        let start = (self.elements.len() - length) / 2 / unit * unit;
+        let elements = self.elements.get(start..start + length).unwrap_or_default().to_vec();
         let valid_bytes = length * self.valid_bytes / self.elements.len();
         Self { elements, valid_bytes }
     }
@@ -329,8 +330,8 @@ fn measure(
             .try_for_each(|trial| trial.take(block, data_type, &rates.speeds, &mut scratch))
     };
     let first: Vec<SampleBlock> = match blocks {
-        [one] => vec![one.front(FIRST_BYTES, data_type)],
-        all => all.iter().take(2).map(|block| block.front(FIRST_BYTES / 2, data_type)).collect(),
+        [one] => vec![one.middle(FIRST_BYTES, data_type)],
+        all => all.iter().take(2).map(|block| block.middle(FIRST_BYTES / 2, data_type)).collect(),
     };
     for block in &first {
         take(&mut trials, block)?;
@@ -347,7 +348,7 @@ fn measure(
         if left == 0 {
             break;
         }
-        let block = block.front(left.max(FIRST_BYTES), data_type);
+        let block = block.middle(left.max(FIRST_BYTES / 2), data_type);
         take(&mut trials, &block)?;
         left = left.saturating_sub(block.elements.len());
     }

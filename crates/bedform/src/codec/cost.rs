@@ -92,7 +92,7 @@ const ZSTD_BLOCK: f64 = 1.7e-6;
 const LZ4_SEQUENCE: f64 = 5.1e-9;
 const LZ4_BYTE: f64 = 0.024e-9;
 const UNSHUFFLED_BYTE: f64 = 0.115e-9;
-const UNSHUFFLED_BIT_BYTE: f64 = 0.48e-9;
+const UNSHUFFLED_BIT_BYTE: f64 = 0.46e-9;
 const COPIED_BYTE: f64 = 0.033e-9;
 const CONTAINER: f64 = 0.4e-6;
 /// The same for encoding, by the levels that [`super::choice`] takes: seconds for each byte, sequence, and byte of
