@@ -77,7 +77,7 @@ demo: $(STAMPS)/build ## Make the reads of a real file fast: `make demo ARGS='--
 test: test-style test-rust test-python ## Run every test, lint and doc example
 
 .PHONY: test-style
-test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
+test-style: $(STAMPS)/build ## Check formatting, lints, types, licences, words
 	@$(STEP) "cargo fmt" -- cargo fmt --all --check
 	@$(STEP) "cargo clippy" -- $(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	@$(STEP) "cargo doc" -- env RUSTDOCFLAGS="-D warnings" \
@@ -85,6 +85,7 @@ test-style: $(STAMPS)/build ## Check formatting, lints, types, licences
 	@$(STEP) "cargo lock of fuzz" -- cargo tree --locked --quiet --depth 0 --manifest-path fuzz/Cargo.toml
 	@$(STEP) "licences" -- $(BIN)/python tools/licences.py
 	@$(STEP) "modules" -- $(BIN)/python tools/modules.py
+	@$(STEP) "words" -- $(BIN)/python tools/words.py
 	@$(STEP) "ruff check" -- $(BIN)/ruff check python tools benchmarks examples
 	@$(STEP) "ruff format" -- $(BIN)/ruff format --check python tools benchmarks examples
 	@cd python && $(BIN)/python ../tools/step.py "mypy --strict" -- $(BIN)/mypy

@@ -1,9 +1,9 @@
 /* Bedform: storage for scientific arrays, in C.
  *
- * docs/c-api.md is the guide; here is what each call does. In all of them:
+ * docs/c-api.md is the guide; this header is the reference of each call. In all of them:
  *
- * - A call returns a status: BF_OK, or what can be done about the error. bf_last_error() is its text, one
- *   line. After an error nothing was given: handles are null, buffers unspecified.
+ * - A call returns a status: BF_OK, or a code by the remedy of the error. bf_last_error() is the text of the
+ *   error, one line. After an error nothing was given: handles are null, buffers unspecified.
  * - Handles (bf_store, bf_array, ...) are numbers, not pointers. They are copied freely, and closed once.
  *   One that is null, closed or of another kind gives BF_INVALID_ARGUMENT, never a crash.
  * - Every call may be made by any thread; calls on one session wait for each other.
@@ -49,7 +49,7 @@ typedef enum bf_status {
 /* The name of a status: "NotFound". */
 const char *bf_status_name(bf_status status);
 
-/* What the last call of this thread that failed says of it. Valid until this thread's next call. */
+/* The error text of the last call of this thread that failed. Valid until this thread's next call. */
 const char *bf_last_error(void);
 
 /* The version of the library: "0.1.0". */
@@ -78,8 +78,8 @@ bf_status bf_create(const char *path, const char *attributes, const char *option
 /* Opens the store in the directory `path`; mode "r" to read, "r+" to write as well. Options: those of
  * bf_create, freshness (when to look for changes of others: "read", as without it on disks, "open", as without it
  * where `path` is a URL, or "never": a handle that does not look keeps the shape that it saw, and reads the fill
- * value for rows that others have removed since), gap_bytes, prefetch (what may be read ahead of reads that follow a
- * pattern: "auto", as without it, for reads of the main thread, false, or bytes, for reads of any thread).
+ * value for rows that others have removed since), gap_bytes, prefetch (the limit for reading ahead of reads that
+ * follow a pattern: "auto", as without it, for reads of the main thread, false, or bytes, for reads of any thread).
  *
  * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
  * An HDF5 file that only its library understands is BF_UNSUPPORTED until `bedform info PATH` has asked that, once
@@ -98,7 +98,7 @@ bf_status bf_close(bf_store store);
 /* Everything below the root, as JSON: {"t": "array", "forcing": "group"}. */
 bf_status bf_list(bf_store store, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* What lies at a path. */
+/* The kind of the object at a path. */
 enum { BF_NOTHING = 0, BF_ARRAY = 1, BF_GROUP = 2 };
 bf_status bf_kind(bf_store store, const char *path, int *kind);
 
@@ -125,12 +125,12 @@ bf_status bf_settle(bf_store store);
  *   dtype   as Zarr has it: bool, int8 ... uint64, float16, float32, float64, complex64, complex128
  *   shape   elements along each axis; 0 along an axis that will grow
  *   dims    names of the axes, "time,lat,lon"; NULL without
- *   chunks  elements of a chunk along each axis; NULL lets Bedform choose what fits the reads
+ *   chunks  elements of a chunk along each axis; NULL lets Bedform choose chunks that fit the reads
  *   shards  elements of a shard, a multiple of the chunk's; NULL for about 64 MiB
  *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), readers ("any" without:
  *           zarr-python must read it well, too; or "bedform"), append_length, order
- *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto" without: what is
- *           written first chooses; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true lets "auto" take
+ *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto" without: the data
+ *           written first decide; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true lets "auto" take
  *           pcodec), fill_value, attributes, checksum (false leaves the CRC-32C out), transpose
  *   array   gets a handle; may be NULL */
 bf_status bf_create_array(bf_store store, const char *path, const char *dtype, uint32_t rank,
@@ -156,7 +156,7 @@ typedef struct bf_array_facts {
   char dtype[64];               /* "float32" */
 } bf_array_facts;
 
-/* What the array is, as storage has it now; `bytes` is sizeof(bf_array_facts). */
+/* The facts of the array, as storage has it now; `bytes` is sizeof(bf_array_facts). */
 bf_status bf_array_info(bf_array array, bf_array_facts *facts, uint64_t bytes);
 
 /* The name of an axis; empty if it has none. */
@@ -166,7 +166,7 @@ bf_status bf_array_dimension_name(bf_array array, uint32_t axis, char *buffer, u
 /* All there is to say of the array, as JSON: codecs, order, fill value, attributes, ... */
 bf_status bf_array_describe(bf_array array, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* What bf_read of the same elements would do, as JSON: objects, requests, bytes, chunks, seconds by the
+/* The plan of bf_read of the same elements, as JSON: objects, requests, bytes, chunks, seconds by the
  * profile. Opens objects and reads their indexes, and no elements. A call that asks for the length gets enough
  * for the next one, whose numbers may have more digits. */
 bf_status bf_array_explain(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
@@ -185,8 +185,8 @@ bf_status bf_read_boxes(bf_array array, uint32_t rank, uint64_t count, const uin
 bf_status bf_read_points(bf_array array, uint32_t rank, uint64_t count, const uint64_t *coordinates,
                          void *buffer, uint64_t bytes);
 
-/* Writes directly: atomic per shard, durable on return. What is to appear as a whole, and what many
- * processes write, goes through a session. */
+/* Writes directly: atomic per shard, durable on return. Data that must appear as a whole, and data that many
+ * processes write, go through a session. */
 bf_status bf_write(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                    const int64_t *stride, const void *data, uint64_t bytes);
 
@@ -226,7 +226,7 @@ bf_status bf_convert(const char *source, const char *target, const char *options
 /* ---- Processes that write together --------------------------------------------------------------- */
 
 /* How the processes of a session talk to each other. bf_comm_from_mpi of bedform_mpi.h fills it from an
- * MPI communicator. Who fills it otherwise: all functions return 0 if they succeed. All but `exchange` are
+ * MPI communicator. For your own implementation: all functions return 0 if they succeed. All but `exchange` are
  * collective. They wait without spinning, for there may be more processes than cores. */
 typedef struct bf_message {
   int32_t peer;    /* the other process */
@@ -253,10 +253,10 @@ typedef struct bf_comm {
   void (*free)(void *context);
 } bf_comm;
 
-/* What a function of a bf_comm is to do about a wait that has lasted so many seconds, for the processes `missing`
- * (none: they are not known). To be asked about once a second, on the thread that called the function: 0 to wait
- * on, 1 to give up and return an error; buffers of the messages stay valid then. Says on stderr once who is
- * missing in which call, after BEDFORM_COLLECTIVE_WARN seconds (60; 0 for never); gives up after
+/* Tells a function of a bf_comm how to go on with a wait that has lasted so many seconds, for the processes
+ * `missing` (none: they are not known). To be asked about once a second, on the thread that called the function: 0
+ * to wait on, 1 to give up and return an error; buffers of the messages stay valid then. Names the missing
+ * processes and their call on stderr, once, after BEDFORM_COLLECTIVE_WARN seconds (60; 0 for never); gives up after
  * BEDFORM_COLLECTIVE_TIMEOUT seconds (never without it). */
 int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
 
@@ -264,8 +264,9 @@ int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
 bf_status bf_comm_free(bf_comm *comm);
 
 /* As bf_settle, by all processes of `comm` (NULL: this one alone), each a share; collective. Options:
- * memory_bytes (the limit in each process for chunks and for what is read of the log; 512 MiB without it),
- * grace_seconds (what readers may still need stays in the log so long; 0), arrays (only these: a list of paths). */
+ * memory_bytes (the limit in each process for chunks and for sections read from the log; 512 MiB without it),
+ * grace_seconds (data that readers may still need stay in the log so long; 0), arrays (only these: a list of
+ * paths). */
 bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
 
 /* ---- Sessions ------------------------------------------------------------------------------------ */
@@ -276,16 +277,17 @@ bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *op
 
 /* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
  * process alone. `comm` must live as long as the session. Options, the first value is the default:
- *   buffer_bytes    64 MiB: what may wait in memory to be written
+ *   buffer_bytes    64 MiB: the limit for data that wait in memory to be written
  *   settle          "end": bf_session_end turns the commits into shards; "later": bf_settle does; "background":
  *                   the session does while it goes on, and the rest at its end
  *   settle_bytes, settle_commits
- *                   what may wait in the background; without them what bedform.toml says, or 1 GiB and 10,000
+ *                   the limits for commits that wait in the background; without them those of bedform.toml, or
+ *                   1 GiB and 10,000
  *   durability      "disk"; "node": commits return when they are durable in the burst tier
- *   burst           the directory of a burst tier; without it what BEDFORM_BURST or bedform.toml says; false for
+ *   burst           the directory of a burst tier; without it that of BEDFORM_BURST or bedform.toml; false for
  *                   none
  *   burst_capacity_bytes
- *                   what this process may have there */
+ *                   the bytes that this process may have there */
 bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *options, bf_session *session);
 
 /* Takes a box of an array. Not collective, nothing is visible before the commit; the data are copied. Where
@@ -328,7 +330,7 @@ bf_status bf_session_write_decomposed_borrowed(bf_session session, const char *p
 
 /* Creates the arrays that were defined since bf_define_begin(store) in the process with rank 0, whose `store`
  * counts; collective. All processes can write to them at once, while they are being created; they become
- * visible with the next commit, all or none, and what cannot be created is an error of it. */
+ * visible with the next commit, all or none; an array that cannot be created is an error of that commit. */
 bf_status bf_session_define_end(bf_session session, bf_store store);
 
 /* Makes an array larger, from the next commit on. Not collective: of several shapes the largest of each axis

@@ -98,7 +98,7 @@ static inline int bf_mpi_wait(int count, MPI_Request *requests, const bf_message
   return 0;
 }
 
-/* What is the matter if a call of MPI gave `code`; else waits for what it began. */
+/* Waits for the request that a call of MPI began; returns `code` at once if that call failed. */
 static inline int bf_mpi_finish(int code, MPI_Request *request) {
   return code == MPI_SUCCESS ? bf_mpi_wait(1, request, NULL, 0) : code;
 }

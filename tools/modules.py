@@ -18,6 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TOKENS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|::|[{},*;]|\S")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Comments, strings and characters of Rust and C, which are no code.
+UNREAD = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r"|\bb?r(?P<marks>#*)\".*?\"(?P=marks)"
+    r'|"(?:\\.|[^"\\])*"'
+    r"|'(?:\\(?:'|[^'\n]+)|[^'\\\n])'",
+    re.DOTALL,
+)
 # An item of tests, up to its braces.
 TEST_ITEM = re.compile(r"#\[cfg\((?:test|all\(test[^]]*)\)\]\s*(?:#\[[^]]*\]\s*)*[^;{]*")
 
@@ -139,7 +147,7 @@ def strip(text: str) -> str:
     def blank(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match.group())
 
-    text = re.sub(r'//[^\n]*|"(?:\\.|[^"\\])*"', blank, text)
+    text = UNREAD.sub(blank, text)
     while match := TEST_ITEM.search(text):
         end = match.end()
         end += closing(text[end:]) if text[end : end + 1] == "{" else 1

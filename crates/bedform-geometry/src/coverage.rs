@@ -1,4 +1,4 @@
-//! What a number of regions cover together.
+//! The union of regions.
 
 use crate::error::{GeometryError, check_rank, check_ranks_equal};
 use crate::region::Region;

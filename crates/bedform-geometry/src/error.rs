@@ -1,4 +1,4 @@
-//! What can be wrong with shapes, regions and selections.
+//! Errors of shapes, regions and selections.
 
 use crate::limits::{
     CURVE_RANK_MAX, PLACED_CELLS_MAX, PLACED_READS_MAX, RANK_MAX, SEQUENCE_CELLS_MAX,
@@ -17,9 +17,9 @@ pub enum GeometryError {
     /// Two things that must have the same number of axes have not.
     #[error("rank {found} was given where rank {expected} is needed")]
     RankMismatch {
-        /// The rank of what is there.
+        /// The rank of the array, shape or region.
         expected: usize,
-        /// The rank of what was given.
+        /// The rank that the caller gave.
         found: usize,
     },
     /// An index outside an axis.

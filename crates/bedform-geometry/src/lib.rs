@@ -9,13 +9,13 @@
 //! | [`linearize`] and others | shapes, C order |
 //! | [`Region`] | a half-open box |
 //! | [`AxisRange`], [`Positions`] | positions along one axis |
-//! | [`Selection`] | what a read asks for |
+//! | [`Selection`] | the elements that a read or write asks for |
 //! | [`ChunkGrid`] | an array cut into chunks, and which parts of them a selection touches |
 //! | [`Order`], [`hilbert_index`] and others | how the cells of a grid follow each other |
 //! | [`spread_placement`], [`Spread`] | which storage target holds which cell of a grid |
 //! | [`GridReaders`] | the same, by the processes that read the cells |
 //! | [`PlacedAxis`], [`split`] | selections in parts, each with its place in the result |
-//! | [`RegionSet`] | what a number of regions cover together |
+//! | [`RegionSet`] | the union of regions |
 #![forbid(unsafe_code)]
 
 mod coverage;

@@ -1,4 +1,4 @@
-//! What the crate refuses to exceed, whatever a file or user asks for.
+//! Limits that the crate enforces on every file and every call.
 
 /// The largest number of axes.
 pub const RANK_MAX: usize = 32;

@@ -176,7 +176,7 @@ fn corner_offsets(level: usize, axes: &[usize], strides: &[u64]) -> Vec<u64> {
     (0..1 << axes.len()).map(offset).collect()
 }
 
-/// A walk along a curve that leaves out what lies outside a grid, block by block.
+/// A walk along a curve that skips the blocks outside a grid.
 struct Walk<'a> {
     curve: &'a Curve,
     sizes: Vec<u64>,

@@ -1,7 +1,7 @@
 //! How much two selections have in common.
 //!
 //! Counts distinct elements, without looking at each: orthogonal selections and unions become
-//! disjoint boxes of positions per axis, and what two boxes share is a product over the axes.
+//! disjoint boxes of positions per axis, and the overlap of two boxes is a product over the axes.
 //! Points are looked up one by one.
 
 use std::collections::BTreeSet;
@@ -141,8 +141,8 @@ impl AxisRange {
         })
     }
 
-    /// How many positions both ranges have: those that leave the right rest for both steps, which
-    /// follow each other at the distance of the steps' least common multiple.
+    /// How many positions both ranges have. Such a position leaves the right rest for both steps; the
+    /// next one follows at the distance of the steps' least common multiple.
     fn overlap(&self, other: &Self) -> u64 {
         let (Some((a_low, a_high)), Some((b_low, b_high))) = (self.bounds(), other.bounds()) else {
             return 0;

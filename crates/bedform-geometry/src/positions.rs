@@ -123,7 +123,7 @@ impl AxisRange {
 pub enum Positions {
     /// Evenly spaced positions.
     Range(AxisRange),
-    /// Positions without a rule, shared by what is made of them: a list may have millions.
+    /// Positions without a rule. Selections made from them share the list: it may have millions.
     List(Arc<Vec<u64>>),
 }
 

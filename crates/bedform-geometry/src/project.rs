@@ -81,8 +81,8 @@ impl ChunkGrid {
     }
 
     /// Groups points by the chunk that holds them, sorted by chunk. The points must have been
-    /// validated against the array's shape, and their number held against what a result may have:
-    /// the answer takes memory for each, also for those of rank 0, which are only a count.
+    /// validated against the array's shape, and their number against the limit of a result: the
+    /// answer takes memory for each, also for points of rank 0, which are only a count.
     ///
     /// # Errors
     /// [`GeometryError::RankMismatch`], or [`GeometryError::TooManyElements`] if the chunks of the
@@ -161,8 +161,8 @@ fn project_coords(coords: &[u64], chunk_size: u64) -> AxisProjection {
         .collect()
 }
 
-/// As [`project_coords`], of coordinates that ascend: what lies in a chunk is a stretch of them, and each
-/// is held once more and no more often.
+/// As [`project_coords`], of coordinates that ascend: the coordinates within a chunk are adjacent, and
+/// each is held once more and no more often.
 fn project_sorted(coords: &[u64], chunk_size: u64) -> AxisProjection {
     let mut pieces = Vec::new();
     let mut done = 0;

@@ -10,8 +10,8 @@
 //!    of the reads of each.
 //! 2. This row is cut into one run for each target, so that the most expensive run costs as little as possible:
 //!    a binary search over that cost, as for the linear partition problem.
-//! 3. Cells that the same processes read are dealt out in turn over the targets of their runs: what is read at a
-//!    time is then on several of them. Without this step processes that share cells wait for each other.
+//! 3. Cells that the same processes read are dealt out in turn over the targets of their runs: the cells read at
+//!    one time are then on several of them. Without this step processes that share cells wait for each other.
 //! 4. Cells that nobody reads go where least is stored.
 //! 5. The plain [`Spread`] is taken where it costs no more.
 
@@ -28,7 +28,7 @@ use crate::shape::{delinearize, linearize};
 /// Halvings of the range of costs in which the least one is searched.
 const HALVINGS: u32 = 48;
 
-/// What reading costs a target, of equation 3.1.
+/// The costs of reads from a target, as in equation 3.1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AccessCosts {
     /// Seconds for an element that follows another: `T_pg` over the elements of a page.
@@ -39,7 +39,7 @@ pub struct AccessCosts {
     pub latency_seconds: f64,
 }
 
-/// What one target stores and serves.
+/// The elements that one target stores, and the reads that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TargetReaders {
     /// Processes that read from it: `N_cli`.
@@ -79,7 +79,7 @@ pub struct GridReaders {
     touched: u64,
 }
 
-/// What one process reads of one cell.
+/// The reads of one process from one cell.
 #[derive(Debug, Clone, Copy)]
 struct CellReads {
     process: u32,
@@ -145,7 +145,7 @@ impl GridReaders {
 
     /// For each cell, in C order, the target that holds it, of so many: the greatest cost of a target by equation
     /// 3.1 is small, and never more than that of the plain [`Spread`]. No target that serves reads stores more
-    /// than twice its share of what is read, or its share and one cell.
+    /// than twice its share of the cells that are read, or its share and one cell.
     ///
     /// Of placements of one cost that with the fewest processes on a target is taken.
     #[must_use]
@@ -178,7 +178,7 @@ impl GridReaders {
         spread.placement(self.grid.grid_shape()).unwrap_or_default()
     }
 
-    /// What each of so many targets stores and serves by a placement: a target for each cell, in C order.
+    /// The load of each of so many targets under a placement: a target for each cell, in C order.
     #[must_use]
     pub fn load(&self, places: &[u64], targets: u32) -> Vec<TargetReaders> {
         let mut load = vec![TargetReaders::default(); targets.max(1) as usize];
@@ -314,8 +314,8 @@ impl GridReaders {
         places
     }
 
-    /// The same, but cells that the same processes read are dealt out in turn over the targets that have them: what
-    /// is read at a time is then on several. Each target keeps as many, and serves the same processes.
+    /// The same, but cells that the same processes read are dealt out in turn over the targets that have them: the
+    /// cells read at one time are then on several. Each target keeps as many, and serves the same processes.
     fn dealt(&self, row: &[usize], firsts: &[usize]) -> Vec<Option<u64>> {
         let mut places = self.placed(row, firsts);
         let mut alike: HashMap<Vec<u32>, Vec<usize>> = HashMap::new();
@@ -378,7 +378,7 @@ impl Run {
         self.processes.extend(reads.iter().map(|one| one.process));
     }
 
-    /// What the target serves with one more cell.
+    /// The load of the target with one more cell.
     fn load_with(&self, reads: &[CellReads], stored: u64) -> TargetReaders {
         let mut load = self.load;
         load.stored = load.stored.saturating_add(stored);

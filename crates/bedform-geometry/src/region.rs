@@ -151,8 +151,8 @@ impl Region {
             return vec![self.clone()];
         };
         let mut pieces = Vec::new();
-        // What is left shrinks to the hole, axis by axis; each axis gives up the part in front of
-        // the hole and the part behind it.
+        // `left` shrinks to the hole, axis by axis; each axis gives up the part in front of the hole
+        // and the part behind it.
         let mut left = self.clone();
         for axis in 0..self.rank() {
             if left.start[axis] < hole.start[axis] {

@@ -1,4 +1,4 @@
-//! What a read or write asks for.
+//! The elements that a read or write asks for.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
 use crate::shape::{delinearize, element_count, strides};
 
-/// What is selected along one axis.
+/// The positions that a selection has along one axis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AxisSelection {
     /// Evenly spaced positions.
@@ -147,7 +147,7 @@ impl Points {
     }
 }
 
-/// What a read or write asks for. The elements have an order, the order of the result.
+/// The elements that a read or write asks for, in the order of the result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Selection {
     /// Every combination of the positions along each axis; the result has one axis for each.
@@ -248,7 +248,7 @@ impl Selection {
 }
 
 impl From<&AxisSelection> for Positions {
-    /// A list is copied, once: what is made of it shares it.
+    /// A list is copied, once: selections made from it share the copy.
     fn from(selection: &AxisSelection) -> Self {
         match selection {
             AxisSelection::Range(range) => Self::Range(*range),

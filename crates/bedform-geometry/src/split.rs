@@ -1,4 +1,4 @@
-//! Selections in parts: what of a selection lies in a box, what does not, and where both go in the result.
+//! Selections in parts: the part inside a box, the rest outside, and where both go in the result.
 
 use crate::positions::{AxisRange, Positions};
 use crate::region::Region;
@@ -218,7 +218,7 @@ fn indexes_within(range: &AxisRange, low: u64, high: u64) -> (u64, u64) {
     }
 }
 
-/// What of a part lies in `region`, and the rest, in parts that are disjoint.
+/// Splits a part into its piece inside `region` and the rest, in parts that are disjoint.
 ///
 /// ```
 /// use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Region, split};
@@ -234,7 +234,7 @@ pub fn split(part: &[PlacedAxis], region: &Region) -> (Option<PlacedBox>, Vec<Pl
     split_by(part, |axis, placed| placed.at(region.start()[axis], region.end(axis)))
 }
 
-/// As [`split`], by what `cut` says lies inside along an axis, and what does not.
+/// As [`split`], where `cut` separates the inside from the outside along an axis.
 pub fn split_by(
     part: &[PlacedAxis],
     cut: impl Fn(usize, &PlacedAxis) -> (Option<PlacedAxis>, Vec<PlacedAxis>),

@@ -5,11 +5,11 @@
 //! A line of `plans` is JSON: a `machine` and a `workload` as `bedform simulate` takes them. Each target is
 //! a directory with a throttle of its own, each node's link a throttle around it, the metadata server one
 //! more directory; sending is a sleep. Clients are threads. Of the machine, targets' bandwidth and delay,
-//! links, sending and metadata are there; what has no place in a throttle (seeks, locks) must be zero.
+//! links, sending and metadata are there; costs without a place in a throttle (seeks, locks) must be zero.
 //! A line of `times` is the seconds from the moment when all clients could begin to the end of the last.
 //!
-//! The times come from sleeping threads and real calls of the system, not from the equations: what is
-//! compared is whether queues, striping and requests in flight come together as in the simulation.
+//! The times come from sleeping threads and real calls of the system, not from the equations: the
+//! comparison is whether queues, striping and requests in flight come together as in the simulation.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ fn main() {
     let root = PathBuf::from(std::env::args().nth(1).unwrap());
     for line in std::io::stdin().lock().lines() {
         let plan: Plan = serde_json::from_str(&line.unwrap()).unwrap();
-        // What the simulation refuses is not run either.
+        // A plan that the simulation refuses is not run either.
         plan.machine.simulate(&plan.workload).unwrap();
         println!("{}", run(&plan, &root));
     }

@@ -1,4 +1,4 @@
-//! The description of a machine, and what is accepted as one.
+//! The description of a machine, and its validation.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +18,8 @@ const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 
 /// A parallel file system and its clients, as a description file in `machines` says it.
 ///
-/// Rates are bytes per second, times seconds. What a description does not name takes no time and is
-/// not bounded.
+/// Rates are bytes per second, times seconds. A cost that the description does not name is zero, a
+/// rate that it does not name is unbounded.
 ///
 /// ```
 /// use bedform_machine::Machine;
@@ -38,7 +38,7 @@ const STRIPE_BYTES_RANGE: (f64, f64) = (1.0, (1_u64 << 50) as f64);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// What people call it.
+    /// The name of the machine, for people.
     pub name: String,
     /// Where its figures come from, and what else a user should know.
     #[serde(default)]
@@ -50,7 +50,7 @@ pub struct Machine {
     /// The metadata servers.
     #[serde(default)]
     pub metadata: MetadataCosts,
-    /// What carries messages between clients.
+    /// The network that carries messages between clients.
     #[serde(default)]
     pub fabric: Fabric,
     /// The device of each node, if nodes have one.
@@ -126,7 +126,7 @@ pub struct MetadataCosts {
     pub sync_seconds: f64,
 }
 
-/// What carries messages between clients.
+/// The network that carries messages between clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fabric {
@@ -179,7 +179,7 @@ impl Machine {
     /// Reads a description from JSON, the same keys as in its TOML file.
     ///
     /// # Errors
-    /// `Malformed` for what is no description, unknown keys included; as [`Machine::check`].
+    /// `Malformed` if the text is no description, or has unknown keys; as [`Machine::check`].
     pub fn from_json(text: &str) -> Result<Self, MachineError> {
         let machine: Self = serde_json::from_str(text).map_err(|error| {
             MachineError::Malformed { what: "machine description", reason: error.to_string() }
@@ -188,7 +188,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Holds every field against what a machine can have.
+    /// Checks every field against the range that a machine can have.
     ///
     /// # Errors
     /// `Implausible` with the first field that is out of range (not a number included), `Malformed` for

@@ -1,9 +1,9 @@
 //! The events of a simulation, in the order of their times.
 //!
-//! Everything that serves does so in the order in which it is asked, so that what is asked at an event
-//! has its end at once; only what comes to a queue later is an event of its own: the arrival of pieces
-//! at targets, the beginning of their way over a link, and ends. Events of the same time happen in the
-//! order in which they were foreseen.
+//! Every server works in the order of its requests, so that a request made at an event has its end at
+//! once. Only a later entry into a queue is an event of its own: the arrival of pieces at targets, the
+//! beginning of their way over a link, and ends. Events of the same time happen in the order in which
+//! they were foreseen.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -71,7 +71,7 @@ enum What {
     Move(Flight, f64),
     /// A piece of a request has ended.
     End(Flight),
-    /// What is asked of the metadata servers comes to them.
+    /// A request reaches the metadata servers.
     Metadata(usize, f64),
 }
 
@@ -99,7 +99,7 @@ impl PartialOrd for Event {
 }
 
 impl Ord for Event {
-    /// The earliest is the greatest: what a heap gives first.
+    /// The earliest is the greatest: a heap gives it first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.number.cmp(&self.number))
     }
@@ -287,7 +287,7 @@ impl<'a> Engine<'a> {
                 _ if state.in_flight > 0 => return,
                 _ => {
                     state.next += 1;
-                    // Whoever is told the end goes on by an event of its own.
+                    // A client that is told the end goes on by an event of its own.
                     return self.wait(client, time, operation);
                 }
             }
@@ -420,7 +420,7 @@ impl<'a> Engine<'a> {
         if let Some(line) = &mut state.line {
             end = end.max(line.carry(time, bytes));
         }
-        // What is sent is received: the fabric carries it once.
+        // A message is sent and received: the fabric carries it once.
         match self.fabric.as_mut().filter(|_| out) {
             Some(fabric) => end.max(fabric.carry(time, bytes)),
             None => end,

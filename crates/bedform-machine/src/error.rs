@@ -9,7 +9,7 @@ pub enum MachineError {
     Malformed {
         /// The document.
         what: &'static str,
-        /// What is wrong with it.
+        /// The reason, for people.
         reason: String,
     },
     /// A number that no machine has.
@@ -27,7 +27,7 @@ pub enum MachineError {
     /// There is more of something than is simulated at once.
     #[error("{count} {what}; at most {most} are simulated")]
     TooMany {
-        /// What there is too much of.
+        /// The things of which there are too many.
         what: &'static str,
         /// How many there are.
         count: u64,
@@ -41,7 +41,7 @@ pub enum MachineError {
         client: usize,
         /// The operation, counted from 0.
         operation: usize,
-        /// What is wrong with it.
+        /// The reason, for people.
         reason: String,
     },
     /// Clients would wait for each other for ever.

@@ -5,11 +5,11 @@
 //!
 //! | item | is |
 //! |---|---|
-//! | [`Machine`] | targets, clients, links, metadata server: what a description file says |
+//! | [`Machine`] | targets, clients, links, metadata server, as a description file has them |
 //! | [`Workload`] | files, and for each client its operations in order |
 //! | [`Pattern`] | a workload in few words: as benchmarks of file systems make |
 //! | [`Machine::simulate`] | runs one on the other |
-//! | [`Simulation`] | when it ended, what each target did, and what bounds the time |
+//! | [`Simulation`] | when it ended, the load of each target, and the bounds of the time |
 //!
 //! Not to be mixed up with `bedform_storage::SimulatedFileSystem`, which keeps real bytes and loses them as
 //! a power failure would.

@@ -1,4 +1,4 @@
-//! Workloads in few words: what benchmarks of file systems do.
+//! Workloads in few words: the patterns of benchmarks of file systems.
 
 use serde::{Deserialize, Serialize};
 

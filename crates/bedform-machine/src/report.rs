@@ -1,8 +1,8 @@
-//! What a simulation found.
+//! The result of a simulation.
 
 use serde::Serialize;
 
-/// What one target did.
+/// The load of one target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TargetLoad {
     /// Pieces of requests.
@@ -35,13 +35,13 @@ impl TargetLoad {
 /// A time that the answer cannot be less than.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bound {
-    /// What is busy for that long: `target`, `link`, `client`, `metadata`, `fabric` or `local`.
+    /// The resource that is busy for that long: `target`, `link`, `client`, `metadata`, `fabric` or `local`.
     pub what: &'static str,
     /// For how long.
     pub seconds: f64,
 }
 
-/// What a simulation found.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Simulation {
     /// When the last client had ended.
@@ -52,7 +52,7 @@ pub struct Simulation {
     pub written_bytes: u64,
     /// Reads and writes.
     pub requests: u64,
-    /// What each target did.
+    /// The load of each target.
     pub targets: Vec<TargetLoad>,
     /// The bounds of the time, the highest first.
     pub bounds: Vec<Bound>,
@@ -65,7 +65,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// What bounds the time most: the highest of the bounds. `None` if nothing was done.
+    /// The highest of the bounds of the time. `None` if nothing was done.
     pub fn bound(&self) -> Option<&Bound> {
         self.bounds.first().filter(|bound| bound.seconds > 0.0)
     }

@@ -1,4 +1,4 @@
-//! What serves one thing after the other: targets, links, devices.
+//! Servers of one request after the other: targets, links, devices.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl Counter {
     }
 }
 
-/// What a target is asked to move.
+/// A piece that a target is asked to move.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     pub(super) piece: Piece,

@@ -2,7 +2,7 @@
 
 use crate::workload::Layout;
 
-/// What a request takes of one object: a run of bytes there.
+/// The bytes that a request takes of one object: a run there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// The target that holds the object.
@@ -53,7 +53,7 @@ impl Layout {
     }
 }
 
-/// What is known to be smaller than a number of targets.
+/// Narrows a value that is known to be smaller than a number of targets.
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -75,7 +75,7 @@ fn what_caches_collect_of_an_object_is_one_seek() {
         let found = run(&machine, &files, &clients);
         assert_eq!(found.targets[0].seeks, seeks, "{gather_bytes} bytes");
     }
-    // What does not go on where the object's last piece ended was not collected with it.
+    // A piece that does not go on where the object's last piece ended was not collected with it.
     let jumps =
         [Operation::Write(0, 100, 50), Operation::Write(0, 0, 50), Operation::Read(0, 50, 50)];
     assert_eq!(run(&machine, &files, &[client(&jumps)]).targets[0].seeks, 2);

@@ -1,4 +1,4 @@
-//! What clients do: files, and for each client its operations in order.
+//! The work of clients: files, and for each client its operations in order.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ const IN_FLIGHT_MAX: u32 = 4096;
 const SECONDS_MAX: f64 = 1e9;
 const BYTES_MAX: u64 = 1 << 60;
 
-/// Files, and what each client does with them.
+/// Files, and the operations of each client on them.
 ///
 /// ```
 /// use bedform_machine::{Client, Operation, Workload};
@@ -42,7 +42,7 @@ pub struct Workload {
     pub clients: Vec<Client>,
 }
 
-/// On which targets a file lies; what is absent is the machine's own.
+/// On which targets a file lies; absent fields have the machine's values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FileStriping {
@@ -55,7 +55,7 @@ pub struct FileStriping {
     pub bytes: Option<u64>,
 }
 
-/// What one client does.
+/// The operations of one client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
@@ -101,7 +101,7 @@ impl Workload {
     /// Reads a workload from JSON.
     ///
     /// # Errors
-    /// `Malformed` for what is no workload. Whether it fits a machine is checked when it is run.
+    /// `Malformed` if the text is no workload. Whether it fits a machine is checked when it is run.
     pub fn from_json(text: &str) -> Result<Self, MachineError> {
         serde_json::from_str(text).map_err(|error| MachineError::Malformed {
             what: "workload",
@@ -109,7 +109,7 @@ impl Workload {
         })
     }
 
-    /// Holds all counts, offsets and barriers against what can be simulated.
+    /// Checks all counts, offsets and barriers against the limits of a simulation.
     pub(super) fn check(&self, machine: &Machine) -> Result<(), MachineError> {
         at_most("clients", self.clients.len() as u64, CLIENTS_MAX as u64)?;
         at_most("files", self.files.len() as u64, FILES_MAX as u64)?;
@@ -164,7 +164,7 @@ impl Workload {
     }
 }
 
-/// Where a file lies: what is absent in [`FileStriping`] filled in, and possible.
+/// Where a file lies: [`FileStriping`] with the absent fields filled in, and checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) first: u64,

@@ -1,6 +1,6 @@
-//! What one access costs the analyzer, in nanoseconds of the processor, for regular accesses and others; what it
-//! costs to ask for the next eight places; and the memory that a million of them take. A word restricts it to kinds
-//! that have it in their names:
+//! Measures the analyzer: nanoseconds of the processor for one access, regular and other, and for a request of the
+//! next eight places; and the memory that a million accesses take. A word restricts it to kinds that have it in
+//! their names:
 //!
 //! ```text
 //! cargo run --release -p bedform-patterns --example cost -- [WORD]

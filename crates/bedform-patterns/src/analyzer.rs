@@ -1,9 +1,9 @@
 //! All patterns of the accesses to one array or file, and which of them says what comes next.
 //!
-//! Each access is shown to the structured pattern that grows; what is dearer is looked for only while nothing
-//! predicts. What is [`ahead`](Analyzer::ahead) is said by one kind at a time: by the most structured one that says
-//! anything, unless sequences of steps were right where it was wrong, or interleaved walks had more of the last
-//! accesses than all patterns of accesses in order together.
+//! Each access is shown to the structured pattern that grows; dearer searches run only while nothing predicts. One
+//! kind at a time says which places are [`ahead`](Analyzer::ahead): the most structured one that says anything,
+//! unless sequences of steps were right where it was wrong, or interleaved walks had more of the last accesses than
+//! all patterns of accesses in order together.
 
 use crate::composed::Composed;
 use crate::contiguous::Contiguous;
@@ -13,7 +13,7 @@ use crate::pattern::{Followed, Pattern};
 use crate::rows::RowSteps;
 use crate::{Correlated, Grower, Grown, Place, Settings, Step, Walk};
 
-/// What a prediction comes from.
+/// The kind of pattern that a prediction comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What people call it: `strided`, `composed_rows`, `composed`, `contiguous`, `interleaved`, `correlated`.
+    /// The name of the kind, for people: `strided`, `composed_rows`, `composed`, `contiguous`, `interleaved`, `correlated`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Strided => "strided",
@@ -51,7 +51,7 @@ const INTERLEAVED_MIN: u32 = 16;
 /// Places that a pattern says will come.
 type Places<'a> = Box<dyn Iterator<Item = Place> + 'a>;
 
-/// What an access was.
+/// The verdict on an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// The pattern that had predicted it; nothing if none had.
@@ -210,7 +210,7 @@ impl Analyzer {
         places.into_iter().flatten()
     }
 
-    /// What says which places come next, if anything does.
+    /// The kind of pattern that says which places come next, if one does.
     pub fn serving(&self) -> Option<Kind> {
         self.active
     }
@@ -318,7 +318,7 @@ impl Analyzer {
         }
     }
 
-    /// True if what is known of rows is less than a sequence that was there twice, and may be part of it.
+    /// True if the known rows cover less than a sequence that was seen twice, and may be part of it.
     fn is_row_of_sequence(&self) -> bool {
         let period = self.steps.period().filter(|period| *period > 1);
         let rows = period.and_then(|_| self.grower.rows_count());

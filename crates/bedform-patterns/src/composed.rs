@@ -10,7 +10,7 @@ use crate::{Place, Step};
 /// Sequences of earlier runs that are kept.
 const KNOWN_MAX: usize = 8;
 
-/// The steps so far, and what comes next where they repeat.
+/// The steps so far, and the next ones where they repeat.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Composed {
     repeats: Repeats,

@@ -16,7 +16,7 @@ const PLACES_MAX: usize = 4096;
 /// Followers of a place that are counted.
 pub(crate) const FOLLOWERS_MAX: usize = 16;
 
-/// What is known of a place.
+/// A place with its count and its followers.
 #[derive(Debug, Clone)]
 struct Entry {
     place: Place,
@@ -87,7 +87,7 @@ impl Correlated {
         self.recent.push_back(number);
     }
 
-    /// What is often read after a place that is read often.
+    /// The places that are often read after a place that is read often.
     pub fn followers(&self, place: &Place) -> impl Iterator<Item = &Place> {
         self.followers_of(place, place.fingerprint())
     }
@@ -102,7 +102,7 @@ impl Correlated {
         self.often_after(entry)
     }
 
-    /// All entries with what follows them.
+    /// All entries with their followers.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (&Place, Vec<&Place>)> {
         let entries = self.entries.iter().filter(|entry| entry.count >= self.often);
         let all =

@@ -3,9 +3,9 @@
 //!
 //! The fingerprint of a place is a sum of its bounds, each times a fixed odd number, modulo 2^64. So it is linear:
 //! that of `place.after(step)` is the sum of theirs, and of three places at equal steps the middle one's doubled is
-//! that of the outer ones together. Whoever wants to know whether a place at a given step was read looks up one
-//! number. Different places may have equal fingerprints, so whatever is predicted is a place that is computed, and
-//! an equal fingerprint at worst counts one access as predicted that was not.
+//! that of the outer ones together. One lookup of a number tells whether a place at a given step was read. Different
+//! places may have equal fingerprints, so each predicted place is computed, and an equal fingerprint at worst counts
+//! one access as predicted that was not.
 
 /// The fingerprint of a place or a step.
 pub(crate) type Fingerprint = u64;

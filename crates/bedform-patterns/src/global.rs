@@ -1,4 +1,4 @@
-//! Global patterns: what the processes of a program read together (end of section 2.3.4).
+//! Global patterns: the reads of all processes of a program together (end of section 2.3.4).
 //!
 //! With another number of processes the pattern of each changes, and the global one does not. Three decompositions
 //! are told apart, by how the walks of the processes lie to each other:
@@ -58,7 +58,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Global patterns in a file: reading leaves out what is none, as [`Patterns`](crate::Patterns) does.
+/// Global patterns in a file. Reading skips invalid entries, as [`Patterns`](crate::Patterns) does.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Globals(pub Vec<Global>);
 
@@ -151,7 +151,7 @@ fn dealt(walk: &Walk, processes: usize) -> Vec<Walk> {
     walks.collect()
 }
 
-/// The first of the elements of each, and how many: those that have none are left out.
+/// The first of the elements of each, and how many; processes without elements are left out.
 fn shares(elements: u64, among: u64) -> impl Iterator<Item = (u64, u64)> {
     let (each, more) = (elements / among.max(1), elements % among.max(1));
     (0..among.min(elements)).map(move |at| (at * each + at.min(more), each + u64::from(at < more)))

@@ -5,7 +5,7 @@
 //!
 //! A step that was seen once is a guess, and one that was right twice is sure. A row shows its length when it ends:
 //! then it becomes the first element of a level above. So the second row is predicted from its second place on, by
-//! what the first one was, and the third from its first but one: contiguous and simple-strided patterns miss 3
+//! the shape of the first one, and the third from its first but one: contiguous and simple-strided patterns miss 3
 //! accesses, each level more misses 2.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ const COUNT_MIN: u64 = 3;
 /// Patterns that are remembered.
 const KNOWN_MAX: usize = 32;
 
-/// What an access was to the pattern.
+/// The relation of an access to the pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grown {
     /// The one that was predicted.
@@ -36,7 +36,7 @@ pub struct RowUnderWay<'a> {
     pub before: &'a Place,
     /// Where it began.
     pub start: &'a Place,
-    /// What it is like.
+    /// Its levels.
     pub levels: Vec<Level>,
 }
 
@@ -71,7 +71,7 @@ struct Odometer {
     at: Place,
 }
 
-/// The next move: of which level, and by which step from where.
+/// The next move: its level, its step, and the place that it starts from.
 struct Next<'a> {
     level: usize,
     from: &'a Place,
@@ -263,7 +263,7 @@ impl Grower {
     }
 
     /// The row that is under way where rows are whole, and their steps not sure: where it and the one before began,
-    /// and what they are like.
+    /// and their levels.
     pub fn row(&self) -> Option<RowUnderWay<'_>> {
         let odometer = self.odometer.as_ref()?;
         let sure = odometer.rows.iter().take_while(|row| row.is_sure).count();
@@ -332,7 +332,7 @@ impl Grower {
         self.start_again(place)
     }
 
-    /// The pattern ends. What comes may go on from its last place.
+    /// The pattern ends. The next one may go on from its last place.
     fn start_again(&mut self, place: Place) -> Grown {
         let last = self.odometer.as_ref().map(|odometer| odometer.at.clone());
         let ended = self.end();
@@ -345,7 +345,7 @@ impl Grower {
         ended.map_or(Grown::New, Grown::Ended)
     }
 
-    /// A known pattern was not the one that comes: what was seen of it may go on.
+    /// A known pattern was not the one that comes: the part seen so far may go on.
     fn turn_back(&mut self, place: Place) -> Grown {
         self.is_recalled = false;
         if let Some(odometer) = &mut self.odometer {
@@ -357,7 +357,7 @@ impl Grower {
             }
         }
         match self.push(place) {
-            // By what was taken to come it was not.
+            // The recalled pattern had not predicted it.
             Grown::Expected => Grown::New,
             grown => grown,
         }

@@ -55,7 +55,7 @@ pub(crate) struct Interleaved {
     shapes: Shapes,
     /// The very next places that must have come before a new walk is served.
     doubt: u32,
-    /// What was read lately, by slot, with the time: kept once walks are served.
+    /// Places read lately, by slot, with the time: kept once walks are served.
     lately: Vec<(Fingerprint, u64)>,
     /// For the last accesses, newest in the lowest bit, whether a served walk had them.
     record: u16,
@@ -286,7 +286,7 @@ impl Interleaved {
         }
     }
 
-    /// Looks whether a walk began before what was taken for its start.
+    /// Looks whether a walk began before its assumed start.
     fn goes_before(&mut self, place: &Place, fingerprint: Fingerprint) -> bool {
         for walker in &mut self.walkers {
             let before = walker.number(fingerprint).filter(|number| (-BEFORE..0).contains(number));

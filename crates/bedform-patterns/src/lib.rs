@@ -1,17 +1,17 @@
 //! Regularities in sequences of accesses, found while they happen.
 //!
-//! An [`Access`](Place) is a place: a box of an array, or a run of bytes of a file. What follows each other is
-//! described by the [`Step`] from one place to the next, which has the move of every boundary; so boxes that grow
-//! are as regular as boxes that wander.
+//! An [`Access`](Place) is a place: a box of an array, or a run of bytes of a file. A [`Step`] describes the way
+//! from one place to the next by the move of every boundary; so boxes that grow are as regular as boxes that
+//! wander.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`Place`], [`Step`] | where an access lies, and how the next one lies to it |
 //! | [`Walk`], [`Grower`] | contiguous, simple-strided and kd-strided patterns, grown access by access |
-//! | [`Repeats`] | what repeats as a sequence: composition-based patterns |
+//! | [`Repeats`] | sequences that repeat: composition-based patterns |
 //! | [`Correlated`] | places that follow others often: correlation-based patterns |
 //! | [`Analyzer`] | all of them for one array or file; contiguous accesses, and interleaved walks |
-//! | [`Pattern`], [`Patterns`] | what was found, saved and read again |
+//! | [`Pattern`], [`Patterns`] | patterns found, saved and read again |
 //! | [`Global`], [`Globals`] | the patterns of processes merged, and split for another number of them |
 //! | [`Settings`] | thresholds |
 //!

@@ -1,6 +1,6 @@
 //! Patterns as they are saved, and read again in a later run (end of section 2.3.4).
 //!
-//! What is read was written by anybody: ranks, levels, counts and lengths have limits, and a pattern of an unknown
+//! Files are not trusted: ranks, levels, counts and lengths have limits, and a pattern of an unknown
 //! kind, or one that breaks a limit, is left out. A pattern that is wrong costs what its predictions cost until the
 //! first of them is not right.
 
@@ -16,7 +16,7 @@ use crate::{Place, Step, Walk};
 /// Patterns of one array or file that are read; further ones are left out.
 pub const PATTERNS_MAX: usize = 4096;
 
-/// What an analyzer has found, to be known when the same accesses come again.
+/// A pattern that an analyzer has found, to be known when the same accesses come again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ pub struct Rows {
     pub steps: Vec<Step>,
 }
 
-/// What is read after a place.
+/// The places that are read after a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "SavedFollowed")]
 pub struct Followed {
@@ -164,7 +164,7 @@ impl From<Walk> for Pattern {
     }
 }
 
-/// Patterns in a file: reading leaves out what is none.
+/// Patterns in a file. Reading skips invalid entries.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Patterns, Place};
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Patterns {
     }
 }
 
-/// The elements of a list that are what they should be, as many as are read.
+/// The valid elements of a list, as many as are read.
 pub(crate) fn known_ones<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -182,7 +182,7 @@ fn checked(bounds: &[i64]) -> Result<Bounds, &'static str> {
     Ok(Bounds::from_slice(bounds))
 }
 
-/// What both have: copies that are one copy of memory, and reading that trusts nothing.
+/// The common impls of both: clones that are one copy of memory, and checked deserialization.
 macro_rules! bounds {
     ($type:ident) => {
         impl Clone for $type {

@@ -1,7 +1,7 @@
 //! The last accesses, and arithmetic progressions of three among them.
 //!
 //! Walks that several workers take at the same time, or one walk whose order is disturbed, leave no two accesses that
-//! follow each other at the step of a walk. But three places of each are soon among the last ones, in whatever order.
+//! follow each other at the step of a walk. But three places of each are soon among the last ones, in any order.
 //! Fingerprints are linear, so the third of two is one number to look up: a search over [`KEPT`] places takes a few
 //! hundred nanoseconds.
 

@@ -20,9 +20,9 @@ const KEPT: usize = 2 * PERIOD_MAX;
 const SLOT_BITS: u32 = 10;
 /// Symbols that searches may compare for each one that comes: regular sequences need fewer.
 const COMPARED_EACH: usize = 32;
-/// What a period costs that is looked at, in symbols that are compared.
+/// The cost of one candidate period, in symbols that are compared.
 const CANDIDATE: usize = 4;
-/// Symbols that one search compares at most, from what was saved up.
+/// Symbols that one search compares at most, from the saved-up allowance.
 const COMPARED_MAX: usize = 8 * KEPT;
 
 /// Finds the period in which symbols repeat.

@@ -15,7 +15,7 @@ use crate::correlated::{NEXT, OFTEN};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Times that a place is read before what follows it is a pattern.
+    /// Times that a place is read before its followers are a pattern.
     pub often: u32,
     /// Accesses after such a place that belong to it, at most 16.
     pub next: usize,

@@ -1,4 +1,4 @@
-//! What the rows of interleaved walks are like: their step, their length, and the step from row to row.
+//! The shapes of the rows of interleaved walks: their step, their length, and the step from row to row.
 //!
 //! Workers that walk the tiles of an array together each take a row, and then another one that nobody has. So a row
 //! that is nearly over is followed by the first one, at the step of the rows, that none of them has begun.

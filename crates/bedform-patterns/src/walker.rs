@@ -38,7 +38,7 @@ pub(crate) struct Walker {
     pub(crate) reached: u64,
     /// Accesses that were the very next one.
     pub(crate) right: u32,
-    /// True if what it says is told to others.
+    /// True if its predictions are given to callers.
     pub(crate) is_served: bool,
     /// True if it was begun before any of its places was read.
     pub(crate) is_claim: bool,
@@ -236,7 +236,7 @@ impl Walker {
         numbers.filter(move |number| !is_seen(number)).map_while(|number| self.place(number))
     }
 
-    /// What was seen of it.
+    /// The part of the walk that was seen.
     pub(crate) fn walk(&self) -> Option<Walk> {
         let level = Level { step: self.step.clone(), count: self.reached };
         (self.reached >= 3).then(|| Walk { start: self.start.clone(), levels: vec![level] })

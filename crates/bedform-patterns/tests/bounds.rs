@@ -1,4 +1,4 @@
-//! Whatever comes: nothing fails, and memory is bounded.
+//! For every sequence of accesses: nothing fails, and memory is bounded.
 #![allow(clippy::unwrap_used)]
 
 use bedform_patterns::{

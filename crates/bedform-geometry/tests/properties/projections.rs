@@ -31,7 +31,7 @@ impl Delivered {
     }
 }
 
-/// What the engine does: all products of the pieces of each axis.
+/// Delivers as the engine does: all products of the pieces of each axis.
 fn deliver(
     grid: &ChunkGrid,
     axes: &[AxisSelection],

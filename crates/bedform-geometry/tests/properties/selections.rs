@@ -1,4 +1,4 @@
-//! Selections say how much they select, whether it is in bounds, and what two of them share.
+//! Selections know how many elements they have, whether they are in bounds, and how far two overlap.
 
 use std::collections::HashSet;
 
