@@ -19,14 +19,13 @@
 
 use std::time::{Duration, Instant};
 
+use bedform_codec::{ChunkCodec, CodecError, Result, Scratch};
 use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
 use bedform_format::metadata::{CodecComparison, ComparedCodec};
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};
 use bedform_storage::Profile;
-
-use super::{ChunkCodec, Result, Scratch};
 
 /// The level that the Zstandard tools take.
 pub(crate) const ZSTD_LEVEL: i32 = 3;
@@ -249,11 +248,7 @@ fn time_decoding(
         let taken = begin.elapsed();
         if decoded != block {
             let found = decoded.len();
-            return Err(super::CodecError::Length {
-                codec: "chosen",
-                expected: block.len(),
-                found,
-            });
+            return Err(CodecError::Length { codec: "chosen", expected: block.len(), found });
         }
         fastest = fastest.min(taken);
     }

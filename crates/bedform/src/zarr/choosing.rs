@@ -80,8 +80,8 @@ pub(crate) fn chosen_by(
         return Ok(known);
     }
     let rates = ReadRates::of(&hierarchy.tuning.profile, hierarchy.tuning.threads);
-    let chosen = choose(&sampled()?, metadata.data_type, beyond_zarr, rates)
-        .map_err(crate::codec::CodecError::of_encoding)?;
+    let chosen =
+        choose(&sampled()?, metadata.data_type, beyond_zarr, rates).map_err(Error::encoding)?;
     // Noise says nothing of the next array, which may take far less space by any codec.
     let is_for_others = chosen.comparison.sampled_bytes > 0 && !chosen.codecs.is_empty();
     if let Some(key) = key.filter(|_| is_for_others || chosen.serializer.is_some()) {
