@@ -3,10 +3,10 @@
 
 use std::cell::RefCell;
 
-use bedform::codec::{ChunkCodec, Scratch, text};
 use bedform::replica::{Catalogue, Replica};
 use bedform::sidecar::Helper as _;
 use bedform::trace::Knowledge;
+use bedform_codec::{ChunkCodec, Scratch, text};
 use bedform_format::archive::ArchiveMap;
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use bedform_codec::CodecError;
 use bedform_format::json::JsonError;
 use bedform_format::metadata::MetadataError;
 use bedform_format::shown;
@@ -183,6 +184,32 @@ impl Error {
         self
     }
 
+    /// A chunk or record at `place` that cannot be decoded. It is damaged unless its codec cannot be run or memory
+    /// is short.
+    pub(crate) fn decoding(place: impl fmt::Display, error: CodecError) -> Self {
+        match error {
+            CodecError::Unsupported(what) => {
+                Self::new(ErrorKind::Unsupported, format!("{place}: {what}"))
+            }
+            CodecError::Memory { .. } => Self::no_memory(format!(
+                "{place}: {error}; read less at a time, or raise the limit on memory (RLIMIT_AS with \
+                 ulimit -v, or a control group's)"
+            )),
+            error => Self::corrupt(place, error),
+        }
+    }
+
+    /// A chunk or record that cannot be encoded.
+    pub(crate) fn encoding(error: CodecError) -> Self {
+        match error {
+            CodecError::Memory { .. } => Self::no_memory(format!(
+                "cannot encode: {error}; write less at a time, or raise the limit on memory (RLIMIT_AS \
+                 with ulimit -v, or a control group's)"
+            )),
+            error => Self::new(ErrorKind::Unsupported, error.to_string()),
+        }
+    }
+
     /// A refused metadata document, by the name of its object.
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {
@@ -261,7 +288,10 @@ impl From<bedform_format::PathError> for Error {
 
 #[cfg(test)]
 mod tests {
-    use bedform_format::{Limits, ObjectPath, json};
+    use bedform_codec::{ChunkCodec, Scratch};
+    use bedform_format::{
+        BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json,
+    };
 
     use super::*;
 
@@ -290,6 +320,31 @@ mod tests {
                 assert!(shown.chars().count() <= shown::MESSAGE_CHARS_MAX, "{}", shown.len());
             }
         }
+    }
+
+    #[test]
+    fn a_chunk_is_not_damaged_where_zstd_gets_no_memory() {
+        let bytes = vec![BytesCodec::Zstd { level: 3, checksum: false }];
+        let serializer = Serializer::Bytes(Endian::Little);
+        let zstd = CodecChain { transpose: None, serializer, bytes };
+        let codec = ChunkCodec::new(&zstd, DataType::UInt8, &[4096]);
+        let (elements, mut encoded) = (vec![7; 4096], Vec::new());
+        codec.encode(&elements, &mut Scratch::default(), &mut encoded).unwrap();
+        let name = "error::tests::a_chunk_is_not_damaged_where_zstd_gets_no_memory";
+        crate::memory::shortage::of(name, || {
+            let shortage = CodecError::Memory { bytes: elements.len() };
+            for needed in [16, elements.len()] {
+                let mut scratch = Scratch::default();
+                let decoded = codec.decode_front(&encoded, 0, needed, &mut scratch);
+                assert_eq!(decoded.unwrap_err(), shortage);
+            }
+            let written = codec.encode(&elements, &mut Scratch::default(), &mut Vec::new());
+            assert_eq!(written.as_ref().unwrap_err(), &shortage);
+            for error in [Error::decoding("c/0", shortage.clone()), Error::encoding(shortage)] {
+                assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+                assert!(error.is_of_memory() && error.to_string().contains("ulimit -v"), "{error}");
+            }
+        });
     }
 
     #[test]

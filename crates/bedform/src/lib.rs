@@ -6,7 +6,6 @@
 //! | [`mod@array`] | arrays |
 //! | [`mod@log`] | sessions: commits that become shards later |
 //! | [`comm`] | how the processes of a session talk to each other |
-//! | [`codec`] | chunks to bytes and back |
 //! | [`layout`] | which layout fits which reads, as numbers |
 //! | [`publication`] | trees and files that are built under a hidden name and published as a whole |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
@@ -23,7 +22,7 @@
 pub mod array;
 mod cache;
 mod calibrate;
-pub mod codec;
+mod codec;
 pub mod comm;
 pub mod config;
 pub mod convert;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use bedform_codec::Scratch;
 use bedform_geometry::linearize;
 use bedform_storage::Object;
 
 use super::Array;
 use super::verified::verify_arrays;
-use crate::codec::Scratch;
 use crate::error::{ErrorKind, Result};
 use crate::log::array::ArrayHandle;
 use crate::log::check::CheckedArray;

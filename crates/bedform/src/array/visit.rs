@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bedform_codec::text;
 use bedform_format::metadata::FillValue;
 use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Region, Selection, strides};
 
 use super::Array;
 use super::known::Known;
-use crate::codec::text;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::copy_box;
 use crate::plan::geometry::{ChunkTask, Geometry};

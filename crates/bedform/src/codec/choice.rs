@@ -19,6 +19,7 @@
 //! Nothing here reads or writes. `write::sample` takes the blocks from the elements of a write, and
 //! `zarr::choosing` says when an array gets its codecs.
 
+use bedform_codec::{ChunkCodec, Result, Scratch};
 use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
@@ -28,7 +29,6 @@ use bedform_storage::Profile;
 
 use super::cost::{CodecSpeeds, encoding_seconds};
 use super::work::DecodingWork;
-use super::{ChunkCodec, Result, Scratch};
 
 /// The level that the Zstandard tools take.
 pub(crate) const ZSTD_LEVEL: i32 = 3;

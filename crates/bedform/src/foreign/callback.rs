@@ -21,6 +21,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_codec::ChunkCodec;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, ForeignStorage};
 use bedform_format::metadata::FillValue;
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Limits, Serializer};
@@ -30,7 +31,6 @@ use bedform_storage::{Object, StorageError, StorageErrorKind, Version};
 use super::ForeignFile;
 use super::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::cache::CacheHandle;
-use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::plan::copy::copy_box;

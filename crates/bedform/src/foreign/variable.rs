@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use bedform_codec::ChunkCodec;
 use bedform_format::DataType;
 use bedform_format::chunk_map::{
     ChunkMap, ForeignArray as MapArray, ForeignStorage, SourceVersion,
@@ -15,7 +16,6 @@ use super::ForeignFile;
 use super::chunks::{Table, cell_of};
 use super::facts::{ForeignVariable, Sources, VariableFacts};
 use super::inline::Inline;
-use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
 use crate::source::{OpenCell, PendingCell, Source, StoredLayout};

@@ -9,13 +9,13 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bedform_codec::Scratch;
 use bedform_format::log::Block;
 
 use super::fetch::{LogFetch, place};
 use super::section::LoadedSection;
 use super::view::LogSegment;
 use crate::cache::CacheHandle;
-use crate::codec::Scratch;
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Run};
 use crate::source::{CoverBatch, Destination, Payload};

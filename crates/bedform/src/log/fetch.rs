@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bedform_codec::Scratch;
 use bedform_format::log::Block;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
@@ -10,7 +11,6 @@ use super::blocks::{BlockCopies, Move};
 use super::record::decode_block;
 use super::view::LogSegment;
 use crate::cache::{CacheHandle, Key, Kind, ObjectKey};
-use crate::codec::Scratch;
 use crate::error::Result;
 use crate::source::{Destination, Payload};
 

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use bedform_codec::{CodecError, Scratch, decompress_zstd};
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
@@ -13,7 +14,6 @@ use bedform_format::log::{
 use bedform_storage::Object;
 
 use super::lanes::OpenedSegment;
-use crate::codec::{CodecError, Contexts, Scratch, decompress_zstd};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Fails if a segment is not that of its name: somebody has put another one in its place. Of several lanes
@@ -113,7 +113,7 @@ impl BodyError {
     /// The error of reading what lies at `place`.
     pub(super) fn of(self, place: impl fmt::Display) -> Error {
         match self {
-            Self::Codec(error) => error.of(place),
+            Self::Codec(error) => Error::decoding(place, error),
             error => Error::corrupt(place, error),
         }
     }
@@ -124,7 +124,7 @@ impl BodyError {
     /// That of memory: it says nothing about the bytes at `place`.
     pub(super) fn damage_at(self, place: impl fmt::Display) -> Result<String> {
         match self {
-            Self::Codec(error @ CodecError::Memory { .. }) => Err(error.of(place)),
+            Self::Codec(error @ CodecError::Memory { .. }) => Err(Error::decoding(place, error)),
             error => Ok(error.to_string()),
         }
     }
@@ -144,11 +144,7 @@ pub(super) fn decode_body(
     let length = usize::try_from(bytes).unwrap_or(usize::MAX);
     let decoded = match codec {
         0 => stored,
-        1 => {
-            let mut decoded = Vec::new();
-            decompress_zstd(&stored, length, &mut decoded, &mut Contexts::default())?;
-            decoded
-        }
+        1 => decompress_zstd(&stored, length)?,
         other => return Err(BodyError::UnknownCodec(other)),
     };
     check_length(decoded.len(), length)?;
@@ -195,8 +191,9 @@ fn check_length(found: usize, expected: usize) -> std::result::Result<(), BodyEr
 
 #[cfg(test)]
 mod tests {
+    use bedform_codec::compress_zstd;
+
     use super::*;
-    use crate::codec::compress_zstd;
     use crate::error::ErrorKind;
 
     #[test]

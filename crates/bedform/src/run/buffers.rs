@@ -2,9 +2,8 @@
 
 use std::sync::Mutex;
 
+use bedform_codec::Scratch;
 use bedform_storage::ReadBlock;
-
-use crate::codec::Scratch;
 
 /// What one thread uses again from unit to unit.
 #[derive(Default)]

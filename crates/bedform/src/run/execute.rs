@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
+use bedform_codec::ChunkCodec;
 use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, Version, stopped_by};
 
 use super::buffers::{Buffers, Kept};
@@ -28,7 +29,6 @@ use super::plan::{Opened, Piece, PlannedCell, ReadPlan};
 use super::queue::{AskLimits, Queue, QueuedUnit, Work};
 use super::resolve::{Opening, ResolvedCell, Resolving, Wanted, payload_units, resolve};
 use crate::cache::ObjectKey;
-use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory;

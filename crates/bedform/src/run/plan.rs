@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use bedform_codec::ChunkCodec;
 use bedform_storage::{ReadKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
 use super::names::{DOCUMENT_WAITS, Names};
 use crate::cache::was_too_young;
-use crate::codec::ChunkCodec;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
+use bedform_codec::ChunkCodec;
 use bedform_format::shard::Extent;
 use bedform_storage::Object;
 
 use super::plan::{PlannedCell, ReadPlan};
 use super::raw::gather_raw;
-use crate::codec::ChunkCodec;
 use crate::error::{Error, Result};
 use crate::plan::copy::Copy;
 use crate::plan::geometry::{ChunkTask, Geometry};

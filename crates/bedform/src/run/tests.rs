@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use bedform_codec::{ChunkCodec, Scratch};
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, ObjectPath, Serializer};
@@ -15,7 +16,6 @@ use super::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
 use super::execute::execute;
 use super::explain::priced;
 use super::plan::{Piece, ReadPlan};
-use crate::codec::{ChunkCodec, Scratch};
 use crate::error::Result;
 use crate::plan::copy::Target;
 use crate::plan::geometry::Geometry;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use bedform_codec::{CodecError, Scratch};
 use bedform_format::checksum::Crc32c;
 use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
@@ -15,7 +16,6 @@ use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
 use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
 use crate::cache::ObjectKey;
-use crate::codec::{CodecError, Scratch};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Target};
 use crate::source::{Destination, Payload};
@@ -112,7 +112,7 @@ impl Run<'_> {
             let decoded = cell
                 .codec()
                 .decode_front(encoded, chunk.skip, needed, scratch)
-                .map_err(|error| error.of(place()))?;
+                .map_err(|error| Error::decoding(place(), error))?;
             let is_whole = || self.takes_all(cell, &chunk.wanted);
             if let Some((cache, coordinates)) = cache.zip(coordinates.as_ref())
                 && self.keeps(cell.codec(), chunk.length, is_whole)?

@@ -10,14 +10,13 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use bedform_format::shard::Extent;
-use bedform_storage::Object;
-
-use crate::codec::Scratch;
 use crate::error::Result;
 use crate::plan::copy::Target;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
+use bedform_codec::Scratch;
+use bedform_format::shard::Extent;
+use bedform_storage::Object;
 
 /// One array as of one moment: which commits count.
 pub(crate) trait Moment: Sync {

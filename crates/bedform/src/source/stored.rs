@@ -1,12 +1,11 @@
 //! How an array is stored: cut into chunks and objects, encoded chunk by chunk.
 
-use bedform_format::metadata::FillValue;
-use bedform_geometry::{ChunkGrid, Region, Selection};
-
-use crate::codec::ChunkCodec;
 use crate::error::Result;
 use crate::plan::copy::swap_bytes;
 use crate::plan::geometry::Geometry;
+use bedform_codec::ChunkCodec;
+use bedform_format::metadata::FillValue;
+use bedform_geometry::{ChunkGrid, Region, Selection};
 
 /// How the elements of an array become bytes, whatever the format: what a read plans and decodes by.
 #[derive(Debug, Clone)]

@@ -4,13 +4,12 @@
 //! Elements are held as they are stored (order of axes, byte order). Text is held as numbers of texts:
 //! 0 is the fill value, then come the caller's texts, then those of the chunk that was read.
 
-use bedform_format::metadata::FillValue;
-use bedform_geometry::{ChunkGrid, Region};
-
-use crate::codec::{CodecError, Scratch, text};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Target};
 use crate::source::{Cover, StoredLayout};
+use bedform_codec::{Scratch, text};
+use bedform_format::metadata::FillValue;
+use bedform_geometry::{ChunkGrid, Region};
 
 /// Elements to write, in C order.
 #[derive(Debug, Clone, Copy)]
@@ -97,8 +96,10 @@ impl ChunkElements {
         input: &Input<'_>,
     ) -> Result<()> {
         self.stored_texts.clear();
-        let decoded =
-            layout.codec.decode(encoded, 0, scratch).map_err(|error| error.of("a stored chunk"))?;
+        let decoded = layout
+            .codec
+            .decode(encoded, 0, scratch)
+            .map_err(|error| Error::decoding("a stored chunk", error))?;
         self.elements.clear();
         if let Input::Text(texts, _) = input {
             let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);
@@ -170,7 +171,7 @@ impl ChunkElements {
                 layout.codec.encode(&self.joined, scratch, output)
             }
         };
-        outcome.map_err(CodecError::of_encoding)
+        outcome.map_err(Error::encoding)
     }
 
     /// Moves `encoded` into the memory of the elements, if it fits there: that is what was counted. The

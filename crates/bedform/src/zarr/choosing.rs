@@ -79,7 +79,7 @@ pub(crate) fn chosen_by(
     let chunk_bytes = usize::try_from(chunk_bytes).unwrap_or(usize::MAX);
     let rates = ReadRates::of(&hierarchy.tuning.profile);
     let chosen = choose(&sampled()?, metadata.data_type, chunk_bytes, beyond_zarr, rates)
-        .map_err(crate::codec::CodecError::of_encoding)?;
+        .map_err(Error::encoding)?;
     hierarchy.tallies.note_chosen(path);
     Ok(chosen)
 }

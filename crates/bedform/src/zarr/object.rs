@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bedform_codec::Scratch;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
 use bedform_geometry::{ChunkGrid, Region, delinearize, element_count};
@@ -14,7 +15,6 @@ use super::kept::keep;
 use super::source::{ZarrSource, contained_commit};
 use super::state::ArrayState;
 use super::tally::EncodedChunks;
-use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::{ChunkLocations, Cover, Moment};

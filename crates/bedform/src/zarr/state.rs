@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use bedform_codec::ChunkCodec;
 use bedform_format::metadata::{
     ArrayMetadata, CodecChoice, Encoding, Identity, ShardEncoding, parse_array,
 };
@@ -15,7 +16,6 @@ use super::documents::{ArrayDocument, ArrayOrigin};
 use super::hierarchy::Hierarchy;
 use super::source::ShardEnd;
 use crate::cache::Scope;
-use crate::codec::ChunkCodec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 

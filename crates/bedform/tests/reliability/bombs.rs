@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use bedform::codec::{ChunkCodec, Scratch};
+use bedform_codec::{ChunkCodec, Scratch};
 use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
 use bedform_format::shard::{Extent, ShardIndex};
 use bedform_format::{BytesCodec, CodecChain, DataType, Endian, Serializer};

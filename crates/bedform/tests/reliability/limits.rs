@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bedform::codec::{ChunkCodec, Scratch};
 use bedform::{ErrorKind, NewArray, OpenOptions, Store};
+use bedform_codec::{ChunkCodec, Scratch};
 use bedform_format::metadata::{GroupTexts, parse_array, parse_group};
 use bedform_format::{
     BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json,

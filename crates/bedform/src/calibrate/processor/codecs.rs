@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
+use bedform_codec::{ChunkCodec, Scratch};
 use bedform_format::codec::{
     BloscCompressor, BloscConfiguration, BloscShuffle, PcodecConfiguration, PcodecDelta, PcodecMode,
 };
@@ -12,7 +13,6 @@ use bedform_storage::calibrate::Random;
 use bedform_storage::{CodecTimes, Processor};
 
 use super::stopwatch::Stopwatch;
-use crate::codec::{ChunkCodec, Scratch};
 
 /// Elements of a large and of a small chunk, 256 KiB and 4 KiB.
 const LARGE: usize = 64 << 10;

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 
+use bedform_codec::compress_zstd;
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::log::{
@@ -10,7 +11,6 @@ use bedform_format::log::{
 };
 
 use super::{Held, Progress, ended, to_error};
-use crate::codec::{CodecError, compress_zstd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::buffer::Buffer;
 use crate::log::staged::{Reach, Sink};
@@ -267,5 +267,5 @@ fn answer<T>(reply: &Sender<Result<T>>, outcome: Result<T>) -> Result<()> {
 }
 
 fn compress(body: &[u8]) -> Result<Vec<u8>> {
-    compress_zstd(body, LEVEL).map_err(CodecError::of_encoding)
+    compress_zstd(body, LEVEL).map_err(Error::encoding)
 }

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 
+use bedform_codec::Scratch;
 use bedform_format::log::Boxes;
 use bedform_geometry::delinearize;
 
 use super::plan::ArrayPlan;
 use super::walk::Walk;
-use crate::codec::Scratch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::BudgetRound;
 use crate::write::elements::{ChunkElements, Input, is_outside};

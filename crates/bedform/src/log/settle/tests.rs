@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use bedform_codec::Scratch;
 use bedform_format::metadata::FillValue;
 use bedform_format::shard::Extent;
 use bedform_format::{DataType, ObjectPath};
@@ -15,7 +16,6 @@ use super::ahead::Spare;
 use super::plan::{ArrayPlan, plan};
 use super::round::Rounds;
 use super::write::Counts;
-use crate::codec::Scratch;
 use crate::comm::Alone;
 use crate::error::Result;
 use crate::log::session::SessionOptions;

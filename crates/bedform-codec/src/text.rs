@@ -24,8 +24,7 @@ impl ArrayToBytes for Texts {
     }
 }
 
-/// The most bytes that a chunk of text may decode to: nothing but its encoded size says how many are
-/// to be expected.
+/// The most bytes that a chunk of text may decode to: only its encoded size bounds them.
 pub(super) fn bytes_max(encoded: usize) -> usize {
     const ALWAYS: usize = 64 << 20;
     const MOST: usize = 2 << 30;

@@ -3,8 +3,8 @@
 use bedform_format::{BytesCodec, CodecChain};
 
 use super::*;
-use crate::codec::tests::pcodec;
-use crate::codec::{ChunkCodec, Scratch};
+use crate::tests::pcodec;
+use crate::{ChunkCodec, Scratch};
 
 const TYPES: [DataType; 9] = [
     DataType::Int16,
@@ -46,7 +46,7 @@ fn with(change: impl Fn(&mut PcodecConfiguration)) -> CodecChain {
     chain
 }
 
-/// Noise, ramps, constants, multiples, few values, tenths, repeats: what Pco has modes and differences for.
+/// Noise, ramps, constants, multiples, few values, tenths, repeats: Pco has modes and differences for each.
 fn samples(data_type: DataType, count: usize) -> Vec<Vec<u8>> {
     let size = data_type.item_size().unwrap();
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -136,7 +136,7 @@ fn files_of_older_and_newer_forms_are_read() {
     let mut scratch = Scratch::default();
     let mut encoded = Vec::new();
     codec.encode(&data, &mut scratch, &mut encoded).unwrap();
-    // Standalone version 3 of format 4, as the library writes it, with what format 3 does not have.
+    // Standalone version 3 of format 4, as the library writes it, in a mode that format 3 lacks.
     for (mode, delta) in [
         (ModeSpec::Auto, DeltaSpec::Auto),
         (ModeSpec::TryDict, DeltaSpec::NoOp),
@@ -261,7 +261,7 @@ fn changed_bytes_never_panic_and_never_give_more_than_a_chunk() {
                 for _ in 0..rounds {
                     let mut changed = encoded.clone();
                     for _ in 0..=numbers.below(3) {
-                        // Most of what is decided is in the first bytes.
+                        // The first bytes hold most decisions.
                         let most = if numbers.below(2) == 0 { 40 } else { usize::MAX };
                         let at = numbers.below(changed.len().min(most));
                         changed[at] = match numbers.below(3) {

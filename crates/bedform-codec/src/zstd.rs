@@ -83,7 +83,7 @@ impl ZstdContexts {
     fn decode(&mut self, input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {
         let capacity = match bound {
             SizeBound::Exactly(size) => size,
-            // What the frame says is a hint; the bound is what holds.
+            // The size in the frame is a hint; the bound holds.
             SizeBound::AtMost(size) => zstd_safe::get_frame_content_size(input)
                 .ok()
                 .flatten()
@@ -99,9 +99,8 @@ impl ZstdContexts {
         finish("zstd", bound, found, output)
     }
 
-    /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. What
-    /// lies behind them is not looked at: the caller has checked the whole by a checksum, or by
-    /// [`is_whole_frame`].
+    /// Decodes the first `needed` bytes, at least, of a frame of `size` bytes, block by block. The rest
+    /// is not decoded: the caller has checked the whole by a checksum, or by [`is_whole_frame`].
     fn decode_front(
         &mut self,
         input: &[u8],
@@ -139,7 +138,7 @@ impl ZstdContexts {
 }
 
 /// Decodes a frame that must have exactly `length` bytes into `output`, replacing its content.
-pub(crate) fn decompress(
+pub(super) fn decompress_into(
     input: &[u8],
     length: usize,
     output: &mut Vec<u8>,
@@ -148,14 +147,27 @@ pub(crate) fn decompress(
     contexts.of::<ZstdContexts>().decode(input, SizeBound::Exactly(length), output)
 }
 
-/// One frame of `input`, with a context of its own.
-pub(crate) fn compress(input: &[u8], level: i32) -> Result<Vec<u8>> {
+/// Decodes a frame of Zstandard that must have exactly `length` bytes, with a context of its own.
+///
+/// # Errors
+/// [`CodecError`].
+pub fn decompress(input: &[u8], length: usize) -> Result<Vec<u8>> {
+    let mut output = Vec::new();
+    ZstdContexts::default().decode(input, SizeBound::Exactly(length), &mut output)?;
+    Ok(output)
+}
+
+/// Encodes `input` as one frame of Zstandard, with a context of its own.
+///
+/// # Errors
+/// [`CodecError::Memory`].
+pub fn compress(input: &[u8], level: i32) -> Result<Vec<u8>> {
     let mut output = Vec::new();
     ZstdContexts::default().encode(input, level, false, &mut output)?;
     Ok(output)
 }
 
-/// What a call of the library for a chunk of `bytes` failed with.
+/// The error of a call of the library that failed for a chunk of `bytes`.
 fn failure(code: usize, bytes: usize) -> CodecError {
     /// `ZSTD_error_memory_allocation`, which the library's functions return as its negative.
     const MEMORY: usize = 64_usize.wrapping_neg();
@@ -166,7 +178,7 @@ fn failure(code: usize, bytes: usize) -> CodecError {
 }
 
 /// True if `input` is one frame of `size` bytes without a checksum of its own, whose blocks follow each
-/// other up to its end: what a decoder would find wrong with it otherwise, it finds block by block.
+/// other up to its end. A decoder finds all other damage block by block.
 fn is_whole_frame(input: &[u8], size: usize) -> bool {
     const CHECKSUM_FLAG: u8 = 1 << 2;
     let claimed = zstd_safe::get_frame_content_size(input).ok().flatten();
@@ -191,18 +203,18 @@ struct Block {
     is_last: bool,
 }
 
-/// The block whose header is at `start` (RFC 8878, section 3.1.1.2); nothing if it is not all there.
+/// The block whose header is at `start` (RFC 8878, section 3.1.1.2), if `input` has all of it.
 fn block_at(input: &[u8], start: usize) -> Option<Block> {
     let header = input.get(start..start.checked_add(3)?)?;
     let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
     let (last, kind, length) = (word & 1 == 1, word >> 1 & 3, word >> 3);
-    // A block of repeated bytes is one byte long, whatever it stands for.
+    // A block of repeated bytes is one byte long, however long it decodes to.
     let stored = if kind == 1 { 1 } else { length as usize };
     let end = start + 3 + stored;
     (end <= input.len()).then_some(Block { end, is_last: last })
 }
 
-/// Gives the decoder one block after the other until `needed` bytes are there; says how many are.
+/// Feeds the decoder block by block until `output` has `needed` bytes, and returns how many it has.
 fn feed_blocks(
     decoder: &mut DCtx<'static>,
     input: &[u8],

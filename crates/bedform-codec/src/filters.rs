@@ -25,7 +25,7 @@ pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {
     Some(Arc::new(Filter { name, change, types }))
 }
 
-/// What becomes of the encoded numbers before they are converted.
+/// The change of encoded numbers before their conversion.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     None,

@@ -42,7 +42,7 @@ const KEPT_NUMBERS_MAX: usize = 1 << 18;
 /// costs the decoder tables.
 const PAGES_FREE: usize = 1024;
 const PAGE_ELEMENTS_MIN: usize = 64;
-/// A lookback window of up to this many numbers is taken whatever the size of the chunk.
+/// A lookback window of up to this many numbers is taken for a chunk of any size.
 const WINDOW_FREE: usize = 1 << 16;
 
 pub(super) fn open(serializer: &Serializer, chunk: &ChunkOf<'_>) -> Option<Arc<dyn ArrayToBytes>> {
@@ -91,7 +91,7 @@ fn config(configuration: &PcodecConfiguration) -> ChunkConfig {
 
 /// Numbers as Pco has them and as bytes, little-endian.
 trait Element: Number + Default {
-    /// What stands for the type in a file.
+    /// The number of the type in a file.
     const TYPE: u8;
     fn put(self, bytes: &mut [u8]);
     fn get(bytes: &[u8]) -> Self;
@@ -271,7 +271,7 @@ fn write_header(count: u64, output: &mut Vec<u8>) {
     output.push(FORMAT_VERSION);
 }
 
-/// Appends one chunk of Pco in what format version 3 has.
+/// Appends one chunk of Pco in the modes of format version 3.
 fn write_chunk<T: Element>(
     numbers: &[T],
     config: &ChunkConfig,

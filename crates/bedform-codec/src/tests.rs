@@ -291,28 +291,3 @@ fn text_comes_back_and_damaged_text_is_refused() {
     assert!(text::split(&bytes, 3).is_err());
     assert!(text::split(&[1, 0, 0, 0, 1, 0, 0, 0, 0xff], 1).is_err());
 }
-
-#[test]
-fn a_chunk_is_not_damaged_where_zstd_gets_no_memory() {
-    let zstd = chain(&[BytesCodec::Zstd { level: 3, checksum: false }]);
-    let codec = ChunkCodec::new(&zstd, DataType::UInt8, &[4096]);
-    let (elements, mut encoded) = (vec![7; 4096], Vec::new());
-    codec.encode(&elements, &mut Scratch::default(), &mut encoded).unwrap();
-    crate::memory::shortage::of(
-        "codec::tests::a_chunk_is_not_damaged_where_zstd_gets_no_memory",
-        || {
-            let shortage = CodecError::Memory { bytes: elements.len() };
-            for needed in [16, elements.len()] {
-                let mut scratch = Scratch::default();
-                let decoded = codec.decode_front(&encoded, 0, needed, &mut scratch);
-                assert_eq!(decoded.unwrap_err(), shortage);
-            }
-            let written = codec.encode(&elements, &mut Scratch::default(), &mut Vec::new());
-            assert_eq!(written.as_ref().unwrap_err(), &shortage);
-            for error in [shortage.clone().of("c/0"), shortage.of_encoding()] {
-                assert_eq!(error.kind(), ErrorKind::LimitExceeded);
-                assert!(error.is_of_memory() && error.to_string().contains("ulimit -v"), "{error}");
-            }
-        },
-    );
-}

@@ -8,7 +8,7 @@ use liblzma::stream::{Action, CONCATENATED, Status, Stream};
 use super::memory::{finish, grow, invalid, resize};
 use super::{BytesToBytes, CodecError, Contexts, Decoded, Result, SizeBound, Wanted, only_read};
 
-/// Memory of a decoder: what streams of the highest level of xz take.
+/// Memory of a decoder, in bytes: enough for streams of the highest level of xz.
 const MEMORY_BYTES_MAX: u64 = 68 << 20;
 
 pub(super) fn open(codec: &BytesCodec) -> Option<Arc<dyn BytesToBytes>> {

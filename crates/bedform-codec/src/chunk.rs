@@ -80,8 +80,8 @@ impl ChunkCodec {
         self.decoded_bytes
     }
 
-    /// Bytes that decoding a chunk takes beside those that come and those that are wanted.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
+    /// Bytes of memory that decoding a chunk takes beside the encoded and the decoded bytes.
+    pub fn scratch_bytes(&self) -> u64 {
         let chunk = self.largest_bytes() as u64;
         match self.stages.len() + usize::from(!self.is_identity) {
             0 => 0,
@@ -111,12 +111,12 @@ impl ChunkCodec {
     }
 
     /// True if stored bytes are elements with a CRC-32C behind them.
-    pub(crate) fn is_checksummed_raw(&self) -> bool {
+    pub fn is_checksummed_raw(&self) -> bool {
         self.is_identity && matches!(self.chain.bytes.as_slice(), [BytesCodec::Crc32c])
     }
 
-    /// Whether the front of a chunk can be decoded alone, with damage to the rest still noticed: by a
-    /// checksum of all of it, or by the codec.
+    /// Whether the front of a chunk can be decoded alone while damage to the rest is still noticed: true by a
+    /// checksum of the whole chunk, false by the codec.
     fn front_rule(&self) -> Option<bool> {
         let (checksum, stages) = match self.stages.split_last() {
             Some((last, rest)) if last.codec.checks() => (true, rest),
@@ -132,12 +132,12 @@ impl ChunkCodec {
 
     /// An upper bound on the bytes that a chunk has when encoded, to refuse absurd extents.
     pub fn encoded_bytes_max(&self) -> u64 {
-        // Every codec from bytes to bytes adds less than this to what it cannot compress.
+        // Every codec from bytes to bytes adds less than this to data that it cannot compress.
         let least = (self.largest_bytes() as u64).saturating_mul(2).saturating_add(1 << 20);
         least.max(self.array.encoded_bytes_max(self.decoded_bytes) as u64)
     }
 
-    /// The most bytes that a chunk has between codecs whose lengths are known: filters may make elements longer.
+    /// The most bytes that a chunk has between codecs of known lengths: filters may make elements longer.
     fn largest_bytes(&self) -> usize {
         let mut largest = self.decoded_bytes;
         if self.is_identity {
@@ -155,7 +155,7 @@ impl ChunkCodec {
     /// written without (HDF5's filter mask).
     ///
     /// # Errors
-    /// [`CodecError`]; nothing is known of the data then.
+    /// [`CodecError`]; none of the data can be used then.
     pub fn decode<'a>(
         &self,
         encoded: &'a [u8],
@@ -165,9 +165,9 @@ impl ChunkCodec {
         self.decode_front(encoded, skip, self.decoded_bytes, scratch)
     }
 
-    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count: no more are decoded where the
-    /// codec can stop and a checksum of the encoded bytes vouches for the rest, or nothing would: then
-    /// they are all there, at least. The result has at least `needed` bytes.
+    /// As [`ChunkCodec::decode`], but only the first `needed` bytes count. Decoding stops behind them where
+    /// the codec can stop and still notices damage to the rest: by a checksum of the encoded bytes, or block by
+    /// block. The result has at least `needed` bytes.
     ///
     /// # Errors
     /// As [`ChunkCodec::decode`].
@@ -226,7 +226,7 @@ impl ChunkCodec {
         Ok(bytes)
     }
 
-    /// What is known of the size of the data before codec `index` was applied in writing.
+    /// The size, or a bound on it, of the data before codec `index` was applied in writing.
     fn size_before(&self, index: usize, skip: u32, encoded: usize) -> SizeBound {
         let SizeBound::Exactly(decoded) = self.array.decoded_length(encoded) else {
             return self.array.decoded_length(encoded);
@@ -291,8 +291,8 @@ impl ChunkCodec {
         Ok(())
     }
 
-    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards: where nothing but
-    /// checksums are behind them they move to `output` without a copy, and its old memory to `decoded`.
+    /// As [`ChunkCodec::encode`], for elements that are not needed afterwards. Where the chain only appends
+    /// checksums, the elements move to `output` without a copy, and its old memory moves to `decoded`.
     ///
     /// # Errors
     /// As [`ChunkCodec::encode`].
@@ -328,7 +328,7 @@ enum Place {
 }
 
 impl Place {
-    /// The bytes at this place, a buffer for what they decode to, and its place.
+    /// The bytes at this place, a buffer for the decoded bytes, and the place of that buffer.
     fn step<'a>(
         self,
         encoded: &'a [u8],
@@ -342,7 +342,7 @@ impl Place {
         }
     }
 
-    /// The same place without what lies behind `length`.
+    /// The same place, cut to `length` bytes.
     fn shortened(self, length: usize, front: &mut Vec<u8>, back: &mut Vec<u8>) -> Self {
         match self {
             Self::Input(_) => return Self::Input(length),

@@ -38,7 +38,7 @@ impl BytesToBytes for Blosc {
     }
 }
 
-/// What Blosc adds at most to data that it cannot compress (`BLOSC_MAX_OVERHEAD`).
+/// The most bytes that Blosc adds to data that it cannot compress (`BLOSC_MAX_OVERHEAD`).
 const OVERHEAD: usize = 16;
 
 fn decode(input: &[u8], bound: SizeBound, output: &mut Vec<u8>) -> Result<()> {

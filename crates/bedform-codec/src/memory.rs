@@ -1,20 +1,20 @@
-//! What codecs share: buffers that are used again, lengths that are checked.
+//! Buffers that decoders reuse, and the checks of decoded lengths.
 
 use std::alloc::{Layout, alloc_zeroed};
 
 use super::{CodecError, Result, SizeBound};
 
-/// Makes `output` `length` bytes long without caring what is in them.
+/// Makes `output` `length` bytes long, with any content.
 ///
-/// What metadata claim may be much more than a damaged chunk decodes to: memory that is new is touched when
-/// something is written to it, and not before.
+/// Metadata may claim many more bytes than a damaged chunk decodes to: new memory is touched when a decoder
+/// writes to it, and not before.
 ///
 /// # Errors
 /// [`CodecError::Memory`] if the system gives none.
 pub(super) fn resize(output: &mut Vec<u8>, length: usize) -> Result<()> {
     // Buffers are used again, so growing (and zeroing) is rare.
     if output.capacity() < length {
-        // Nothing in it is to be copied.
+        // Dropped first, so that its content is not copied.
         *output = Vec::new();
         *output = zeroed(length).ok_or(CodecError::Memory { bytes: length })?;
     } else if output.len() < length {
@@ -25,7 +25,7 @@ pub(super) fn resize(output: &mut Vec<u8>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// So many zeros in pages that the system has not made yet; nothing if it has no room for them.
+/// A vector of zeros in pages that the system maps at the first write; `None` if it has no room for them.
 #[allow(unsafe_code)]
 fn zeroed(length: usize) -> Option<Vec<u8>> {
     let layout = Layout::array::<u8>(length).ok()?;
@@ -52,7 +52,7 @@ pub(super) fn grow(output: &mut Vec<u8>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Cuts `output` to what was found, which must keep to `bound`.
+/// Cuts `output` to the `found` bytes that were decoded, which must keep to `bound`.
 pub(super) fn finish(
     codec: &'static str,
     bound: SizeBound,
@@ -75,7 +75,7 @@ pub(super) fn invalid(codec: &'static str, detail: &str) -> CodecError {
     CodecError::Invalid { codec, detail: format!(": {detail}") }
 }
 
-/// Checks the checksum behind `input`, and gives the length without it.
+/// Checks the checksum behind `input`, and returns the length without it.
 pub(super) fn checked_length(
     codec: &'static str,
     input: &[u8],

@@ -87,7 +87,7 @@ macro_rules! put_integers {
 /// Appends the first `count` numbers of `lane` to `output`, converted as NumPy converts them.
 ///
 /// # Errors
-/// [`CodecError::Invalid`] for a float that no integer of the type is: what NumPy makes of it depends on the
+/// [`CodecError::Invalid`] for a float that no integer of the type equals: NumPy's result depends on the
 /// machine.
 #[allow(
     clippy::cast_possible_truncation,
@@ -153,7 +153,7 @@ fn bounds(data_type: DataType) -> (f64, f64) {
     }
 }
 
-/// Decodes all of `input`, a block at a time: `change` makes of the numbers of a block others.
+/// Decodes all of `input`, a block at a time: `change` maps the numbers of a block.
 pub(super) fn each_block(
     codec: &'static str,
     input: &[u8],
