@@ -3,9 +3,9 @@
 Each field is stored by every candidate of `codecs="auto"` and by what `auto` takes for the storage
 at hand: one of 1 GB/s and one of 100 MB/s, which BEDFORM_THROTTLE makes of a directory whose files
 the page cache has. A read is of the whole array, into memory that is there. *best* is the fastest
-candidate of those at most 2 % larger than zstd; the promise is that `auto` takes at most 1.05 times
-as long. *choosing* is what it costs to choose: the processor time of `create_array` with `auto`,
-over that with the same codecs by name.
+candidate of those at most 2 % larger than zstd; the promise is that `auto`, which reads no clock,
+takes at most 1.1 times as long. *choosing* is the processor time of `create_array` with `auto` over
+that with the same codecs by name: at most 30 ms, or 2 % of the write.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 NAME = "codec-choice"
 #: Bytes a second, and the throttle.
 STORAGES = ((1e9, "1000 MB/s, 100 us"), (1e8, "100 MB/s, 100 us"))
-LARGER_MAX, SLOWER_MAX = 1.02, 1.05
-CHOOSING_SECONDS = 0.030
+LARGER_MAX, SLOWER_MAX = 1.02, 1.1
+CHOOSING_SECONDS, CHOOSING_PART = 0.030, 0.02
 BYTES, QUICK_BYTES = 32 << 20, 8 << 20
 
 
@@ -75,7 +75,7 @@ def run(options: Options) -> Report:
             continue
         with tempfile.TemporaryDirectory(prefix="codec-choice") as place:
             stored, taken, cost = measure(field, Path(place), options.rounds)
-        costs.append(cost)
+        costs += cost
         report.samples[field.name] = {name: one.seconds for name, one in stored.items()}
         for rate, throttle in STORAGES:
             row, ratio = _row(field, stored, taken, rate, throttle)
@@ -84,25 +84,25 @@ def run(options: Options) -> Report:
             largest = max(largest, stored[taken[rate]].size / stored["zstd"].size)
     report.tables = list(tables.values())
     for throttle, ratio in slowest.items():
-        promise = f"auto within 5 % of the best candidate at {throttle}"
+        promise = f"auto within 10 % of the best candidate at {throttle}"
         report.verdicts.append(Verdict(promise, f"{ratio:.3f}", ratio <= SLOWER_MAX))
     promise = "auto at most 2 % larger than zstd"
     report.verdicts.append(Verdict(promise, f"{largest:.3f}", largest <= LARGER_MAX))
-    most = max(costs, default=0.0)
-    report.verdicts.append(
-        Verdict(
-            "choosing takes 30 ms of a core at most",
-            f"{most * 1e3:.1f} ms",
-            most <= CHOOSING_SECONDS,
-        )
-    )
+    kept = [cost <= max(CHOOSING_SECONDS, CHOOSING_PART * write) for cost, write in costs]
+    typical, most = median([cost for cost, _ in costs]), max(cost for cost, _ in costs)
+    promise = "choosing takes at most 30 ms of a core, or 2 % of the write"
+    said = f"{sum(kept)} of {len(kept)}; median {typical * 1e3:.1f} ms, most {most * 1e3:.1f} ms"
+    report.verdicts.append(Verdict(promise, said, all(kept)))
     return report
 
 
 def measure(
     field: CodecField, place: Path, rounds: int
-) -> tuple[dict[str, Stored], dict[float, str], float]:
-    """Return what each candidate took, what auto took for each storage, and what choosing cost."""
+) -> tuple[dict[str, Stored], dict[float, str], list[tuple[float, float]]]:
+    """Return each candidate's sizes and times, the names that auto took, and what choosing cost.
+
+    The costs are seconds of choosing and of the write without it, for each storage.
+    """
     import bedform as bf
 
     store = bf.create(place / "s.zarr")
@@ -117,8 +117,8 @@ def measure(
         auto = create(opened, field, "auto", "auto")
         note = opened["auto"].info()["codec_choice"]["compared"]
         taken[rate] = note[0]["name"] if note else "zstd"
-        same = create(opened, field, "same", candidates(field.values.itemsize)[taken[rate]])
-        costs.append(auto - same)
+        same = create(opened, field, "same", opened["auto"].compressors)
+        costs.append((max(0.0, auto - same), same))
         del opened["auto"], opened["same"]
     seconds = {
         throttle: read(place / "s.zarr", throttle, rounds, names) for _, throttle in STORAGES
@@ -128,13 +128,13 @@ def measure(
         for name in names
     }
     shutil.rmtree(place / "s.zarr")
-    return stored, taken, max(0.0, median(costs))
+    return stored, taken, costs
 
 
 def create(store: Any, field: CodecField, name: str, codecs: Any) -> float:
     """Create an array; return the seconds of processors that it took, the least of some."""
     seconds = []
-    for number in range(3):
+    for number in range(5):
         start = time.process_time()
         store.create_array(
             name, data=field.values, chunks=field.chunks, codecs=codecs, overwrite=number > 0

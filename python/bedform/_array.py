@@ -185,10 +185,10 @@ class Array(BasicReads, StoredNode):
     def info(self) -> dict[str, Any]:
         """Everything that is known of the array, as plain values.
 
-        Where a sample chose the codecs, ``codec_choice`` has what was ``compared``, the one that was
-        taken first, each with its ``size``: encoded bytes for each byte of elements. ``stored_size``
-        is that of all chunks that are stored. It is None while there are none, and for arrays of
-        more than 4,096 objects, whose indexes it would read.
+        Where a sample chose the codecs, ``codec_choice`` has the candidates, ``compared``, with the
+        one that was taken first. Their ``size`` is encoded bytes for each byte of elements, and
+        ``stored_size`` is that of all stored chunks. It is None while there are none, and for
+        arrays of more than 4,096 objects, whose indexes it would read.
         """
         facts: dict[str, Any] = _json.load(self._store._call(self._inner.describe)())
         choice = facts["codec_choice"]

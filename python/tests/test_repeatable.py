@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from support import ENVIRONMENT
 
 import bedform as bf
 
-#: Writes one store through several doors: arrays with data, steps, a session, a data set, a conversion.
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Writes stores: arrays with data, steps, a session, a data set, a conversion.
 PROGRAM = """
 import os, sys
 import numpy as np, xarray as xr
@@ -48,7 +51,7 @@ KEY = re.compile(rb'"(uuid|array|store|seal)": "[^"]*"')
 
 
 def comparable(path: Path) -> bytes:
-    """The bytes of a file without what differs between stores: their keys, and checksums of these."""
+    """The bytes of a file without the keys of its store and array, and checksums of these."""
     data = path.read_bytes()
     if path.name == "zarr.json":
         return KEY.sub(rb'"\1": ""', data)

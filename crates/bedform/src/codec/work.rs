@@ -238,3 +238,82 @@ fn little_endian(bytes: &[u8], count: usize) -> Option<u64> {
     let taken = bytes.get(..count)?;
     Some(taken.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
+
+#[cfg(test)]
+mod tests {
+    use bedform_codec::{ChunkCodec, Scratch};
+    use bedform_format::DataType;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::choice::candidates;
+
+    #[test]
+    fn sequences_of_lz4_are_counted_by_their_tokens() {
+        // One literal and a match of 4 + 15 + 255 + 3 bytes; no literal and a match of 4; the last literals.
+        let block = [&[0x1f, b'a', 1, 0, 255, 3][..], &[0x00, 2, 0], &[0x20, b'b', b'c']].concat();
+        assert_eq!(lz4_sequences(&block), 2);
+        assert_eq!(lz4_sequences(&[0xf0, 255, 255]), 0);
+        assert_eq!(lz4_sequences(&[]), 0);
+    }
+
+    /// The work of elements of `type_size` bytes by every candidate, by name.
+    fn work_of(elements: &[u8], data_type: DataType) -> Vec<(&'static str, DecodingWork)> {
+        let count = elements.len() / data_type.item_size().unwrap_or(1);
+        let all = candidates(data_type, elements.len(), false).into_iter();
+        all.map(|candidate| {
+            let chain = CodecChain { bytes: candidate.codecs, ..CodecChain::raw() };
+            let codec = ChunkCodec::new(&chain, data_type, &[count as u64]);
+            let (mut scratch, mut encoded) = (Scratch::default(), Vec::new());
+            codec.encode(elements, &mut scratch, &mut encoded).unwrap();
+            (candidate.name, DecodingWork::of(&chain, &encoded, elements.len()))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn repeated_values_take_few_sequences_and_small_counts_many() {
+        let repeated = vec![7; 1 << 18];
+        for (name, work) in work_of(&repeated, DataType::UInt32) {
+            assert!(work.lz4_sequences + work.zstd_sequences < 100, "{name}: {work:?}");
+        }
+        let counts: Vec<u8> = (0..1_u64 << 16)
+            .flat_map(|at| {
+                let number = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61;
+                u32::try_from(number).unwrap_or(0).to_le_bytes()
+            })
+            .collect();
+        let work = work_of(&counts, DataType::UInt32);
+        let of = |name: &str| work.iter().find(|one| one.0 == name).unwrap().1;
+        assert!(of("blosc-lz4-shuffle").lz4_sequences > 5_000, "{work:?}");
+        let zstd = of("zstd");
+        assert!(zstd.zstd_sequences + zstd.huffman_bytes > 5_000, "{work:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn streams_decode_to_all_bytes_of_a_chunk(
+            words in prop::collection::vec(0_u64..1 << 20, 1..4000),
+            repeats in 1_usize..40,
+        ) {
+            let elements: Vec<u8> =
+                words.repeat(repeats).into_iter().flat_map(u64::to_le_bytes).collect();
+            for (name, work) in work_of(&elements, DataType::UInt64) {
+                let bytes = work.lz4_bytes + work.zstd_bytes + work.copied_bytes;
+                let expected = if name == "none" { 0 } else { elements.len() as u64 };
+                prop_assert_eq!(bytes, expected, "{} {:?}", name, work);
+                prop_assert!(3 * work.zstd_sequences + work.huffman_bytes <= work.zstd_bytes);
+                prop_assert!(4 * work.lz4_sequences <= work.lz4_bytes);
+            }
+        }
+
+        #[test]
+        fn bytes_that_are_no_chunk_are_counted_to_where_they_make_sense(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            of_blosc(&bytes);
+            of_zstd(&[&[0x28, 0xb5, 0x2f, 0xfd], bytes.as_slice()].concat(), 1 << 20);
+            lz4_sequences(&bytes);
+        }
+    }
+}
