@@ -3,9 +3,6 @@
 
 use std::cell::RefCell;
 
-use bedform::replica::{Catalogue, Replica};
-use bedform::sidecar::Helper as _;
-use bedform::trace::Knowledge;
 use bedform_codec::{ChunkCodec, Scratch, text};
 use bedform_format::archive::ArchiveMap;
 use bedform_format::checksum::crc32c;
@@ -24,10 +21,11 @@ use bedform_format::metadata::{
     parse_consolidated_v2, parse_document, parse_group, seal, write_array,
 };
 use bedform_format::references::{Reference, looks_like_references, parse as parse_references};
+use bedform_format::replica::{Catalogue, Replica};
 use bedform_format::shard::{ShardIndex, Stamp};
 use bedform_format::{
     BytesCodec, CodecChain, DataType, Endian, Limits, ObjectPath, Serializer, json, netcdf_classic,
-    trace::{self, selection::selection_blocks},
+    trace::{self, knowledge::Knowledge, selection::selection_blocks},
 };
 use bedform_patterns::{Analyzer, Place};
 use bedform_storage::Profile;

@@ -18,10 +18,13 @@
 //! | [`archive`] | many foreign files that are read as one |
 //! | [`chunk_map`] | where the bytes of a foreign file's variables lie |
 //! | [`log`] | segments, sections, directories and roots of the log |
+//! | [`replica`] | catalogues of replicas, and the elements that a replica has |
+//! | [`sealed`] | JSON objects with a checksum of their own |
 //! | [`header`] | formats whose files say in a header where their variables lie, as a chunk map |
 //! | [`netcdf_classic`] | the header of NetCDF classic files |
 //! | [`hdf5`] | the metadata of HDF5 and NetCDF-4 files |
 //! | [`references`] | sets of references into other files, as kerchunk writes them |
+//! | [`mod@trace`] | recorded reads, their selections, and the knowledge that they are merged into |
 
 pub mod archive;
 pub mod checksum;
@@ -38,6 +41,8 @@ pub mod metadata;
 pub mod netcdf_classic;
 pub mod path;
 pub mod references;
+pub mod replica;
+pub mod sealed;
 pub mod shard;
 pub mod shown;
 pub mod size;

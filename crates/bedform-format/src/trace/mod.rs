@@ -16,7 +16,10 @@
 //!
 //! Of a read of lists or points a block has the box around it, and the [content hash](selection::TracedSelection) of
 //! the selection. The selection itself lies in a file beside the trace, once for each hash.
+//!
+//! [`knowledge`] is the document that traces are merged into.
 
+pub mod knowledge;
 pub mod selection;
 
 use crate::checksum::crc32c;

@@ -58,7 +58,7 @@ use crate::sidecar::Sidecar;
 use crate::size;
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
-use crate::trace::{Knowledge, ReplicaUse};
+use crate::trace::{ReplicaUse, newest_knowledge};
 use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build, build_by};
@@ -275,7 +275,7 @@ impl Source {
             Some(file) => file.size,
             None => stored_bytes(&store)?,
         };
-        let known = sidecar.as_ref().and_then(Knowledge::newest);
+        let known = sidecar.as_ref().and_then(newest_knowledge);
         let uses = known.map(|known| known.replicas).unwrap_or_default();
         Ok(Self { store, sidecar, catalogue, of_site, state, bytes, uses })
     }

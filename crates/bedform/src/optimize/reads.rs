@@ -11,7 +11,10 @@ use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
 use crate::sidecar::Sidecar;
-use crate::trace::{Knowledge, LearnedArray, ReadKind, kept_selection, runs_of};
+use crate::trace::{
+    Knowledge, LearnedArray, ReadKind, bounds, hot_box, kept_selection, newest_knowledge,
+    newest_read_ns, runs_of,
+};
 use crate::zarr::nodes::NodeKind;
 
 /// Kinds of reads that are looked at: those that take most time.
@@ -250,7 +253,7 @@ pub(super) fn known_reads(
 
 /// What was learnt, and where that lies.
 fn known_in(sidecar: Sidecar) -> Option<(Sidecar, Knowledge)> {
-    let knowledge = Knowledge::newest(&sidecar)?;
+    let knowledge = newest_knowledge(&sidecar)?;
     Some((sidecar, knowledge))
 }
 
@@ -270,7 +273,7 @@ fn learnt(
         );
         Error::new(ErrorKind::NotFound, text)
     })?;
-    let newest_ns = knowledge.newest_ns();
+    let newest_ns = newest_read_ns(&knowledge);
     let mut lists = LearntLists { sidecar: &sidecar, newest_ns, room: POSITIONS_MAX };
     let mut kinds = Vec::new();
     for (name, learned) in &knowledge.arrays {
@@ -387,8 +390,8 @@ fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind>
         counts: kind.counts.clone(),
         steps: kind.steps.clone(),
         reads: kind.reads as f64,
-        bounds: kind.bounds(shape)?,
-        hot: kind.hot_box(shape, 0.9)?,
+        bounds: bounds(kind, shape)?,
+        hot: hot_box(kind, shape, 0.9)?,
         seconds: 0.0,
         exact: None,
     };

@@ -22,16 +22,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `held` | which elements a replica has, and where |
-//! | `catalogue` | which replicas there are, and of what |
+//! | `catalogue` | the catalogue as a helper file; `bedform_format::replica` has its bytes |
 //! | `opened` | replicas of an opened source, each opened when it is first asked for |
 
 mod catalogue;
-mod held;
 mod opened;
 
-pub(crate) use catalogue::{CATALOGUE, OBJECTS_MAX, PLACES, fingerprint_of};
-pub use catalogue::{Catalogue, Expected, ObjectsOf, PlacesOf, Replica};
-pub use held::{Held, Runs};
+pub use bedform_format::replica::{Catalogue, Expected, Held, ObjectsOf, PlacesOf, Replica, Runs};
+pub(crate) use bedform_format::replica::{OBJECTS_MAX, fingerprint_of};
+pub(crate) use catalogue::{CATALOGUE, PLACES, pieces_if_alike};
 pub(crate) use opened::{NamedReplicas, OpenReplica, ReplicaSource, Replicas, replicas_in};
 pub use opened::{ReplicaStatistics, current_replicas};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
+use bedform_format::replica::{Catalogue, Held, ObjectsOf, Replica, fingerprint_of};
 use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Profile, Version};
@@ -15,8 +16,7 @@ use bedform_storage::{Bell, Profile, Version};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::{CATALOGUE, Catalogue, ObjectsOf, PLACES, Replica, fingerprint_of};
-use super::held::Held;
+use super::catalogue::{CATALOGUE, PLACES, pieces_if_alike};
 use crate::error::{Error, Result};
 use crate::opening::storage_of_owners;
 use crate::options::{Freshness, OpenOptions};
@@ -486,7 +486,7 @@ impl OpenReplica {
         now: Option<&SourceVersion>,
         pieces: impl FnOnce(&SourceVersion) -> Result<Option<u32>>,
     ) -> Result<bool> {
-        let expected = of.pieces_if_alike(number, now);
+        let expected = pieces_if_alike(of, number, now);
         let Some((expected, now)) = expected.zip(now) else { return Ok(false) };
         let renewed = || self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         if renewed().get(coordinates) == Some(now) {

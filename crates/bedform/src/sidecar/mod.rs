@@ -46,7 +46,6 @@
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
 //! | `renewal` | sources that were moved or copied, and are the same |
-//! | `sealed` | JSON with its own checksum |
 //! | `site` | sidecars that all users of an archive read |
 //! | `warnings` | what keeps one from being read |
 //! | `generations` | numbered files |
@@ -56,7 +55,6 @@ mod budget;
 mod generations;
 mod place;
 mod renewal;
-mod sealed;
 mod site;
 #[cfg(test)]
 mod tests;
@@ -78,7 +76,6 @@ use site::{Look, look_at, open_to_readers};
 
 pub use place::SidecarName;
 pub(crate) use renewal::may_be_same;
-pub(crate) use sealed::{from_sealed, to_sealed};
 pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.

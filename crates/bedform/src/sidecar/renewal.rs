@@ -19,10 +19,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bedform_format::Limits;
 use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::sealed::{from_sealed, to_sealed};
 use bedform_storage::{Storage, open_without_waiting};
 use serde::{Deserialize, Serialize};
 
-use super::sealed::{from_sealed, to_sealed};
 use super::{Helper, Sidecar, source_version_of};
 
 /// The name of the helper file.

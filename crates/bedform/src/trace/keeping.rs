@@ -6,13 +6,13 @@ use std::path::Path;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
+use bedform_format::trace::knowledge::{LearnedArray, LearnedSelection};
 use bedform_format::trace::selection::{SELECTION_BYTES_MAX, TracedSelection, selection_blocks};
 use bedform_geometry::Selection;
 
-use super::knowledge::LearnedArray;
 use super::learn::read_own;
 use super::recorded::{ARRAY_BYTES_MAX, RECORDED, SELECTIONS_BYTES_MAX, selection_of};
-use super::selections::{LearnedSelection, SELECTIONS_MAX};
+use super::selections::{CountedSelections, SELECTIONS_MAX, join};
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
 use crate::threads::workers::check_goes_on;
@@ -79,11 +79,12 @@ pub(super) fn kept_hashes(sidecar: &Path) -> HashSet<u64> {
 pub(super) fn keep_selections(
     sidecar: &Sidecar,
     directory: &Path,
+    mut counted: BTreeMap<String, CountedSelections>,
     arrays: &mut BTreeMap<String, LearnedArray>,
 ) -> Result<()> {
     let mut changed = BTreeSet::new();
     for (path, array) in arrays.iter_mut() {
-        if array.selections.settle() {
+        if counted.remove(path).unwrap_or_default().settle(&mut array.selections) {
             changed.insert(path.clone());
         }
     }
@@ -99,7 +100,7 @@ pub(super) fn keep_selections(
     for path in changed {
         check_goes_on("learning was stopped")?;
         if let Some(array) = arrays.get_mut(&path) {
-            array.selections.join(|one| kept_selection(sidecar, one));
+            join(&mut array.selections, |one| kept_selection(sidecar, one));
         }
     }
     arrays.values_mut().for_each(|array| array.selections.all.truncate(SELECTIONS_MAX));

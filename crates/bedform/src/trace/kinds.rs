@@ -1,46 +1,16 @@
-//! Kinds of reads: what is read of an array again and again, where, and how long that takes.
+//! Kinds of reads: repeated reads of an array, with their places and times.
 //!
-//! Reads of the same lengths and steps are of one kind, wherever they are. Where they are is kept as counts over
-//! 64 equal stretches of each axis, and as the box around all of them.
+//! Reads of the same lengths and steps are of one kind at any place. Their places are kept as counts over 64 equal
+//! stretches of each axis, and as the box around all of them.
 
+use bedform_format::trace::knowledge::{ReadKind, ReadKinds, STRETCHES};
 use bedform_format::trace::{TracedAxis, TracedRead};
 use bedform_geometry::Region;
-use serde::{Deserialize, Serialize};
 
-/// Stretches of an axis that reads are counted in.
-pub(super) const BINS: u64 = 64;
 /// Kinds of an array that are kept: those that took most time.
 const KINDS_MAX: usize = 64;
 
-/// Reads of one kind.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ReadKind {
-    /// Positions along each axis.
-    pub counts: Vec<u64>,
-    /// From one position to the next.
-    pub steps: Vec<u64>,
-    /// How many reads.
-    pub reads: u64,
-    /// Bytes of their results.
-    pub bytes: u64,
-    /// Seconds that they took together.
-    pub seconds: f64,
-    /// When the last one began, in nanoseconds since 1970.
-    pub last_ns: u64,
-    /// The smallest box around all of them: first positions.
-    pub start: Vec<u64>,
-    /// The box's ends, exclusive.
-    pub end: Vec<u64>,
-    /// For each axis how many reads have something in each of its 64 stretches.
-    pub bins: Vec<Vec<u64>>,
-}
-
-/// Kinds of reads of one array.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ReadKinds(pub Vec<ReadKind>);
-
-/// First position, and end, exclusive, of what a read takes along an axis.
+/// First position, and end, exclusive, of a read along an axis.
 fn span(axis: &TracedAxis) -> (u64, u64) {
     let length = axis.count.saturating_sub(1).saturating_mul(axis.step.unsigned_abs());
     let first = if axis.step < 0 { axis.first.saturating_sub(length) } else { axis.first };
@@ -49,97 +19,93 @@ fn span(axis: &TracedAxis) -> (u64, u64) {
 
 /// The stretch that a position of an axis of `length` lies in.
 fn bin_of(at: u64, length: u64) -> usize {
-    let bin = u128::from(at) * u128::from(BINS) / u128::from(length.max(1));
-    usize::try_from(bin.min(u128::from(BINS - 1))).unwrap_or(0)
+    let bin = u128::from(at) * u128::from(STRETCHES) / u128::from(length.max(1));
+    usize::try_from(bin.min(u128::from(STRETCHES - 1))).unwrap_or(0)
 }
 
 /// The first position of a stretch.
 fn bin_start(bin: usize, length: u64) -> u64 {
-    let start = (bin as u128 * u128::from(length)).div_ceil(u128::from(BINS));
+    let start = (bin as u128 * u128::from(length)).div_ceil(u128::from(STRETCHES));
     u64::try_from(start).unwrap_or(u64::MAX).min(length)
 }
 
-impl ReadKinds {
-    /// One more read, of an array of `shape`, that stands for `weight` of them.
-    pub(super) fn add(&mut self, shape: &[u64], read: &TracedRead, weight: u64) {
-        if read.is_list || read.axes.len() != shape.len() || read.axes.is_empty() {
-            return;
-        }
-        let counts = || read.axes.iter().map(|axis| axis.count);
-        let step = |axis: &TracedAxis| if axis.count > 1 { axis.step.unsigned_abs() } else { 1 };
-        let steps = || read.axes.iter().map(step);
-        let is_same = |kind: &ReadKind| {
-            kind.counts.iter().copied().eq(counts()) && kind.steps.iter().copied().eq(steps())
-        };
-        // The last one that was found comes first: mostly it is that again.
-        let found = self.0.iter().rposition(is_same);
-        let number = found.unwrap_or_else(|| {
-            if self.0.len() >= KINDS_MAX {
-                self.forget_least();
-            }
-            let (counts, steps) = (counts().collect(), steps().collect());
-            self.0.push(ReadKind { counts, steps, ..ReadKind::default() });
-            self.0.len() - 1
-        });
-        self.0[number].add(shape, read, weight);
+/// Counts one more read of an array of `shape`, which stands for `weight` reads.
+pub(super) fn count_read(kinds: &mut ReadKinds, shape: &[u64], read: &TracedRead, weight: u64) {
+    if read.is_list || read.axes.len() != shape.len() || read.axes.is_empty() {
+        return;
     }
-
-    fn forget_least(&mut self) {
-        let least = self.0.iter().enumerate().min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
-        if let Some(number) = least.map(|(number, _)| number) {
-            self.0.remove(number);
+    let counts = || read.axes.iter().map(|axis| axis.count);
+    let step = |axis: &TracedAxis| if axis.count > 1 { axis.step.unsigned_abs() } else { 1 };
+    let steps = || read.axes.iter().map(step);
+    let is_same = |kind: &ReadKind| {
+        kind.counts.iter().copied().eq(counts()) && kind.steps.iter().copied().eq(steps())
+    };
+    // The last one that was found comes first: mostly it is that again.
+    let found = kinds.0.iter().rposition(is_same);
+    let number = found.unwrap_or_else(|| {
+        if kinds.0.len() >= KINDS_MAX {
+            forget_least(kinds);
         }
+        let (counts, steps) = (counts().collect(), steps().collect());
+        kinds.0.push(ReadKind { counts, steps, ..ReadKind::default() });
+        kinds.0.len() - 1
+    });
+    count_in(&mut kinds.0[number], shape, read, weight);
+}
+
+fn forget_least(kinds: &mut ReadKinds) {
+    let least = kinds.0.iter().enumerate().min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
+    if let Some(number) = least.map(|(number, _)| number) {
+        kinds.0.remove(number);
     }
 }
 
-impl ReadKind {
-    fn add(&mut self, shape: &[u64], read: &TracedRead, weight: u64) {
-        let spans: Vec<(u64, u64)> = read.axes.iter().map(span).collect();
-        if self.reads == 0 {
-            self.start = spans.iter().map(|span| span.0).collect();
-            self.end = spans.iter().map(|span| span.1).collect();
-            self.bins = vec![Vec::new(); shape.len()];
-        }
-        self.reads = self.reads.saturating_add(weight);
-        self.bytes = self.bytes.saturating_add(read.bytes.saturating_mul(weight));
-        self.seconds += read.took_ns as f64 * 1e-9 * weight as f64;
-        self.last_ns = self.last_ns.max(read.began_ns);
-        for (axis, (first, end)) in spans.into_iter().enumerate() {
-            self.start[axis] = self.start[axis].min(first);
-            self.end[axis] = self.end[axis].max(end);
-            let bins = &mut self.bins[axis];
-            bins.resize(usize::try_from(BINS).unwrap_or(0), 0);
-            let touched = bin_of(first, shape[axis])..=bin_of(end.saturating_sub(1), shape[axis]);
-            bins[touched].iter_mut().for_each(|count| *count = count.saturating_add(weight));
-        }
+fn count_in(kind: &mut ReadKind, shape: &[u64], read: &TracedRead, weight: u64) {
+    let spans: Vec<(u64, u64)> = read.axes.iter().map(span).collect();
+    if kind.reads == 0 {
+        kind.start = spans.iter().map(|span| span.0).collect();
+        kind.end = spans.iter().map(|span| span.1).collect();
+        kind.bins = vec![Vec::new(); shape.len()];
     }
+    kind.reads = kind.reads.saturating_add(weight);
+    kind.bytes = kind.bytes.saturating_add(read.bytes.saturating_mul(weight));
+    kind.seconds += read.took_ns as f64 * 1e-9 * weight as f64;
+    kind.last_ns = kind.last_ns.max(read.began_ns);
+    for (axis, (first, end)) in spans.into_iter().enumerate() {
+        kind.start[axis] = kind.start[axis].min(first);
+        kind.end[axis] = kind.end[axis].max(end);
+        let bins = &mut kind.bins[axis];
+        bins.resize(usize::try_from(STRETCHES).unwrap_or(0), 0);
+        let touched = bin_of(first, shape[axis])..=bin_of(end.saturating_sub(1), shape[axis]);
+        bins[touched].iter_mut().for_each(|count| *count = count.saturating_add(weight));
+    }
+}
 
-    /// The box around all reads, in an array of `shape`.
-    pub fn bounds(&self, shape: &[u64]) -> Option<Region> {
-        let ends = self.end.iter().zip(shape).map(|(end, length)| *end.min(length));
-        let lengths = ends.zip(&self.start).map(|(end, start)| end.checked_sub(*start));
-        Region::new(self.start.clone(), lengths.collect::<Option<Vec<_>>>()?).ok()
-    }
+/// The box around all reads of a kind, in an array of `shape`.
+pub(crate) fn bounds(kind: &ReadKind, shape: &[u64]) -> Option<Region> {
+    let ends = kind.end.iter().zip(shape).map(|(end, length)| *end.min(length));
+    let lengths = ends.zip(&kind.start).map(|(end, start)| end.checked_sub(*start));
+    Region::new(kind.start.clone(), lengths.collect::<Option<Vec<_>>>()?).ok()
+}
 
-    /// The smallest box of whole stretches, within the bounds, that has the middle `share` of the reads along each
-    /// axis: few reads elsewhere do not make it larger.
-    pub fn hot_box(&self, shape: &[u64], share: f64) -> Option<Region> {
-        let bounds = self.bounds(shape)?;
-        let (mut start, mut lengths) = (Vec::new(), Vec::new());
-        for (axis, bins) in self.bins.iter().enumerate() {
-            let length = *shape.get(axis)?;
-            let most = bins.iter().copied().max()?;
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let least = ((1.0 - share) * most as f64) as u64;
-            let first = bins.iter().position(|count| *count > least)?;
-            let last = bins.iter().rposition(|count| *count > least)?;
-            let low = bin_start(first, length).max(bounds.start()[axis]);
-            let high = bin_start(last + 1, length).min(bounds.end(axis));
-            start.push(low);
-            lengths.push(high.checked_sub(low)?);
-        }
-        Region::new(start, lengths).ok()
+/// The smallest box of whole stretches, within the bounds, that has the middle `share` of the reads along each
+/// axis: few reads elsewhere do not make it larger.
+pub(crate) fn hot_box(kind: &ReadKind, shape: &[u64], share: f64) -> Option<Region> {
+    let bounds = bounds(kind, shape)?;
+    let (mut start, mut lengths) = (Vec::new(), Vec::new());
+    for (axis, bins) in kind.bins.iter().enumerate() {
+        let length = *shape.get(axis)?;
+        let most = bins.iter().copied().max()?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let least = ((1.0 - share) * most as f64) as u64;
+        let first = bins.iter().position(|count| *count > least)?;
+        let last = bins.iter().rposition(|count| *count > least)?;
+        let low = bin_start(first, length).max(bounds.start()[axis]);
+        let high = bin_start(last + 1, length).min(bounds.end(axis));
+        start.push(low);
+        lengths.push(high.checked_sub(low)?);
     }
+    Region::new(start, lengths).ok()
 }
 
 #[cfg(test)]
@@ -165,16 +131,19 @@ mod tests {
         let shape = [640, 320];
         let mut kinds = ReadKinds::default();
         for at in 0..100 {
-            kinds.add(&shape, &read(&[(0, 640), (100 + at % 20, 1)]), 1);
+            count_read(&mut kinds, &shape, &read(&[(0, 640), (100 + at % 20, 1)]), 1);
         }
-        kinds.add(&shape, &read(&[(0, 640), (300, 1)]), 1);
-        kinds.add(&shape, &read(&[(3, 1), (0, 320)]), 2);
+        count_read(&mut kinds, &shape, &read(&[(0, 640), (300, 1)]), 1);
+        count_read(&mut kinds, &shape, &read(&[(3, 1), (0, 320)]), 2);
         assert_eq!(kinds.0.len(), 2);
         let series = &kinds.0[0];
         assert_eq!((series.reads, series.bytes), (101, 808));
-        assert_eq!(series.bounds(&shape).unwrap(), Region::new([0, 100], [640, 201]).unwrap());
-        assert_eq!(series.hot_box(&shape, 0.9).unwrap(), Region::new([0, 100], [640, 20]).unwrap());
-        assert_eq!(kinds.0[1].bounds(&shape).unwrap(), Region::new([3, 0], [1, 320]).unwrap());
+        assert_eq!(bounds(series, &shape).unwrap(), Region::new([0, 100], [640, 201]).unwrap());
+        assert_eq!(
+            hot_box(series, &shape, 0.9).unwrap(),
+            Region::new([0, 100], [640, 20]).unwrap()
+        );
+        assert_eq!(bounds(&kinds.0[1], &shape).unwrap(), Region::new([3, 0], [1, 320]).unwrap());
     }
 
     #[test]
@@ -183,7 +152,7 @@ mod tests {
         for count in 1..=1000 {
             let mut one = read(&[(0, count)]);
             one.took_ns *= count;
-            kinds.add(&[1000], &one, 1);
+            count_read(&mut kinds, &[1000], &one, 1);
         }
         assert_eq!(kinds.0.len(), KINDS_MAX);
         assert!(kinds.0.iter().any(|kind| kind.counts == [1000]));

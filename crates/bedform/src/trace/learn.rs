@@ -6,13 +6,15 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use bedform_format::trace::knowledge::Knowledge;
 use bedform_format::trace::{blocks, whole_bytes};
 use serde::Serialize;
 
 use super::keeping::{keep_selections, remove_unnamed};
-use super::knowledge::{Knowledge, LIST};
+use super::knowledge::{LIST, fitted, newest_knowledge, of_store};
 use super::merging::Merging;
 use super::record::{FILE_BYTES_MAX, keep_traces};
+use super::selections::CountedSelections;
 use super::{TRACES, identity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
@@ -64,20 +66,20 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
     let own = sidecar.own_directory().ok_or_else(none)?;
     let directory = own.join(TRACES);
     let number = sidecar.last_number(LIST);
-    let knowledge = Knowledge::newest(&sidecar).unwrap_or_default();
+    let knowledge = newest_knowledge(&sidecar).unwrap_or_default();
     let names = names_of(&directory);
     if names.is_empty() && knowledge.arrays.is_empty() {
         return Err(none());
     }
     let key = sidecar.source().map(identity::key_of).unwrap_or_default();
-    let knowledge = knowledge.of_store(&key);
+    let knowledge = of_store(knowledge, &key);
     let mut learned = Learned { traces: 0, left_out: 0, ignored: 0, knowledge };
-    add_traces(&mut learned, (&directory, &names), key, progress)?;
+    let selections = add_traces(&mut learned, (&directory, &names), key, progress)?;
     if learned.traces == 0 {
         return Ok(learned);
     }
-    keep_selections(&sidecar, &own, &mut learned.knowledge.arrays)?;
-    learned.knowledge = learned.knowledge.fitted();
+    keep_selections(&sidecar, &own, selections, &mut learned.knowledge.arrays)?;
+    learned.knowledge = fitted(learned.knowledge);
     match sidecar.save_next(LIST, &learned.knowledge) {
         Some(saved) if saved == number + 1 => {
             remove_unnamed(&own, &learned.knowledge.arrays);
@@ -94,7 +96,7 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
     }
 }
 
-/// Adds what the traces of these names have that is new.
+/// Adds the new blocks of the traces of these names; returns the selections of their reads, by array.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -103,7 +105,7 @@ fn add_traces(
     (directory, names): (&Path, &[String]),
     key: identity::Key,
     progress: Progress<'_>,
-) -> Result<()> {
+) -> Result<BTreeMap<String, CountedSelections>> {
     let mut read = BTreeMap::new();
     let Knowledge { arrays, replicas, traces, .. } = &mut learned.knowledge;
     let mut merging = Merging::new(arrays, replicas, key);
@@ -118,10 +120,11 @@ fn add_traces(
         merging.add(blocks(&bytes.unwrap_or_default()))?;
         read.insert(name.clone(), before + whole);
     }
-    learned.ignored = merging.finish()?;
+    let merged = merging.finish()?;
+    learned.ignored = merged.ignored;
     // Those that are gone are not asked for again.
     learned.knowledge.traces = read;
-    Ok(())
+    Ok(merged.selections)
 }
 
 /// The names of the traces, the oldest first.

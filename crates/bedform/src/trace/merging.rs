@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bedform_format::trace::knowledge::{ARRAYS_MAX, Explained, LearnedArray, ReplicaUse};
 use bedform_format::trace::{TraceBlock, TracedRead, TracedReplica};
 use bedform_geometry::Selection;
 use bedform_patterns::{Analyzer, Pattern, Walk};
@@ -9,8 +10,10 @@ use bedform_patterns::{Analyzer, Pattern, Walk};
 use super::computations::Computations;
 use super::form::{Form, place_of, range_of};
 use super::identity::{Key, is_other};
-use super::knowledge::{ARRAYS_MAX, Explained, LearnedArray, PATTERNS_MAX, ReplicaUse};
+use super::kinds::count_read;
+use super::knowledge::PATTERNS_MAX;
 use super::processes::{GLOBALS_MAX, PARTS_MAX, Part, globals};
+use super::selections::CountedSelections;
 use crate::error::Result;
 use crate::threads::workers::check_goes_on;
 
@@ -29,6 +32,8 @@ const READS_MAX: usize = 1 << 24;
 pub(super) struct Merging<'a> {
     arrays: &'a mut BTreeMap<String, LearnedArray>,
     replicas: &'a mut BTreeMap<String, ReplicaUse>,
+    /// Selections of arrays by path.
+    selections: BTreeMap<String, CountedSelections>,
     computations: Computations,
     source: Key,
     /// What each process has read of each array, where that is one walk.
@@ -38,6 +43,14 @@ pub(super) struct Merging<'a> {
     pattern_bytes: usize,
     /// Reads of other sources.
     ignored: u64,
+}
+
+/// The results of merging that are not part of the knowledge yet.
+pub(super) struct MergedTraces {
+    /// Selections of arrays by path.
+    pub(super) selections: BTreeMap<String, CountedSelections>,
+    /// Reads of other sources.
+    pub(super) ignored: u64,
 }
 
 /// The reads of one array, one after the other.
@@ -66,9 +79,17 @@ impl<'a> Merging<'a> {
         replicas: &'a mut BTreeMap<String, ReplicaUse>,
         source: Key,
     ) -> Self {
-        let (computations, parts) = (Computations::default(), BTreeMap::new());
-        let (parts_count, pattern_bytes, ignored) = (0, 0, 0);
-        Self { arrays, replicas, computations, source, parts, parts_count, pattern_bytes, ignored }
+        Self {
+            arrays,
+            replicas,
+            selections: BTreeMap::new(),
+            computations: Computations::default(),
+            source,
+            parts: BTreeMap::new(),
+            parts_count: 0,
+            pattern_bytes: 0,
+            ignored: 0,
+        }
     }
 
     /// Adds the blocks of one trace.
@@ -113,11 +134,11 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// Adds what waited for other traces; gives how many reads of other sources there were.
+    /// Adds the blocks of computations that waited for other traces.
     ///
     /// # Errors
     /// `Interrupted`.
-    pub(super) fn finish(mut self) -> Result<u64> {
+    pub(super) fn finish(mut self) -> Result<MergedTraces> {
         self.add_computations()?;
         for (path, parts) in self.parts {
             let Some(array) = self.arrays.get_mut(&path) else { continue };
@@ -128,7 +149,7 @@ impl<'a> Merging<'a> {
             }
             known.drain(..known.len().saturating_sub(GLOBALS_MAX));
         }
-        Ok(self.ignored)
+        Ok(MergedTraces { selections: self.selections, ignored: self.ignored })
     }
 
     /// Notes what one process has read of an array, where that is one walk.
@@ -145,6 +166,7 @@ impl<'a> Merging<'a> {
         let TraceBlock { weight, array: traced, mut reads, replicas, .. } = block;
         replicas.iter().for_each(|replica| self.add_use(replica));
         let array = self.arrays.entry(traced.path.clone()).or_default();
+        let selections = self.selections.entry(traced.path.clone()).or_default();
         (array.shape, array.item_size) = (traced.shape, traced.item_size);
         order(&mut reads);
         for read in reads {
@@ -157,7 +179,7 @@ impl<'a> Merging<'a> {
                 1.. if weight == 1 => self.computations.add(&traced.path, read),
                 _ => {
                     one.is_part |= weight > 1;
-                    array.add(one, &read, weight);
+                    add_read(array, selections, one, &read, weight);
                 }
             }
         }
@@ -179,7 +201,8 @@ impl<'a> Merging<'a> {
         for (path, reads) in self.computations.take()? {
             let mut one = Followed::default();
             if let Some(array) = self.arrays.get_mut(&path) {
-                reads.iter().for_each(|read| array.add(&mut one, read, 1));
+                let selections = self.selections.entry(path.clone()).or_default();
+                reads.iter().for_each(|read| add_read(array, selections, &mut one, read, 1));
             }
             self.keep([(path, one)]);
         }
@@ -246,42 +269,47 @@ impl Followed {
     }
 }
 
-impl LearnedArray {
-    fn add(&mut self, followed: &mut Followed, read: &TracedRead, weight: u64) {
-        let bytes = read.bytes.saturating_mul(weight);
-        let count = |explained: &mut Explained| explained.add(weight, bytes);
-        count(&mut self.read);
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = read.took_ns as f64 * 1e-9 * weight as f64;
-        self.seconds += seconds;
-        if read.was_ahead {
-            count(&mut self.was_ahead);
-        }
-        self.kinds.add(&self.shape, read, weight);
-        self.selections.count(&self.shape, read, weight);
-        let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
-            followed.is_part = true;
-            count(&mut self.lists);
-            return;
-        };
-        followed.read_bytes = followed.read_bytes.saturating_add(bytes);
-        if is_whole(read, &self.shape) {
-            // Nothing comes after the whole array.
-            followed.whole_bytes = followed.whole_bytes.saturating_add(bytes);
-            followed.is_part = true;
-            return;
-        }
-        if form != followed.form {
-            followed.is_part |= followed.reads > 0;
-            followed.analyzer = Analyzer::default();
-            followed.form = form;
-        }
-        followed.reads = followed.reads.saturating_add(1);
-        let (first, last) = followed.times_ns.unwrap_or((read.began_ns, read.began_ns));
-        followed.times_ns = Some((first.min(read.began_ns), last.max(read.began_ns)));
-        if let Some(kind) = followed.analyzer.push(place).predicted {
-            count(followed.predicted.entry(kind.name()).or_default());
-        }
+/// Adds a read, which stands for `weight` reads, to an array and its selections, and to the reads that are followed.
+fn add_read(
+    array: &mut LearnedArray,
+    selections: &mut CountedSelections,
+    followed: &mut Followed,
+    read: &TracedRead,
+    weight: u64,
+) {
+    let bytes = read.bytes.saturating_mul(weight);
+    let count = |explained: &mut Explained| explained.add(weight, bytes);
+    count(&mut array.read);
+    #[allow(clippy::cast_precision_loss)]
+    let seconds = read.took_ns as f64 * 1e-9 * weight as f64;
+    array.seconds += seconds;
+    if read.was_ahead {
+        count(&mut array.was_ahead);
+    }
+    count_read(&mut array.kinds, &array.shape, read, weight);
+    selections.count(&array.shape, read, weight);
+    let Some((form, place)) = box_of(read).as_ref().and_then(place_of) else {
+        followed.is_part = true;
+        count(&mut array.lists);
+        return;
+    };
+    followed.read_bytes = followed.read_bytes.saturating_add(bytes);
+    if is_whole(read, &array.shape) {
+        // Nothing comes after the whole array.
+        followed.whole_bytes = followed.whole_bytes.saturating_add(bytes);
+        followed.is_part = true;
+        return;
+    }
+    if form != followed.form {
+        followed.is_part |= followed.reads > 0;
+        followed.analyzer = Analyzer::default();
+        followed.form = form;
+    }
+    followed.reads = followed.reads.saturating_add(1);
+    let (first, last) = followed.times_ns.unwrap_or((read.began_ns, read.began_ns));
+    followed.times_ns = Some((first.min(read.began_ns), last.max(read.began_ns)));
+    if let Some(kind) = followed.analyzer.push(place).predicted {
+        count(followed.predicted.entry(kind.name()).or_default());
     }
 }
 

@@ -21,10 +21,11 @@
 //! | `form` | selections as places of a pattern, and back |
 //! | `record` | reads that wait, and the file that they go to |
 //! | `recorded` | what reads of lists and points selected, beside the file of the reads |
+//! | `kinds` | reads of the same lengths and steps, counted by place |
 //! | `selections` | selections that were read of an array, and how often |
 //! | `policy` | replicas that are made after so many reads, unasked |
 //! | `keeping` | the selections that are kept, each in a file of its own |
-//! | `knowledge` | merged patterns as a helper file |
+//! | `knowledge` | knowledge as a helper file; `bedform_format::trace::knowledge` has its bytes |
 //! | `learn` | the traces of a source into its knowledge |
 //! | `merging` | reads into the patterns of their arrays |
 //! | `identity` | what tells a store from another at the same path |
@@ -52,16 +53,18 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+pub use bedform_format::trace::knowledge::{
+    Explained, Knowledge, LearnedArray, LearnedSelection, LearnedSelections, ReadKind, ReadKinds,
+    ReplicaUse,
+};
 pub(crate) use keeping::kept_selection;
-pub use kinds::{ReadKind, ReadKinds};
-pub use knowledge::{Explained, Knowledge, LearnedArray, ReplicaUse};
-pub(crate) use knowledge::{KnownPatterns, known_patterns};
+pub(crate) use kinds::{bounds, hot_box};
+pub(crate) use knowledge::{KnownPatterns, known_patterns, newest_knowledge, newest_read_ns};
 pub use learn::{Learned, learn, learn_in};
 pub(crate) use policy::PolicyPlace;
 pub use policy::{PolicyOutcome, PolicySettings, PolicyState, start_bedform_by};
 pub use record::{ALL_BYTES_MAX, FILE_BYTES_MAX, ask_for_computations, keep_traces};
 pub(crate) use record::{MadeRead, Place, forget, record};
-pub use selections::{LearnedSelection, LearnedSelections};
 pub(crate) use selections::{positions_in, runs_of, shared};
 
 use crate::error::{Error, ErrorKind, Result};

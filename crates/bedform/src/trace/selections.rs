@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use bedform_format::trace::TracedRead;
+use bedform_format::trace::knowledge::{LearnedSelection, LearnedSelections};
 use bedform_geometry::{AxisRange, AxisSelection, Selection, element_count};
-use serde::{Deserialize, Serialize};
 
 /// Selections of an array that are known: those that took most time.
 pub(super) const SELECTIONS_MAX: usize = 64;
@@ -25,80 +25,44 @@ const RUNS_MAX: usize = 1 << 24;
 /// Runs of positions: a first one and a count each, ascending and apart.
 pub(crate) type PositionRuns = Vec<(u64, u64)>;
 
-/// A selection that was read of an array.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LearnedSelection {
-    /// Its content hash, in 16 hexadecimal digits.
-    pub hash: String,
-    /// The lengths of the axes of the array then.
-    pub shape: Vec<u64>,
-    /// How many reads.
-    pub reads: u64,
-    /// Bytes of their results.
-    pub bytes: u64,
-    /// Seconds that they took together.
-    pub seconds: f64,
-    /// When the last one began, in nanoseconds since 1970.
-    pub last_ns: u64,
-    /// The box around the positions: first ones.
-    pub start: Vec<u64>,
-    /// The box's ends, exclusive.
-    pub end: Vec<u64>,
-    /// True if the sidecar has the positions; else the box is all that is known.
-    pub is_kept: bool,
-    /// Content hashes of other selections that count as this one: of the same elements in another order, or of
-    /// nearly the same.
-    pub alike: Vec<String>,
-}
-
-/// Selections of one array.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LearnedSelections {
-    /// Those that took most time first.
-    pub all: Vec<LearnedSelection>,
-    /// Those that were counted since, by their content hash.
-    #[serde(skip)]
-    counted: HashMap<u64, LearnedSelection>,
-}
-
 /// A content hash as it is written.
 pub(super) fn digits_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-impl LearnedSelection {
-    fn add(&mut self, other: &Self) {
-        self.reads = self.reads.saturating_add(other.reads);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.seconds += other.seconds;
-        self.last_ns = self.last_ns.max(other.last_ns);
-    }
-
-    fn is_named(&self, hash: &str) -> bool {
-        self.hash == hash || self.alike.iter().any(|other| other == hash)
-    }
-
-    /// Counts the reads of `other` as some of this one.
-    fn absorb(&mut self, other: Self) {
-        self.add(&other);
-        let names = std::iter::once(other.hash).chain(other.alike);
-        let room = ALIKE_MAX.saturating_sub(self.alike.len());
-        self.alike.extend(names.take(room));
-    }
+fn add(known: &mut LearnedSelection, other: &LearnedSelection) {
+    known.reads = known.reads.saturating_add(other.reads);
+    known.bytes = known.bytes.saturating_add(other.bytes);
+    known.seconds += other.seconds;
+    known.last_ns = known.last_ns.max(other.last_ns);
 }
 
-impl LearnedSelections {
-    /// One more read, of an array of `shape`, that stands for `weight` of them.
+fn is_named(known: &LearnedSelection, hash: &str) -> bool {
+    known.hash == hash || known.alike.iter().any(|other| other == hash)
+}
+
+/// Counts the reads of `other` as reads of `known`.
+fn absorb(known: &mut LearnedSelection, other: LearnedSelection) {
+    add(known, &other);
+    let names = std::iter::once(other.hash).chain(other.alike);
+    let room = ALIKE_MAX.saturating_sub(known.alike.len());
+    known.alike.extend(names.take(room));
+}
+
+/// Selections of one array in the traces of one call, by content hash.
+#[derive(Debug, Default)]
+pub(super) struct CountedSelections(HashMap<u64, LearnedSelection>);
+
+impl CountedSelections {
+    /// Counts one more read of an array of `shape`, which stands for `weight` reads.
     pub(super) fn count(&mut self, shape: &[u64], read: &TracedRead, weight: u64) {
         if read.selection == 0 {
             return;
         }
-        if self.counted.len() >= COUNTED_MAX && !self.counted.contains_key(&read.selection) {
+        if self.0.len() >= COUNTED_MAX && !self.0.contains_key(&read.selection) {
             self.forget_half();
         }
-        let one = self.counted.entry(read.selection).or_insert_with(|| LearnedSelection {
+        let one = self.0.entry(read.selection).or_insert_with(|| LearnedSelection {
             hash: digits_of(read.selection),
             start: read.axes.iter().map(|axis| axis.first).collect(),
             end: read.axes.iter().map(|axis| axis.first.saturating_add(axis.count)).collect(),
@@ -114,65 +78,67 @@ impl LearnedSelections {
     }
 
     fn forget_half(&mut self) {
-        let mut sorted: Vec<_> = std::mem::take(&mut self.counted).into_iter().collect();
+        let mut sorted: Vec<_> = std::mem::take(&mut self.0).into_iter().collect();
         sorted.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
         sorted.truncate(COUNTED_MAX / 2);
-        self.counted = sorted.into_iter().collect();
+        self.0 = sorted.into_iter().collect();
     }
 
-    /// Adds what was counted to what is known; true if there was something.
-    pub(super) fn settle(&mut self) -> bool {
-        let counted = std::mem::take(&mut self.counted);
-        let has_new = !counted.is_empty();
-        for (_, one) in counted {
-            match self.all.iter_mut().find(|known| known.is_named(&one.hash)) {
+    /// Adds the counts to `known`; true if there were any.
+    pub(super) fn settle(self, known: &mut LearnedSelections) -> bool {
+        let has_new = !self.0.is_empty();
+        for (_, one) in self.0 {
+            match known.all.iter_mut().find(|known| is_named(known, &one.hash)) {
                 Some(known) => {
-                    known.add(&one);
+                    add(known, &one);
                     known.shape = one.shape;
                 }
-                None => self.all.push(one),
+                None => known.all.push(one),
             }
         }
-        self.keep_longest(COUNTED_MAX);
+        keep_longest(known, COUNTED_MAX);
         has_new
-    }
-
-    /// Counts those as one that have nearly all elements in common. `load` gives what is selected.
-    pub(super) fn join(&mut self, load: impl Fn(&LearnedSelection) -> Option<Selection>) {
-        let mut room = RUNS_MAX;
-        let mut joined: Vec<(LearnedSelection, Option<Elements>)> = Vec::new();
-        for one in std::mem::take(&mut self.all) {
-            // The one before was read longer. More than are kept need not be compared.
-            let elements = match joined.len() < SELECTIONS_MAX && one.is_kept {
-                true => load(&one).and_then(|selection| Elements::new(&selection, &one.shape)),
-                false => None,
-            };
-            let elements = elements.filter(|elements| elements.runs_count() <= room);
-            let same = joined.iter_mut().find(|(other, known)| {
-                let known = known.as_ref().zip(elements.as_ref());
-                other.shape == one.shape && known.is_some_and(|(a, b)| a.is_nearly(b))
-            });
-            match same {
-                Some((other, _)) => other.absorb(one),
-                None => {
-                    room -= elements.as_ref().map_or(0, Elements::runs_count);
-                    joined.push((one, elements));
-                }
-            }
-        }
-        self.all = joined.into_iter().map(|(one, _)| one).collect();
-        self.keep_longest(SELECTIONS_MAX);
-    }
-
-    /// Puts those that took most time first, and forgets those behind so many.
-    fn keep_longest(&mut self, count: usize) {
-        // By name where they are equal: a plan is the same when it is made again.
-        self.all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.hash.cmp(&b.hash)));
-        self.all.truncate(count);
     }
 }
 
-/// The elements of a selection, whatever their order: all combinations of positions in runs along each axis; of
+/// Counts selections that have nearly all elements in common as one. `load` returns the selection of a hash.
+pub(super) fn join(
+    known: &mut LearnedSelections,
+    load: impl Fn(&LearnedSelection) -> Option<Selection>,
+) {
+    let mut room = RUNS_MAX;
+    let mut joined: Vec<(LearnedSelection, Option<Elements>)> = Vec::new();
+    for one in std::mem::take(&mut known.all) {
+        // The one before was read longer. More than are kept need not be compared.
+        let elements = match joined.len() < SELECTIONS_MAX && one.is_kept {
+            true => load(&one).and_then(|selection| Elements::new(&selection, &one.shape)),
+            false => None,
+        };
+        let elements = elements.filter(|elements| elements.runs_count() <= room);
+        let same = joined.iter_mut().find(|(other, known)| {
+            let known = known.as_ref().zip(elements.as_ref());
+            other.shape == one.shape && known.is_some_and(|(a, b)| a.is_nearly(b))
+        });
+        match same {
+            Some((other, _)) => absorb(other, one),
+            None => {
+                room -= elements.as_ref().map_or(0, Elements::runs_count);
+                joined.push((one, elements));
+            }
+        }
+    }
+    known.all = joined.into_iter().map(|(one, _)| one).collect();
+    keep_longest(known, SELECTIONS_MAX);
+}
+
+/// Sorts selections by the time that their reads took, and forgets all behind the first `count`.
+fn keep_longest(known: &mut LearnedSelections, count: usize) {
+    // By name where they are equal: a plan is the same when it is made again.
+    known.all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.hash.cmp(&b.hash)));
+    known.all.truncate(count);
+}
+
+/// The elements of a selection, in any order: all combinations of positions in runs along each axis; of
 /// points, one axis of places in the C order of the array.
 struct Elements {
     axes: Vec<PositionRuns>,
@@ -209,7 +175,7 @@ impl Elements {
     }
 }
 
-/// What is selected along an axis, as runs.
+/// The selected positions along an axis, as runs.
 fn runs_of_axis(axis: &AxisSelection) -> PositionRuns {
     match axis {
         AxisSelection::Range(range) if range.step() == 1 => vec![(range.start(), range.len())],
@@ -290,11 +256,11 @@ mod tests {
     }
 
     fn settled(reads: &[(u64, u64)]) -> LearnedSelections {
-        let mut known = LearnedSelections::default();
+        let (mut known, mut counted) = (LearnedSelections::default(), CountedSelections::default());
         for (selection, took_ns) in reads {
-            known.count(&[100], &read(*selection, *took_ns, 5), 1);
+            counted.count(&[100], &read(*selection, *took_ns, 5), 1);
         }
-        assert!(known.settle());
+        assert!(counted.settle(&mut known));
         known.all.iter_mut().for_each(|one| one.is_kept = true);
         known
     }
@@ -307,11 +273,12 @@ mod tests {
     fn selections_are_counted_by_content_and_those_that_took_most_come_first() {
         let mut known = settled(&[(1, 5), (2, 50), (1, 5), (3, 1), (0, 1000)]);
         assert_eq!(counts(&known), [("2", 1), ("1", 2), ("3", 1)]);
-        known.count(&[100], &read(3, 1000, 9), 4);
-        known.settle();
+        let mut counted = CountedSelections::default();
+        counted.count(&[100], &read(3, 1000, 9), 4);
+        assert!(counted.settle(&mut known));
         assert_eq!(counts(&known), [("3", 5), ("2", 1), ("1", 2)]);
         assert_eq!((known.all[0].last_ns, known.all[0].end[0]), (9, 92));
-        assert!(!known.settle());
+        assert!(!CountedSelections::default().settle(&mut known));
     }
 
     #[test]
@@ -324,11 +291,12 @@ mod tests {
             "4" => Some(rows(20..70)),
             _ => Some(Selection::Points(Points::new(vec![(20..70).collect()]).unwrap())),
         };
-        known.join(load);
+        join(&mut known, load);
         assert_eq!(counts(&known), [("1", 3), ("4", 2)]);
         // A later read of one that was counted as another.
-        known.count(&[100], &read(3, 1, 7), 2);
-        known.settle();
+        let mut counted = CountedSelections::default();
+        counted.count(&[100], &read(3, 1, 7), 2);
+        assert!(counted.settle(&mut known));
         assert_eq!(counts(&known), [("1", 5), ("4", 2)]);
     }
 
@@ -340,7 +308,7 @@ mod tests {
         };
         let mut known = settled(&[(1, 9), (2, 8)]);
         known.all.iter_mut().for_each(|one| one.shape = vec![u64::MAX; 2]);
-        known.join(|one| Some(points(one.seconds.to_bits() % 5)));
+        join(&mut known, |one| Some(points(one.seconds.to_bits() % 5)));
         assert_eq!(counts(&known), [("1", 1), ("2", 1)]);
     }
 
@@ -349,7 +317,7 @@ mod tests {
         let reads: Vec<(u64, u64)> = (1..10_000).map(|at| (at, at)).collect();
         let mut known = settled(&reads);
         assert!(known.all.len() <= COUNTED_MAX);
-        known.join(|_| None);
+        join(&mut known, |_| None);
         assert_eq!(known.all.len(), SELECTIONS_MAX);
         assert_eq!(known.all[0].hash, digits_of(9_999));
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
-use bedform_format::Limits;
 use bedform_format::metadata::write_group;
+use bedform_format::trace::knowledge::ARRAYS_MAX;
 use bedform_format::trace::selection::{SelectedAxis, TracedSelection};
 use bedform_format::trace::{TraceBlock, TracedArray, TracedAxis, TracedRead, TracedReplica};
 use bedform_geometry::{AxisSelection, Selection};
@@ -13,7 +13,7 @@ use bedform_patterns::{Pattern, Patterns, Place, Sequence};
 
 use serde_json::Map;
 
-use super::knowledge::ARRAYS_MAX;
+use super::knowledge::fitted;
 use super::{Explained, Knowledge, Learned, LearnedArray, kept_selection, learn};
 use crate::sidecar::{Helper as _, Sidecar};
 
@@ -156,14 +156,6 @@ fn lists_are_counted_by_content_and_kept_where_a_process_has_recorded_them() {
 }
 
 #[test]
-fn knowledge_without_selections_and_replicas_is_that_of_an_earlier_version() {
-    let text =
-        br#"{"version": 1, "arrays": {"t": {"shape": [4], "lists": {"reads": 1, "bytes": 8}}}}"#;
-    let known = Knowledge::decode(text, &Limits::default()).unwrap();
-    assert!(known.arrays["t"].selections.all.is_empty() && known.replicas.is_empty());
-}
-
-#[test]
 fn clocks_that_jump_change_no_pattern_and_no_count() {
     let place = Scratch::new("clocks");
     let began = |number: u64| match number {
@@ -194,7 +186,7 @@ fn knowledge_that_is_too_large_loses_patterns_first_and_then_the_arrays_that_wer
         let arrays = (0..400).map(|number| (format!("{name}{number}"), array(number, count)));
         let mut known = Knowledge::default();
         known.arrays = arrays.collect();
-        known.fitted()
+        fitted(known)
     };
     let fitted = known("a", 2);
     assert_eq!(fitted.arrays.len(), 400);

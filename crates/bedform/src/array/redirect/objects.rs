@@ -15,7 +15,7 @@ use crate::cache::was_too_young;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::Sources;
-use crate::replica::{OBJECTS_MAX, ObjectsOf};
+use crate::replica::{OBJECTS_MAX, ObjectsOf, pieces_if_alike};
 use crate::sidecar::source_version;
 use crate::source::Source as _;
 use crate::threads::workers::check_goes_on;
@@ -296,7 +296,7 @@ impl Array {
                 let Ok(now) = objects.version(coordinates, true) else { continue };
                 let is_alike = || {
                     let pieces = objects.pieces(coordinates, now.as_ref()?).ok()??;
-                    Some(of.pieces_if_alike(number, now.as_ref())? == pieces)
+                    Some(pieces_if_alike(of, number, now.as_ref())? == pieces)
                 };
                 still += usize::from(now == *then || is_alike() == Some(true));
             }

@@ -1,17 +1,18 @@
-//! JSON objects that carry a seal, their length and CRC-32C, so that a changed bit is none of a fact.
+//! JSON objects with a seal, their length and CRC-32C, which shows every changed bit.
 
-use bedform_format::checksum::{SEALED_CHECKSUM, UNSEALED, crc32c_of_sealed, set_seal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::checksum::{SEALED_CHECKSUM, UNSEALED, crc32c_of_sealed, set_seal};
 
 const BEGIN: &[u8] = b"{\"seal\":\"";
 /// Where the digits of the checksum are.
 const CHECKSUM: std::ops::Range<usize> =
     BEGIN.len() + SEALED_CHECKSUM.start..BEGIN.len() + SEALED_CHECKSUM.end;
 
-/// The JSON object that `document` becomes, with the member `seal` before all others; nothing for what is no object
-/// with members.
-pub(crate) fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
+/// `document` as a JSON object, with the member `seal` before all others; `None` unless it is an object with
+/// members.
+pub fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
     let plain = serde_json::to_vec(document).ok()?;
     let members = plain.strip_prefix(b"{").filter(|members| members.starts_with(b"\""))?;
     let mut bytes = [BEGIN, UNSEALED.as_bytes(), b"\",", members].concat();
@@ -19,8 +20,8 @@ pub(crate) fn to_sealed(document: &impl Serialize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The value of bytes that [`to_sealed`] has made; nothing for others.
-pub(crate) fn from_sealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+/// The value of bytes that [`to_sealed`] has made; `None` for all other bytes.
+pub fn from_sealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     is_sealed(bytes).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
 

@@ -1,4 +1,4 @@
-//! Which elements of an array a replica has, and where they are in it.
+//! The elements of an array that a replica has, and their places in the replica.
 
 use bedform_geometry::{
     AxisRange, AxisSelection, PlacedAxis, PlacedBox, Region, Selection, element_count, split_by,
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 pub type Runs = Vec<(u64, u64)>;
 
 /// Single elements that a replica may have: their places are in memory while it is read.
-pub(crate) const POINTS_MAX: u64 = 1 << 28;
+const POINTS_MAX: u64 = 1 << 28;
 /// Runs along an axis that a replica may have.
 const RUNS_MAX: usize = 1 << 20;
 
 /// The elements that a replica has, in the order of the array, without the gaps between them.
 ///
 /// ```
-/// use bedform::replica::Held;
+/// use bedform_format::replica::Held;
 ///
 /// // Hours 5 and 6 of two days, of the northern half.
 /// let held = Held::of_runs(vec![vec![(5, 2), (29, 2)], vec![(0, 90)]], &[48, 180]).unwrap();
@@ -41,8 +41,8 @@ pub enum Held {
 }
 
 impl Held {
-    /// What has these runs along each axis of an array of `shape`; nothing for runs that are empty, overlap or
-    /// leave the array.
+    /// The elements in these runs along each axis of an array of `shape`; `None` for runs that are empty, overlap
+    /// or leave the array.
     pub fn of_runs(runs: Vec<Vec<(u64, u64)>>, shape: &[u64]) -> Option<Self> {
         let held = Self::Runs(runs.into_iter().map(|axis| joined(&axis)).collect());
         held.fits(shape).then_some(held)
@@ -54,7 +54,7 @@ impl Held {
         Self::Runs(region.start().iter().zip(region.shape()).map(run).collect())
     }
 
-    /// The elements at `places`, which ascend, in the C order of an array; nothing without any, and for more than a
+    /// The elements at `places`, which ascend, in the C order of an array; `None` without any, and for more than a
     /// replica may have.
     pub fn points(places: &[u64]) -> Option<Self> {
         let (first, last) = (*places.first()?, *places.last()?);
@@ -89,7 +89,7 @@ impl Held {
         }
     }
 
-    /// The runs along each axis; nothing for points.
+    /// The runs along each axis; `None` for points.
     pub fn runs(&self) -> Option<&[Vec<(u64, u64)>]> {
         match self {
             Self::Runs(runs) => Some(runs),
@@ -97,7 +97,7 @@ impl Held {
         }
     }
 
-    /// The smallest box of the array that has all elements; nothing for points.
+    /// The smallest box of the array that has all elements; `None` for points.
     pub fn bounds(&self) -> Option<Region> {
         let ends = self.runs()?.iter().map(|runs| {
             let (start, (last, count)) = (runs.first()?.0, runs.last()?);
@@ -108,8 +108,8 @@ impl Held {
         Region::new(start, shape).ok()
     }
 
-    /// What of a part of a read lies in the replica, as positions of the array, and the rest.
-    pub(crate) fn split(&self, part: &[PlacedAxis]) -> (Option<PlacedBox>, Vec<PlacedBox>) {
+    /// Cuts a part of a read into the box inside the replica, in positions of the array, and the rest.
+    pub fn split(&self, part: &[PlacedAxis]) -> (Option<PlacedBox>, Vec<PlacedBox>) {
         match self {
             Self::Runs(runs) => split_by(part, |axis, placed| placed.in_runs(&runs[axis])),
             Self::Points { .. } => (None, vec![part.to_vec()]),
@@ -117,7 +117,7 @@ impl Held {
     }
 
     /// A part that lies in the replica, in positions of the replica.
-    pub(crate) fn inner(&self, part: &[PlacedAxis]) -> PlacedBox {
+    pub fn inner(&self, part: &[PlacedAxis]) -> PlacedBox {
         let inner = |(placed, runs): (&PlacedAxis, &Vec<(u64, u64)>)| match runs.as_slice() {
             [(first, _)] => placed.relative_to(*first),
             runs => placed.along_runs(runs),
@@ -125,8 +125,8 @@ impl Held {
         part.iter().zip(self.runs().unwrap_or_default()).map(inner).collect()
     }
 
-    /// The elements of the array that a region of the replica has; of points, nothing.
-    pub(crate) fn outer(&self, region: &Region) -> Selection {
+    /// The elements of the array that a region of the replica has; none for points.
+    pub fn outer(&self, region: &Region) -> Selection {
         let axis = |(axis, runs): (usize, &Vec<(u64, u64)>)| {
             let (start, length) = (region.start()[axis], region.shape()[axis]);
             outer_positions(runs, start, length)
@@ -152,7 +152,7 @@ fn run_within(runs: &[(u64, u64)], length: u64) -> bool {
     ascend && !runs.is_empty() && runs.len() <= RUNS_MAX
 }
 
-/// The positions of the array that `length` places from `start` on in all runs are.
+/// The positions of the array at `length` places of all runs, from place `start` on.
 fn outer_positions(runs: &[(u64, u64)], start: u64, length: u64) -> AxisSelection {
     let (mut left, mut place) = (length, start);
     let mut parts = Vec::new();
