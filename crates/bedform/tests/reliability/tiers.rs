@@ -591,7 +591,7 @@ fn a_tier_that_was_harmed_at_random_is_reported_or_does_not_matter() {
         let killed = &all[case.kind(all.len())];
         let mut fault = random_fault(killed, &mut Random(case.seed));
         fault.story = format!("{} ({case:?})", fault.story);
-        judge(killed, &fault, case.seed % 2 == 0)
+        judge(killed, &fault, case.seed.is_multiple_of(2))
     });
     println!("{:?}", sum(tried.iter().copied()));
     count("tier-damages", tried.len() as u64);

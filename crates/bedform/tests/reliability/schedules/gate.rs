@@ -696,6 +696,7 @@ impl Storage for Gated {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn threads_keep_their_order_where_ids_begin_anew() {
     let order = |ids: [u64; 4]| {
         let begin = || (std::thread::current(), call("start", String::new(), &ObjectPath::root()));
