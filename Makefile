@@ -107,7 +107,7 @@ xarray-suite: $(STAMPS)/build ## Run all of xarray's own tests of its engines ag
 	@cd python && $(BIN)/python -m pytest -q tests/test_xarray_files.py tests/test_xarray_suite.py $(ARGS)
 
 .PHONY: reliability
-reliability: $(STAMPS)/build ## Run the fault, crash and hostile-input stages: STAGE=NAME for one
+reliability: $(STAMPS)/build ## Run the fault, crash and hostile-input stages: STAGE=NAME, EFFORT=night
 	@$(BIN)/python tools/reliability.py $(STAGE)
 
 .PHONY: bench

@@ -1,8 +1,8 @@
 """Run the stages of reliability/stages.toml, and compare their counts with the floors.
 
-``reliability.py`` runs all of them, ``reliability.py NAME`` one. Every stage runs whatever became
-of those before it; the exit code is 1 when any failed. Stages of one core run two at a time, first;
-their output comes when they end.
+``reliability.py`` runs all of them, ``reliability.py NAME`` one. EFFORT=night gives each stage its
+time of a night. Every stage runs, also after one that failed; the exit code is 1 when any failed.
+Stages of one core run two at a time, first; their output comes when they end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING
 
+import times
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNT = re.compile(r"^\W*COUNT ([\w-]+) (\d+)$")
+CARGO_TEST = ["cargo", "test", "--locked", "--release", "--quiet", "--workspace"]
+EFFORT = os.environ.get("EFFORT") or "gate"
+# A night gives stages that are bound by count more cases, too: so many times the limit of the gate.
+NIGHT_LIMIT = 8
 # The groups of processes of the stages that run.
 RUNNING: set[int] = set()
 
@@ -36,11 +42,36 @@ class Stage:
     name: str
     about: str
     command: list[str]
-    minutes: float
-    floors: dict[str, int]
+    seconds: float = 0
+    night_seconds: float = 0
+    hang_minutes: float = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    floors: dict[str, int] = field(default_factory=dict)
     directory: str = "."
     cores: int = 2
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def budget(self) -> float:
+        """The seconds of the stage's random cases; 0 where the stage is bound by count."""
+        return self.night_seconds if EFFORT == "night" else self.seconds
+
+    @property
+    def limit(self) -> float:
+        """The seconds after which the stage hangs: a machine eight times slower ends sooner."""
+        by_count = self.hang_minutes * (NIGHT_LIMIT if EFFORT == "night" else 1)
+        return 60 * (by_count or 10) + 8 * self.budget
+
+    def least(self) -> Iterator[tuple[str, int]]:
+        """The counts that the stage must reach; floors grow with the time of a night."""
+        yield from self.counts.items()
+        scale = self.budget / self.seconds if self.seconds else 1
+        yield from ((name, int(floor * scale)) for name, floor in self.floors.items())
+
+    def filters(self) -> list[str]:
+        """The names that a command of cargo gives to the test binary."""
+        _, _, words = " ".join(self.command).partition(" -- ")
+        return [word for word in words.split() if not word.startswith("-")]
 
 
 def load_stages() -> dict[str, Stage]:
@@ -51,7 +82,7 @@ def load_stages() -> dict[str, Stage]:
 
 @dataclass
 class Outcome:
-    """What became of a stage."""
+    """The outcome of a stage."""
 
     stage: Stage
     faults: list[str]
@@ -69,21 +100,26 @@ class Outcome:
 
 
 def run_stage(stage: Stage, say: Callable[[str], object]) -> Outcome:
-    """Run a stage, and judge it."""
+    """Run a stage, judge and record it."""
     say(f"\n== {stage.name}: {stage.about}\n")
     started = time.monotonic()
     code, counts = run_command(stage, say)
     seconds = time.monotonic() - started
-    return Outcome(stage, judge(stage, code, counts, seconds), counts, seconds)
+    faults = judge(stage, code, counts, seconds)
+    times.record(step=stage.name, seconds=seconds, is_ok=not faults, counts=counts)
+    return Outcome(stage, faults, counts, seconds)
 
 
 def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[str, int]]:
     """Run a stage's command to its end or its limit, say its output, collect its counts."""
-    command = [word.replace("{python}", sys.executable) for word in stage.command]
+    values = {"{python}": sys.executable, "{seconds}": f"{stage.budget:g}"}
+    given = {"BEDFORM_EFFORT": EFFORT}
+    if stage.budget:
+        given["BEDFORM_STAGE_SECONDS"] = f"{stage.budget:g}"
     process = subprocess.Popen(  # noqa: S603 - the table's own words
-        command,
+        [values.get(word, word) for word in stage.command],
         cwd=ROOT / stage.directory,
-        env={**os.environ, **stage.environment},
+        env={**os.environ, **given, **stage.environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -92,7 +128,7 @@ def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[s
     )
     RUNNING.add(process.pid)
     # The whole group: a stage that hangs has usually started the process that hangs.
-    limit = Timer(stage.minutes * 60, os.killpg, (process.pid, signal.SIGKILL))
+    limit = Timer(stage.limit, os.killpg, (process.pid, signal.SIGKILL))
     limit.start()
     counts: dict[str, int] = {}
     try:
@@ -107,15 +143,15 @@ def run_command(stage: Stage, say: Callable[[str], object]) -> tuple[int, dict[s
 
 
 def judge(stage: Stage, code: int, counts: dict[str, int], seconds: float) -> list[str]:
-    """What is wrong with the outcome of a stage, in words; nothing if it passed."""
+    """List the faults of a stage's outcome, in words; none if it passed."""
     faults = []
-    if seconds >= stage.minutes * 60:
-        faults.append(f"stopped at its limit of {stage.minutes} minutes")
+    if seconds >= stage.limit:
+        faults.append(f"hung: stopped after {seconds / 60:.0f} minutes")
     elif code != 0:
         faults.append(f"exit code {code}")
-    for name, floor in stage.floors.items():
-        if counts.get(name, 0) < floor:
-            faults.append(f"{name} {counts.get(name, 0)}, floor {floor}")
+    for name, least in stage.least():
+        if counts.get(name, 0) < least:
+            faults.append(f"{name} {counts.get(name, 0)}, floor {least}")
     return faults
 
 
@@ -126,7 +162,7 @@ def say_now(text: str) -> None:
 
 
 def run_two_at_a_time(stages: Iterable[Stage]) -> Iterator[Outcome]:
-    """Run stages of one core each; what each says comes when it has ended."""
+    """Run stages of one core each; the output of each comes when it has ended."""
 
     def run(stage: Stage) -> tuple[Outcome, str]:
         said: list[str] = []
@@ -139,13 +175,55 @@ def run_two_at_a_time(stages: Iterable[Stage]) -> Iterator[Outcome]:
             yield outcome
 
 
+def build_tests() -> bool:
+    """Build the binaries of the stages: a build takes none of their time."""
+    name, started = "build of the stages", time.monotonic()
+    command = [*CARGO_TEST, "--test", "reliability", "--test", "main", "--no-run"]
+    is_ok = subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # noqa: S603
+    seconds = time.monotonic() - started
+    times.record(step=name, seconds=seconds, is_ok=is_ok)
+    say_now(f"-- {name}: {'ok' if is_ok else 'FAILED'}, {seconds:.1f} s\n")
+    return is_ok
+
+
+def listed(*options: str) -> set[str]:
+    """Names of the tests of the binary `reliability`."""
+    command = [*CARGO_TEST, "--test", "reliability", "--", "--list", *options]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603
+    return set(re.findall(r"^(\S+): test$", said.stdout, re.MULTILINE))
+
+
+def misplaced_tests(stages: Iterable[Stage]) -> list[str]:
+    """Tests of that binary that neither `make test` nor a stage runs, or that both run."""
+    filters = [
+        word for stage in stages if "reliability" in stage.command for word in stage.filters()
+    ]
+    ignored = listed("--ignored")
+    faults = []
+    for name in sorted(listed()):
+        is_in_stage = any(word in name for word in filters)
+        if is_in_stage and name not in ignored:
+            faults.append(f"{name}: a stage and make test run it: mark it as ignored")
+        elif name in ignored and not is_in_stage:
+            faults.append(f"{name}: ignored, and in no stage")
+    return faults
+
+
 def main(arguments: list[str]) -> int:
     """Run the stages named, or all."""
     stages = load_stages()
+    if EFFORT not in ("gate", "night"):
+        sys.stderr.write(f'EFFORT must be "gate" or "night", not "{EFFORT}"\n')
+        return 2
     if unknown := [name for name in arguments if name not in stages]:
         sys.stderr.write(f"no such stage: {unknown[0]}; there are: {', '.join(stages)}\n")
         return 2
     chosen = [stages[name] for name in arguments or stages]
+    if any(stage.command[0] == "cargo" for stage in chosen):
+        faults = misplaced_tests(stages.values()) if build_tests() else ["the build failed"]
+        if faults:
+            sys.stdout.write("\n".join(faults) + "\nreliability: 0 passed, 1 failed\n")
+            return 1
     if len(chosen) == 1:
         outcomes = [run_stage(chosen[0], say_now)]
     else:
@@ -153,8 +231,9 @@ def main(arguments: list[str]) -> int:
         outcomes += [run_stage(stage, say_now) for stage in chosen if stage.cores != 1]
     failed = sum(bool(outcome.faults) for outcome in outcomes)
     lines = [line for outcome in outcomes for line in outcome.lines()]
-    sys.stdout.write("\n" + "\n".join(lines) + "\n")
-    sys.stdout.write(f"reliability: {len(outcomes) - failed} passed, {failed} failed\n")
+    result = f"reliability: {len(outcomes) - failed} passed, {failed} failed"
+    times.record(result=result)
+    sys.stdout.write("\n" + "\n".join([*lines, result]) + "\n")
     return 1 if failed else 0
 
 

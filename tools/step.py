@@ -1,4 +1,4 @@
-"""Run one step of a recipe, and say how long it took.
+"""Run one step of a recipe, and print and record its seconds.
 
 ``step.py "cargo clippy" -- cargo clippy ...`` passes the output and the exit code through.
 """
@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import times
+
 
 def main(arguments: list[str]) -> int:
     """Run the command after ``--`` under the name before it."""
@@ -18,8 +20,10 @@ def main(arguments: list[str]) -> int:
         return 2
     started = time.monotonic()
     code = subprocess.run(command, check=False).returncode  # noqa: S603 - the Makefile's own words
+    seconds = time.monotonic() - started
+    times.record(step=name, seconds=seconds, is_ok=code == 0)
     verdict = "ok" if code == 0 else f"FAILED (exit {code})"
-    sys.stdout.write(f"-- {name}: {verdict}, {time.monotonic() - started:.1f} s\n")
+    sys.stdout.write(f"-- {name}: {verdict}, {seconds:.1f} s\n")
     sys.stdout.flush()
     return code
 

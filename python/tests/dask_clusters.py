@@ -55,13 +55,17 @@ def pids(client: distributed.Client) -> list[int]:
 
 
 class Killer:
-    """Kills a worker after the other while a test goes on, in a thread of its own."""
+    """Kills a worker after the other while a test goes on, in a thread of its own.
+
+    Each kill waits longer than the one before, until `note_progress` is called: so the slowest
+    machine gets on with its work.
+    """
 
     def __init__(
         self, client: distributed.Client, most: int, *, seconds: float = 1.6, seed: int = 0
     ) -> None:
         self.kills = 0
-        self._seconds = seconds
+        self._seconds = self._first = seconds
         self._client, self._most = client, most
         self._random = random.Random(seed)
         self._ended = threading.Event()
@@ -80,12 +84,17 @@ class Killer:
         """Whether as many are dead as were asked for."""
         return self.kills >= self._most
 
+    def note_progress(self) -> None:
+        """Kill as often as in the beginning."""
+        self._seconds = self._first
+
     def _run(self) -> None:
         while not self.is_done and not self._ended.wait(self._random.uniform(0.1, self._seconds)):
             there = pids(self._client)
             with contextlib.suppress(ProcessLookupError, IndexError):
                 os.kill(self._random.choice(there), signal.SIGKILL)
                 self.kills += 1
+                self._seconds *= 1.5
 
 
 def wait_until(is_true: Any, seconds: float = 60) -> None:

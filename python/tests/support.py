@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from format_reader import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 # Snapshots and error lines must not depend on the terminal that runs the tests.
 ENVIRONMENT = {
@@ -40,3 +43,56 @@ def sealed(document: Mapping[str, Any]) -> bytes:
 def command_line() -> list[str]:
     """What starts the command line."""
     return [sys.executable, "-m", "bedform"]
+
+
+def is_night() -> bool:
+    """Whether the stages of ``EFFORT=night make reliability`` run."""
+    return os.environ.get("BEDFORM_EFFORT") == "night"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A random case of a stage; as a context it says how a case that fails is repeated."""
+
+    number: int
+    seed: int
+
+    @property
+    def chance(self) -> random.Random:
+        """Numbers that follow from the seed and the case's number."""
+        return random.Random(f"{self.seed} {self.number}")
+
+    def kind(self, kinds: int) -> int:
+        """The case's kind, of so many that take turns in an order by seed."""
+        return random.Random(self.seed).sample(range(kinds), kinds)[self.number % kinds]
+
+    def __enter__(self) -> Case:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            said = f"case {self.number} failed; to repeat: {_repeated(self.seed, self.number)}"
+            sys.stdout.write(f"\n{said}\n")
+
+
+def cases(share: float = 1, *, least: int = 1, most: int | None = None) -> Iterator[Case]:
+    """The random cases of a test, until its share of the stage's seconds is over.
+
+    BEDFORM_STAGE_SECONDS is the time of the stage. The cases follow from a seed that differs from
+    run to run; BEDFORM_SEED and BEDFORM_FROM continue another run. The first ``least`` cases come
+    however long they take, and nothing behind case ``most``.
+    """
+    seed = int(os.environ.get("BEDFORM_SEED", time.time_ns() % 1_000_000_007))
+    first = number = int(os.environ.get("BEDFORM_FROM", "0"))
+    end = time.monotonic() + share * float(os.environ.get("BEDFORM_STAGE_SECONDS", "5"))
+    sys.stdout.write(f"\nseed {seed}; to repeat: {_repeated(seed, first)}\n")
+    while number != most and (number < first + least or time.monotonic() < end):
+        yield Case(number, seed)
+        number += 1
+    done = f"{number - first} cases; to continue: {_repeated(seed, number)}"
+    sys.stdout.write(f"\n{done}\n")
+
+
+def _repeated(seed: int, number: int) -> str:
+    test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
+    return f"BEDFORM_SEED={seed} BEDFORM_FROM={number} pytest -s -m reliability {test}"

@@ -7,13 +7,13 @@ nothing is visible but what was committed before. One job runs all cases, each i
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from native import mpiexec
+from support import is_night
 
 import bedform as bf
 
@@ -68,10 +68,9 @@ def test_a_process_that_calls_something_else_is_named_to_all(tmp_path: Path) -> 
 
 
 @pytest.mark.reliability
-@pytest.mark.timeout(1000)
 def test_each_process_in_turn_calls_something_else(tmp_path: Path) -> None:
     rounds, ranks = 1, "0,1,3"
-    if os.environ.get("BEDFORM_EFFORT") == "night":
+    if is_night():
         rounds, ranks = 9, "0,1,2,3"
     count = 0
     for number in range(rounds):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from support import ENVIRONMENT, command_line
+from support import ENVIRONMENT, cases, command_line
 
 distributed = pytest.importorskip("distributed")
 
@@ -355,21 +357,22 @@ def test_workers_fill_a_store_in_an_object_store(
         check("s3://bucket/by/killed.zarr")
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.reliability
 def test_workers_are_killed_and_the_copy_is_right(tmp_path: Path) -> None:
-    """12 kills of workers in a minute; 200 in a night."""
-    most = 200 if os.environ.get("BEDFORM_EFFORT") == "night" else 12
     sources = [write(tmp_path / f"source.{kind}", kind) for kind in ("zarr", "netcdf4", "classic")]
     conversions = 0
-    with cluster() as client, Killer(client, most) as killer:
-        while not killer.is_done:
-            source = sources[conversions % len(sources)]
-            target = tmp_path / f"{conversions}.zarr"
-            convert(source, target, dask=client, **ARGUMENTS)
-            check(target)
-            assert bf.open(target).verify() == []
-            # Nothing of the dead is left in the store.
-            assert not [path for path in target.rglob("*") if path.name.startswith(".bedform")]
-            assert leftovers(tmp_path) == []
+    with cluster() as client, Killer(client, 1_000_000, seed=time.time_ns()) as killer:
+        for case in cases(0.5, least=len(sources)):
+            source = sources[case.kind(len(sources))]
+            target = tmp_path / f"{case.number}.zarr"
+            with case:
+                convert(source, target, dask=client, **ARGUMENTS)
+                check(target)
+                assert bf.open(target).verify() == []
+                # Nothing of the dead is left in the store.
+                assert not [path for path in target.rglob("*") if path.name.startswith(".bedform")]
+                assert leftovers(tmp_path) == []
+            shutil.rmtree(target)
+            killer.note_progress()
             conversions += 1
     sys.stdout.write(f"COUNT dask-kills {killer.kills}\nCOUNT dask-conversions {conversions}\n")

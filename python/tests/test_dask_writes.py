@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import xarray as xr
 distributed = pytest.importorskip("distributed")
 
 from dask_clusters import Killer, cluster  # noqa: E402
+from support import cases  # noqa: E402
 
 import bedform as bf  # noqa: E402
 from bedform import _dask_cluster, _internal  # noqa: E402
@@ -47,10 +48,6 @@ def lazy(place: Path, **chunks: int) -> xr.Dataset:
     return xr.open_zarr(path, chunks={}, consolidated=False).drop_encoding().chunk(chunks)
 
 
-def most_kills() -> int:
-    return 60 if os.environ.get("BEDFORM_EFFORT") == "night" else 4
-
-
 def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the chunks of the values are: those of Dask cross all borders here."""
     writers: dict[tuple[int, ...], int] = {}
@@ -72,16 +69,19 @@ def test_one_task_writes_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(writers.values()) == {1}
 
 
+@pytest.mark.reliability
 def test_workers_write_a_data_set_while_others_of_them_are_killed(tmp_path: Path) -> None:
-    expected, turns = fields(), 0
+    expected = fields()
     dataset = lazy(tmp_path, time=7, lat=33)
-    with cluster() as client, Killer(client, most_kills(), seconds=3, seed=1) as killer:
-        while not killer.is_done:
-            path = tmp_path / f"{turns}.zarr"
-            bf.write_dataset(dataset, path, layout=LAYOUT, dask=client)
-            xr.testing.assert_identical(xr.open_dataset(path, engine="bedform").load(), expected)
-            assert bf.open(path).verify() == []
-            turns += 1
+    with cluster() as client, Killer(client, 1_000_000, seconds=3, seed=time.time_ns()) as killer:
+        for case in cases(0.25):
+            path = tmp_path / f"{case.number}.zarr"
+            with case:
+                bf.write_dataset(dataset, path, layout=LAYOUT, dask=client)
+                written = xr.open_dataset(path, engine="bedform").load()
+                xr.testing.assert_identical(written, expected)
+                assert bf.open(path).verify() == []
+            killer.note_progress()
     sys.stdout.write(f"COUNT dask-write-kills {killer.kills}\n")
 
 
@@ -149,18 +149,18 @@ def test_workers_settle_and_progress_is_of_the_whole(
         assert store["t"][...].tobytes() == data.tobytes()
 
 
+@pytest.mark.reliability
 def test_workers_settle_while_others_of_them_are_killed(tmp_path: Path) -> None:
-    turns = 0
-    with cluster() as client, Killer(client, most_kills(), seconds=3, seed=2) as killer:
-        while not killer.is_done:
-            path = tmp_path / f"{turns}.zarr"
+    with cluster() as client, Killer(client, 1_000_000, seconds=3, seed=time.time_ns()) as killer:
+        for case in cases(0.25):
+            path = tmp_path / f"{case.number}.zarr"
             data = log_of(path)
-            with bf.open(path, mode="r+") as store:
+            with case, bf.open(path, mode="r+") as store:
                 store.settle(dask=client)
                 assert store.info()["log"]["commits"] == 0
                 assert store["t"][...].tobytes() == data.tobytes()
                 assert store.verify() == []
-            turns += 1
+            killer.note_progress()
     sys.stdout.write(f"COUNT dask-settle-kills {killer.kills}\n")
 
 

@@ -53,6 +53,8 @@ READ = {
     "store": 'is_right(bf.open(root + "/store.zarr")["t"])',
 }
 MIB = 1 << 20
+#: Seconds after which a process hangs, on the busiest machine.
+HANG = 900
 
 
 def cases() -> dict[str, tuple[str, str]]:
@@ -106,7 +108,7 @@ def run(root: Path, script: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(root / "cache")},
-        timeout=100,
+        timeout=HANG,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -206,7 +208,7 @@ def run_in(root: Path, prepare: str, script: str, changes: dict[str, str]) -> tu
         ["unshare", "-rm", "sh", "-c", command, "sh", *python],  # noqa: S607
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG,
         check=False,
         env={**os.environ, "XDG_CACHE_HOME": str(root / "cache"), **environment},
     )
@@ -262,7 +264,7 @@ def test_a_user_with_few_rights_and_processes_reads(place: Path, tmp_path: Path)
         environment = {**os.environ, "XDG_CACHE_HOME": str(where / "cache"), **changes}
         done = subprocess.run(
             [*prefix, sys.executable, "-c", PRELUDE + script, str(where)],
-            capture_output=True, text=True, timeout=100, check=False,
+            capture_output=True, text=True, timeout=HANG, check=False,
             env={name: value for name, value in environment.items() if value != "unset"},
         )  # fmt: skip
         wrong.append(check(story, (done.returncode, done.stdout + done.stderr), names or "nothing"))

@@ -13,18 +13,20 @@ import json
 import re
 import threading
 import unicodedata
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 import pytest
+from support import cases
 
 import bedform as bf
 from bedform import _shown
 from bedform.cli import app, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LONG = "x" * 10_000_000
@@ -124,38 +126,53 @@ def make_store(path: Path, name: str, array: dict[str, Any], attributes: dict[st
     (path / name / "zarr.json").write_text(json.dumps(array))
 
 
-@pytest.mark.reliability
-@pytest.mark.timeout(300)
-def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
+def tried(units: list[Callable[[], int]], share: float) -> None:
+    """Run units in an order by seed, as many as there is time for; count their commands."""
     count = 0
-    for number, text in enumerate(TEXTS):
-        for turn, (place, array) in enumerate(stores(text)):
-            path = tmp_path / f"{number}-{place}.zarr"
-            make_store(path, "t", array, {text: text})
-            # What programs read is what was stored.
-            # So long ones are over the limit of attributes.
-            if place == "attribute" and text != LONG:
-                _, out, _ = said_by(["info", str(path), "t", "--json"])
-                assert json.loads(out)["attributes"] == array["attributes"]
-            count += check(["info", str(path)], ([],))
-            count += check(["info", str(path), "t"], ([],))
-            # Every command meets every text, and every place with some.
-            every = commands(str(path), "t")
-            count += check(every[(turn + number) % len(every)], ([],))
-        # In the names themselves, as far as a file may have them.
-        name = text.replace("/", "_").replace("\0", "_")[:60]
-        path = tmp_path / f"{number}{name}.zarr"
-        make_store(path, name, document(dimension_names=[text]), {})
-        for arguments in commands(str(path), name):
-            count += check(arguments)
+    for case in cases(share, least=len(units) // 6, most=len(units)):
+        with case:
+            count += units[case.kind(len(units))]()
     print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
 
 
 @pytest.mark.reliability
+def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
+    def in_a_place(number: int, turn: int, place: str) -> int:
+        text, path = TEXTS[number], tmp_path / f"{number}-{place}.zarr"
+        array = dict(stores(text))[place]
+        make_store(path, "t", array, {text: text})
+        # What programs read is what was stored.
+        # So long ones are over the limit of attributes.
+        if place == "attribute" and text != LONG:
+            _, out, _ = said_by(["info", str(path), "t", "--json"])
+            assert json.loads(out)["attributes"] == array["attributes"]
+        # Every command meets every text, and every place with some.
+        every = commands(str(path), "t")
+        given = [["info", str(path)], ["info", str(path), "t"], every[(turn + number) % len(every)]]
+        return sum(check(arguments, ([],)) for arguments in given)
+
+    def in_names(number: int) -> int:
+        # As far as a file may have them.
+        text = TEXTS[number]
+        name = text.replace("/", "_").replace("\0", "_")[:60]
+        path = tmp_path / f"{number}{name}.zarr"
+        make_store(path, name, document(dimension_names=[text]), {})
+        return sum(map(check, commands(str(path), name)))
+
+    places = [place for place, _ in stores("")]
+    numbers = range(len(TEXTS))
+    units: list[Callable[[], int]] = [
+        partial(in_a_place, number, turn, place)
+        for number in numbers
+        for turn, place in enumerate(places)
+    ]
+    tried(units + [partial(in_names, number) for number in numbers], 0.5)
+
+
+@pytest.mark.reliability
 def test_no_text_of_a_file_reaches_people_as_it_is(tmp_path: Path) -> None:
-    count = 0
-    for number, text in enumerate(TEXTS):
-        path = tmp_path / f"{number}.h5"
+    def in_a_file(number: int) -> int:
+        text, path = TEXTS[number], tmp_path / f"{number}.h5"
         name = text[:200].replace("\0", "_")
         with h5py.File(path, "w") as file:
             data = file.create_dataset(name, data=np.arange(4.0))
@@ -170,12 +187,13 @@ def test_no_text_of_a_file_reaches_people_as_it_is(tmp_path: Path) -> None:
             file[f"link{name}"] = h5py.ExternalLink(name, name)
             compound = np.dtype([(name, "i4"), ("b", "f8")])
             file.create_dataset("compound", data=np.zeros(2, compound))
-        for arguments in commands(str(path), name):
-            count += check(arguments)
+        count = sum(map(check, commands(str(path), name)))
         with bf.open(path) as opened, pytest.warns(bf.NativeReadWarning) as caught:
             _ = opened["compound"][:]
         assert not any(map(is_hidden, str(caught[0].message)))
-    print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
+        return count
+
+    tried([partial(in_a_file, number) for number in range(len(TEXTS))], 0.25)
 
 
 class _Server(http.server.BaseHTTPRequestHandler):
@@ -237,14 +255,16 @@ def test_no_text_of_an_argument_reaches_people_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    count = 0
-    for text in TEXTS:
-        count += check([text[:200]], ([],)) + check([f"--{text[:200]}"], ([],))
-        for name, every in REFUSED.items():
-            for arguments in every:
-                given = [argument.replace("{}", text[:100_000]) for argument in arguments]
-                count += check([name, *given], ([],))
-    print(f"\nCOUNT hostile_text_commands {count}")  # noqa: T201 - the stage reads it
+
+    def alone(text: str) -> int:
+        return check([text[:200]], ([],)) + check([f"--{text[:200]}"], ([],))
+
+    def to_a_command(text: str, name: str) -> int:
+        every = [[a.replace("{}", text[:100_000]) for a in given] for given in REFUSED[name]]
+        return sum(check([name, *given], ([],)) for given in every)
+
+    units = [partial(to_a_command, text, name) for text in TEXTS for name in REFUSED]
+    tried(units + [partial(alone, text) for text in TEXTS], 0.25)
 
 
 def test_errors_are_fit_to_be_shown_whoever_raises_them(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from native import TIMEOUT, launched, mpiexec
+from support import cases
 
 import bedform as bf
 
@@ -183,16 +184,13 @@ def test_a_process_that_is_killed_leaves_nothing_half_visible(place: Path) -> No
 
 
 @pytest.mark.reliability
-@pytest.mark.timeout(1000)
 def test_processes_that_are_killed_at_random(tmp_path: Path) -> None:
-    count = 50
-    seed = int(os.environ.get("BEDFORM_SEED", time.time_ns()))
-    sys.stdout.write(f"BEDFORM_SEED={seed}\n")
-    chance = random.Random(seed)
-    for number in range(count):
-        (tmp_path / str(number)).mkdir()
-        killed_at_random(new_store(tmp_path / str(number)), chance)
-    sys.stdout.write(f"COUNT mpi-kills {count}\n")
+    for case in cases(least=8):
+        place = tmp_path / str(case.number)
+        place.mkdir()
+        with case:
+            killed_at_random(new_store(place), case.chance)
+        sys.stdout.write("\nCOUNT mpi-kills 1\n")
 
 
 def test_a_process_whose_disk_is_full_fails_the_commit_of_all(place: Path) -> None:

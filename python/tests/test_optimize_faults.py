@@ -7,7 +7,6 @@ process has left is gone after the next.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 import pytest
+from support import cases
 
 import bedform as bf
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.reliability
 
 SHAPE = (96, 30, 40)
-KILLS = 50
-FLIPS = 100
 
 
 def write(path: Path, seed: int) -> Path:
@@ -98,21 +96,21 @@ def test_a_process_that_is_killed_leaves_nothing_wrong_and_nothing_for_ever(file
     optimize(file)
     took = time.monotonic() - began
     assert check(file)
-    kills, delays = 0, random.Random(3)
-    for number in range(4 * KILLS):
-        if number % 5 == 0:
-            # From the beginning again, with another file.
-            shutil.rmtree(sidecar)
-            write(file, number)
-        kills += killed_after(delays.random() * took * 0.9, file)
-        check(file)
-        if number % 5 == 4:
+    kills = 0
+    for case in cases(0.7, least=3):
+        # From the beginning again, with another file.
+        shutil.rmtree(sidecar)
+        write(file, case.number)
+        chance = case.chance
+        with case:
+            for _ in range(5):
+                kills += killed_after(chance.random() * took * 0.9, file)
+                check(file)
+            began = time.monotonic()
             optimize(file)
+            took = min(took, time.monotonic() - began)
             assert len(check(file)) >= 2
             assert is_clean(sidecar), sorted(sidecar.rglob("*"))
-        if kills >= KILLS and number % 5 == 4:
-            break
-    assert kills >= KILLS
     sys.stdout.write(f"\nCOUNT optimize_kills {kills}\n")
 
 
@@ -181,23 +179,22 @@ def test_every_harmed_byte_of_a_sidecar_is_noticed(file: Path) -> None:
     optimize_points(file)
     sidecar = Path(f"{file}.bedform")
     everything = [path for path in sidecar.rglob("*") if path.is_file() and path.stat().st_size]
-    random_places = random.Random(7)
     used = check(file)
     assert len(used) >= 3
     harmed = 0
-    for number in range(FLIPS):
-        path = everything[number % len(everything)]
+    for case in cases(0.3, least=max(17, len(everything))):
+        path, chance = everything[case.kind(len(everything))], case.chance
         content = path.read_bytes()
-        at = random_places.randrange(len(content))
+        at = chance.randrange(len(content))
         changed = bytearray(content)
-        changed[at] ^= 1 << random_places.randrange(8)
-        cut = content[:at]
-        for other in (bytes(changed), cut):
-            path.write_bytes(other)
+        changed[at] ^= 1 << chance.randrange(8)
+        with case:
+            for other in (bytes(changed), content[:at]):
+                path.write_bytes(other)
+                check(file)
+                harmed += 1
+            path.unlink()
             check(file)
-            harmed += 1
-        path.unlink()
-        check(file)
         path.write_bytes(content)
     assert check(file) == used
     sys.stdout.write(f"\nCOUNT sidecars_harmed {harmed}\n")
@@ -251,7 +248,7 @@ def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
 
 def opened_to_write(file: Path) -> h5py.File:
     """Open a file that the child may be parsing: it is locked that long, as by any reader."""
-    for _ in range(200):
+    for _ in range(60_000):
         try:
             return h5py.File(file, "r+")
         except BlockingIOError:

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 use bedform_codec::{ChunkCodec, Scratch};
 use bedform_format::codec::{BloscCompressor, BloscConfiguration, BloscShuffle};
@@ -12,8 +11,8 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::{Value, json};
 
-use crate::child::open;
-use crate::support::{Scratch as Directory, count, effort, in_parallel};
+use crate::child::{TIME_MAX, open};
+use crate::support::{Scratch as Directory, count, in_parallel};
 
 const CHUNK: u64 = 4096;
 const GIB: u64 = 1 << 30;
@@ -175,11 +174,12 @@ fn plant(root: &Path, codecs: &[&str], place: Place, bomb: &[u8]) {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_bomb_is_refused_in_little_time_and_memory() {
     let directory = Directory::new("bombs");
     let (gzip_gib, zlib_gib) = std::thread::scope(|scope| {
-        let gzip = scope.spawn(|| gzip(effort(GIB, 1 << 26)));
-        (gzip.join().unwrap(), zlib(effort(GIB, 1 << 26)))
+        let gzip = scope.spawn(|| gzip(GIB));
+        (gzip.join().unwrap(), zlib(GIB))
     });
     let zstd_tib = zstd(TIB, Some(TIB));
     let gib_of_gzips = gzip_gib.repeat(16);
@@ -229,7 +229,7 @@ fn a_bomb_is_refused_in_little_time_and_memory() {
         let story = format!("bomb {number}: {codecs:?}, {place:?}, {} bytes", bytes.len());
         let outcome = open(&root).unwrap_or_else(|problem| panic!("{story}: {problem}"));
         assert_eq!(outcome.kind, "Corrupt", "{story}: {outcome:?}");
-        assert!(outcome.time < Duration::from_secs(1), "{story}: {outcome:?}");
+        assert!(outcome.time < TIME_MAX, "{story}: {outcome:?}");
         // Texts have no declared size: their limit is 64 MiB and 16 times the encoded size, and the
         // buffer doubles on its way there.
         let limit = if *place == Place::Text { 224 << 20 } else { CHUNK + (64 << 20) };

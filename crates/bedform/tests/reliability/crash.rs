@@ -8,51 +8,40 @@ use bedform::Store;
 use bedform_storage::SimulatedFileSystem;
 
 use crate::model::{Operation, StoreModel, dataset_files, options};
-use crate::support::{Random, count, effort, effort_at_night, in_parallel, random_seed};
+use crate::support::{Cases, Random, count, effort, in_parallel};
 use crate::workloads::{
     Progress, Workload, check_goes_on, next_operations, run, storage, workloads,
 };
 
-/// Sampled images per cut: of any kind, and with writes torn where writes are under way.
-#[derive(Debug, Clone, Copy)]
-struct Budget {
-    seed: u64,
-    any: u64,
-    torn: u64,
-    /// Changes under way up to which all images are tried.
-    pending_max: u32,
-    /// Of so many calls one is followed by a cut.
-    every: usize,
+/// Bytes that a device writes whole.
+const SECTOR: u64 = 512;
+
+/// A workload, the system on which it is prepared, and the calls that it makes there.
+struct Prepared {
+    workload: Workload,
+    base: SimulatedFileSystem,
+    model: Option<StoreModel>,
+    calls: u64,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Counts {
-    cuts: u64,
-    images: u64,
-    torn: u64,
-    exhaustive: u64,
+fn prepared() -> Vec<Prepared> {
+    let prepare = |workload: Workload| {
+        let (base, model) = workload.prepared();
+        let whole = base.fork();
+        let _ = run(&storage(&whole), model.clone(), &workload.act);
+        Prepared { workload, base, model, calls: whole.calls() }
+    };
+    workloads().into_iter().map(prepare).collect()
 }
 
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.cuts += other.cuts;
-        self.images += other.images;
-        self.torn += other.torn;
-        self.exhaustive += other.exhaustive;
+impl Prepared {
+    /// The system after the power failed `cut` calls into the workload, and how far it came.
+    fn cut_after(&self, cut: u64) -> (SimulatedFileSystem, Progress) {
+        let system = self.base.fork();
+        system.fail_power_after(cut);
+        let progress = run(&storage(&system), self.model.clone(), &self.workload.act);
+        (system, progress)
     }
-}
-
-/// The system after the power failed `cut` calls into the workload, and how far it came.
-fn cut_after(
-    workload: &Workload,
-    base: &SimulatedFileSystem,
-    model: &Option<StoreModel>,
-    cut: u64,
-) -> (SimulatedFileSystem, Progress) {
-    let system = base.fork();
-    system.fail_power_after(cut);
-    let progress = run(&storage(&system), model.clone(), &workload.act);
-    (system, progress)
 }
 
 fn look(
@@ -69,77 +58,76 @@ fn look(
     }
 }
 
-/// Images of one workload after which fewer changes under way are tried in all ways.
-fn exhaustive_many() -> u64 {
-    effort_at_night(6_000, 700, 3_000)
-}
-
-fn explore(workload: &Workload, budget: Budget) -> Counts {
-    let started = std::time::Instant::now();
-    let (base, model) = workload.prepared();
-    let mut counts = Counts::default();
-    for cut in (0..).step_by(effort(1, 11) * budget.every) {
-        let (system, progress) = cut_after(workload, &base, &model, cut);
-        counts.cuts += 1;
-        let story = |kind: &str, number: u64| {
-            format!(
-                "{}: power cut after call {cut}, {kind} image {number}, {budget:?}",
-                workload.name
-            )
-        };
-        let seed = budget.seed ^ (cut << 20);
-        for (image, number) in system.crash_images(seed, budget.any).zip(0..) {
-            look(&image, &progress, true, &|| story("sampled", number));
-            counts.images += 1;
-        }
-        // Below a sector's size nothing can be torn.
-        if system.pending_bytes() > 512 {
-            for (image, number) in system.torn_crash_images(seed, budget.torn).zip(0..) {
-                look(&image, &progress, true, &|| story("torn", number));
-                counts.images += 1;
-                counts.torn += 1;
-            }
-        }
-        // Long workloads come by the same few changes again and again.
-        let spent = u32::from(counts.exhaustive > exhaustive_many());
-        let pending_max = budget.pending_max.saturating_sub(4 * spent);
-        for (image, number) in
-            system.exhaustive_crash_images(pending_max).into_iter().flatten().zip(0..)
-        {
+/// F4: every image of every cut after which few changes are under way.
+fn explore(prepared: &Prepared) -> u64 {
+    // Long workloads repeat the same few changes: after so many images fewer changes are tried.
+    let (pending_max, many) = effort((7, 700), (12, 6_000));
+    let mut images = 0;
+    for cut in 0.. {
+        let (system, progress) = prepared.cut_after(cut);
+        let spent = u32::from(images > many);
+        let all = system.exhaustive_crash_images(pending_max - 4 * spent);
+        for (image, number) in all.into_iter().flatten().zip(0..) {
+            let name = prepared.workload.name;
+            let story = || format!("{name}: power cut after call {cut}, exhaustive image {number}");
             // All are read; that work goes on is tried on some, for it takes longer.
-            look(&image, &progress, number % 16 == 0, &|| story("exhaustive", number));
-            counts.images += 1;
-            counts.exhaustive += 1;
+            look(&image, &progress, number % 16 == 0, &story);
+            images += 1;
         }
         if progress.error.is_none() {
             break;
         }
     }
-    println!("{}: {counts:?} in {:?}", workload.name, started.elapsed());
-    counts
-}
-
-fn explore_all(budget: Budget) -> Counts {
-    let mut sum = Counts::default();
-    for counts in in_parallel(&workloads(), |workload| explore(workload, budget)) {
-        sum += counts;
-    }
-    println!("{budget:?}: {sum:?}");
-    sum
+    images
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
+fn every_image_of_a_power_cut_with_few_changes_has_every_operation_done_or_undone() {
+    let images = in_parallel(&prepared(), explore);
+    count("workloads", images.len() as u64);
+    count("exhaustive-images", images.iter().sum());
+}
+
+#[test]
+#[ignore = "a stage of make reliability"]
 fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
-    let name = "crash::a_power_cut_after_any_call";
-    let (any, torn, pending_max) = effort_at_night((8, 130, 12), (2, 12, 7), (1, 2, 0));
-    let fixed = Budget { seed: 1, any, torn, pending_max, every: 1 };
-    let mut counts = explore_all(fixed);
-    let (seed, every) = (random_seed(name), effort_at_night(1, 5, 1));
-    counts += explore_all(Budget { seed, any: 1, torn: 2, pending_max: 0, every });
-    count("cuts", counts.cuts);
-    count("crash-images", counts.images);
-    count("torn-images", counts.torn);
-    count("exhaustive-images", counts.exhaustive);
+    let prepared = prepared();
+    let cases = Cases::new("crash::a_power_cut_after_any_call", 60, 10 * prepared.len() as u64);
+    let images = cases.run(|case| {
+        let one = &prepared[case.kind(prepared.len())];
+        let mut random = Random(case.seed);
+        // Writes are seldom under way: every second case looks for them.
+        let mut tries = [1, 40][(case.number / prepared.len() as u64 % 2) as usize];
+        let (cut, system, progress) = loop {
+            let cut = random.below(one.calls + 1);
+            let (system, progress) = one.cut_after(cut);
+            tries -= 1;
+            if tries == 0 || system.pending_bytes() > SECTOR {
+                break (cut, system, progress);
+            }
+        };
+        let story = |kind: &str, number: u64| {
+            let name = one.workload.name;
+            format!("{name}: power cut after call {cut}, {kind} image {number} of {case:?}")
+        };
+        let (mut images, mut torn) = (0, 0);
+        for (image, number) in system.crash_images(case.seed, 3).zip(0..) {
+            look(&image, &progress, true, &|| story("sampled", number));
+            images += 1;
+        }
+        // Below a sector's size nothing can be torn.
+        if system.pending_bytes() > SECTOR {
+            for (image, number) in system.torn_crash_images(case.seed, 12).zip(0..) {
+                look(&image, &progress, true, &|| story("torn", number));
+                torn += 1;
+            }
+        }
+        (images + torn, torn)
+    });
+    count("cuts", images.len() as u64);
+    count("crash-images", images.iter().map(|case| case.0).sum());
+    count("torn-images", images.iter().map(|case| case.1).sum());
 }
 
 /// Crashes, recovers, crashes while doing so, `depth` times in all.
@@ -177,37 +165,29 @@ fn crash_again(
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn power_cuts_during_recovery_lose_nothing_either() {
-    let seeds = [1, random_seed("crash::power_cuts_during_recovery")];
-    let step = effort(23, 151);
-    let mut images = 0;
-    for seed in seeds {
-        images += in_parallel(&workloads(), |workload| {
-            let (base, model) = workload.prepared();
-            let mut random = Random(seed);
-            let mut images = 0;
-            for cut in (random.below(step)..).step_by(step as usize) {
-                let (system, progress) = cut_after(workload, &base, &model, cut);
-                for (image, number) in system.crash_images(seed ^ cut, 2).zip(0..) {
-                    let story =
-                        format!("{}: cut {cut}, image {number}, seed {seed}", workload.name);
-                    // Two crashes and three, in turn.
-                    let depth = 1 + number % 2;
-                    images += crash_again(&image, &progress, depth, &mut random, &story);
-                }
-                if progress.error.is_none() {
-                    break;
-                }
-            }
-            images
-        })
-        .iter()
-        .sum::<u64>();
-    }
-    count("recovery-images", images);
+    let prepared = prepared();
+    let cases = Cases::new("crash::power_cuts_during_recovery", 25, prepared.len() as u64);
+    let images = cases.run(|case| {
+        let one = &prepared[case.kind(prepared.len())];
+        let mut random = Random(case.seed);
+        let cut = random.below(one.calls + 1);
+        let (system, progress) = one.cut_after(cut);
+        let mut images = 0;
+        for (image, number) in system.crash_images(random.next(), 2).zip(0..) {
+            let story = format!("{}: cut {cut}, image {number} of {case:?}", one.workload.name);
+            // Two crashes and three, in turn.
+            let depth = 1 + number % 2;
+            images += crash_again(&image, &progress, depth, &mut random, &story);
+        }
+        images
+    });
+    count("recovery-images", images.iter().sum());
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_settled_store_holds_nothing_but_zarr() {
     for workload in workloads() {
         let (system, model) = workload.prepared();
@@ -219,6 +199,7 @@ fn a_settled_store_holds_nothing_but_zarr() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn the_same_workload_makes_the_same_calls() {
     // What is settled in the background comes when it comes.
     let is_alone = |workload: &Workload| {
@@ -241,6 +222,7 @@ fn hidden_files(system: &SimulatedFileSystem) -> impl Iterator<Item = String> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn what_a_killed_writer_left_goes_when_somebody_writes_there() {
     let names = [
         "append to two arrays",
@@ -248,29 +230,24 @@ fn what_a_killed_writer_left_goes_when_somebody_writes_there() {
         "a data set in the place of a store",
         "a data set in the place of a group",
     ];
-    let workloads = workloads();
-    for workload in workloads.iter().filter(|workload| names.contains(&workload.name)) {
-        let (base, model) = workload.prepared();
+    let mut prepared = prepared();
+    prepared.retain(|one| names.contains(&one.workload.name));
+    in_parallel(&prepared, |one| {
+        let name = one.workload.name;
         let mut left_behind = 0;
         for cut in 0.. {
-            let (system, progress) = cut_after(workload, &base, &model, cut);
+            let (system, progress) = one.cut_after(cut);
             let killed = system.kill();
             left_behind += hidden_files(&killed).count();
             let model = progress.judge(&killed).unwrap();
             let store = Store::open(storage(&killed), options(true)).unwrap();
             drop(store);
             check_goes_on(&killed, model).unwrap();
-            assert_eq!(
-                hidden_files(&killed).next(),
-                None,
-                "{}: killed after call {cut}",
-                workload.name
-            );
+            assert_eq!(hidden_files(&killed).next(), None, "{name}: killed after call {cut}");
             if progress.error.is_none() {
                 break;
             }
         }
-        let name = workload.name;
         assert!(left_behind > 20, "{name}: only {left_behind} hidden files were ever left behind");
-    }
+    });
 }

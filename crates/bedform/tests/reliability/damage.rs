@@ -1,8 +1,8 @@
 //! F9, F10 and F11: a golden dataset of ours with every bit changed, cut at every length, lengthened,
 //! and with its objects swapped. What is damaged is reported by name, or does not matter.
 //!
-//! The dataset is `tests/golden/v1`, written once by `make_the_golden_dataset` and never again unless
-//! the format gets another version.
+//! The dataset is `tests/golden/v1`, written once by the role "make the golden dataset" and never again
+//! unless the format gets another version.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::frozen::{Files, Frozen, load};
 use crate::model::{bytes, options, whole};
-use crate::support::{Random, Scratch, count, effort, in_parallel, path};
+use crate::support::{Random, Scratch, count, in_parallel, path};
 
 const ARRAYS: [&str; 4] = ["raw", "g/zstd", "g/blosc", "text"];
 
@@ -22,7 +22,7 @@ fn golden() -> PathBuf {
 }
 
 /// Writes the dataset into `directory`.
-fn write_golden(directory: &Path) {
+pub(crate) fn write_golden(directory: &Path) {
     let storage = Arc::new(LocalStorage::open(directory, Mode::Create).unwrap());
     let attributes = Map::from_iter([("title".to_owned(), json!("golden"))]);
     let store = Store::create(storage, &attributes, options(true)).unwrap();
@@ -73,12 +73,6 @@ fn write_golden(directory: &Path) {
     let texts: Vec<String> = (0..40).map(|number| format!("station {number:03}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     text.write(&whole(&[40]), Elements::Text(&texts)).unwrap();
-}
-
-#[test]
-#[ignore = "writes the golden dataset anew: only for another version of the format"]
-fn make_the_golden_dataset() {
-    write_golden(&golden());
 }
 
 /// What the dataset says: descriptions, attributes, elements.
@@ -179,10 +173,10 @@ fn sum(counts: Vec<Counts>) -> Counts {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_changed_bit_is_reported_or_does_not_matter() {
     let golden = Golden::load();
     assert!(golden.total_bits() >= 32 * 1024 * 8, "the dataset has {} bits", golden.total_bits());
-    let step = effort(1, 97);
     let mut parts = Vec::new();
     for (name, bytes) in &golden.files {
         for start in (0..bytes.len()).step_by(256) {
@@ -191,7 +185,7 @@ fn a_changed_bit_is_reported_or_does_not_matter() {
     }
     let counts = sum(in_parallel(&parts, |(name, start, end)| {
         let mut counts = Vec::new();
-        for bit in (start * 8..end * 8).step_by(step) {
+        for bit in start * 8..end * 8 {
             let mut damaged = golden.files[*name].to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
             counts.push(golden.try_with(name, damaged, &|| format!("bit {bit}")));
@@ -206,14 +200,14 @@ fn a_changed_bit_is_reported_or_does_not_matter() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_object_of_another_length_is_reported() {
     let golden = Golden::load();
     let files: Vec<&String> = golden.files.keys().collect();
-    let step = effort(1, 61);
     let counts = sum(in_parallel(&files, |name| {
         let bytes = &golden.files[*name];
         let mut counts = Vec::new();
-        for length in (0..bytes.len()).step_by(step) {
+        for length in 0..bytes.len() {
             let story = || format!("cut to {length}");
             counts.push(golden.try_with(name, bytes[..length].to_vec(), &story));
         }
@@ -233,6 +227,7 @@ fn an_object_of_another_length_is_reported() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_object_in_the_place_of_another_is_reported() {
     let golden = Golden::load();
     let mut swaps = 0;
@@ -248,6 +243,7 @@ fn an_object_in_the_place_of_another_is_reported() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn what_is_written_today_is_read_like_the_golden_dataset() {
     let scratch = Scratch::new("golden");
     write_golden(&scratch.0);

@@ -9,7 +9,7 @@ use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
 use rustix::io::Errno;
 
 use crate::model::{Operation, StoreModel, options, recover};
-use crate::support::{count, effort_at_night, in_parallel, random_seed};
+use crate::support::{count, effort, in_parallel, random_seed};
 use crate::workloads::{
     Progress, UnderWay, Workload, check_goes_on, go_on, run, storage, workloads,
 };
@@ -58,7 +58,7 @@ impl Trial<'_> {
         // cut to show, since what a system forgot then no later sync makes durable.
         let found = progress.judge(&system.fork())?;
         let mut images = 0;
-        let some = effort_at_night(4, 1, 1);
+        let some = effort(1, 4);
         let all = system.exhaustive_crash_images(6).into_iter().flatten().take(some);
         for image in system.crash_images(self.k, 1).chain(all) {
             let fail = |error| format!("after a power cut: {error}");
@@ -149,9 +149,10 @@ impl Trial<'_> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn every_call_may_fail_in_every_way() {
-    // At the gate every fifth call, others in each run; by night all of them.
-    let step = effort_at_night(1, 5, 97);
+    // At the gate every second call, others in each run; by night all of them.
+    let step = effort(2, 1);
     let first = random_seed("failures::every_call_may_fail_in_every_way") % step as u64;
     let counts = in_parallel(&workloads(), |workload| {
         let (base, model) = workload.prepared();

@@ -4,12 +4,11 @@
 //! refused by a typed error; those that are legal, if odd, must be read.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::child::open;
-use crate::support::{Scratch, count, effort, in_parallel};
+use crate::child::{TIME_MAX, open};
+use crate::support::{Scratch, count, in_parallel};
 
 const ARRAY: &str = r#"{
  "zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int32",
@@ -386,7 +385,7 @@ fn check(root: &Path, case: &Case) -> Result<(), String> {
     std::fs::write(root.join(case.file), &case.document).unwrap();
     let outcome = open(root)?;
     std::fs::remove_dir_all(root).unwrap();
-    if outcome.time > Duration::from_secs(1) || outcome.peak_bytes > 512 << 20 {
+    if outcome.time > TIME_MAX || outcome.peak_bytes > 512 << 20 {
         return Err(format!("takes too much: {outcome:?}"));
     }
     let is_typed =
@@ -399,12 +398,11 @@ fn check(root: &Path, case: &Case) -> Result<(), String> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn hostile_metadata_get_a_typed_error() {
     let scratch = Scratch::new("hostile");
     let cases: Vec<(usize, Case)> = cases().into_iter().enumerate().collect();
-    let step = effort(1, 9);
-    let tried: Vec<_> = cases.iter().step_by(step).collect();
-    let problems: Vec<String> = in_parallel(&tried, |(number, case)| {
+    let problems: Vec<String> = in_parallel(&cases, |(number, case)| {
         let checked = check(&scratch.0.join(number.to_string()), case);
         checked.err().map(|problem| format!("{}: {problem}", case.story))
     })
@@ -412,5 +410,5 @@ fn hostile_metadata_get_a_typed_error() {
     .flatten()
     .collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    count("hostile-documents", tried.len() as u64);
+    count("hostile-documents", cases.len() as u64);
 }

@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use crate::model::{Operation, StoreModel, form, judge, observe, options, recover};
 use crate::roles::process;
-use crate::support::{Random, Scratch, count, effort, effort_at_night, in_parallel, random_seed};
+use crate::support::{Cases, Random, Scratch, count};
 
 const NAMES: [&str; 3] = ["t", "g/u", "g/v"];
 const LENGTH_MAX: u64 = 40;
@@ -181,6 +181,9 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
         let mut child = process("write until killed", &root, &arguments).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let is_ready = lines.any(|line| line.unwrap() == "ready");
+        // Half of the writers live until some operations are done, however slow the machine is.
+        let waits = if in_little_memory { 0 } else { delays.below(2) * delays.below(4) };
+        let mut done: Vec<_> = lines.by_ref().take(waits as usize).collect();
         std::thread::sleep(Duration::from_micros(delays.below(50_000)));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -193,7 +196,8 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
         assert!(is_ready && is_quiet, "seed {seed}, life {life}, memory {memory}: {said}");
 
         let mut random = random(seed, life);
-        for line in lines {
+        done.extend(lines);
+        for line in done {
             assert_eq!(line.unwrap(), "done");
             model = next_operation(&mut random, &model).apply(&model);
             acknowledged += 1;
@@ -211,24 +215,24 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
     acknowledged
 }
 
+/// Writers of one store, one after the other.
+const LIVES: u64 = 24;
+
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_killed_writer_leaves_what_it_acknowledged_and_whole_operations() {
-    let random = random_seed("kills::");
-    let lives = 50;
-    let stores = effort_at_night(40, 28, 2);
-    let seeds: Vec<u64> = (0..stores - 1).chain([random]).collect();
-    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives, false));
-    count("kills", lives * seeds.len() as u64);
+    let cases = Cases::new("kills::a_killed_writer", 75, 8);
+    let acknowledged = cases.run(|case| kill_writers(case.seed, LIVES, false));
+    count("kills", LIVES * acknowledged.len() as u64);
     count("operations-acknowledged", acknowledged.iter().sum());
 }
 
 /// F17: an allocation that is refused is an error or the end of the process, and the store is whole.
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_writer_that_gets_no_memory_leaves_what_it_acknowledged_and_whole_operations() {
-    let random = random_seed("kills::a_writer_that_gets_no_memory");
-    let lives = 36;
-    let seeds: Vec<u64> = (100..effort(110, 101)).chain([random]).collect();
-    let acknowledged = in_parallel(&seeds, |seed| kill_writers(*seed, lives, true));
-    count("lives-in-little-memory", lives * seeds.len() as u64);
-    assert!(acknowledged.iter().sum::<u64>() > 0);
+    let cases = Cases::new("kills::a_writer_that_gets_no_memory", 25, 3);
+    let acknowledged = cases.run(|case| kill_writers(case.seed, LIVES, true));
+    count("lives-in-little-memory", LIVES * acknowledged.len() as u64);
+    count("operations-in-little-memory", acknowledged.iter().sum());
 }

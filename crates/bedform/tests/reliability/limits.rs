@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bedform::{ErrorKind, NewArray, OpenOptions, Store};
 use bedform_codec::{ChunkCodec, Scratch};
@@ -13,6 +12,7 @@ use bedform_format::{
 use bedform_storage::MemoryStorage;
 use serde_json::{Map, Value, json};
 
+use crate::child::{TIME_MAX, thread_time};
 use crate::frozen::Frozen;
 use crate::support::path;
 
@@ -34,6 +34,7 @@ fn plain(shape: &Value, chunk: &Value) -> Value {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn rank_is_at_most_32() {
     let limits = Limits::default();
     for (rank, is_legal) in [(0, true), (32, true), (33, false)] {
@@ -43,6 +44,7 @@ fn rank_is_at_most_32() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_decoded_chunk_has_at_most_two_gibibytes_and_less_if_asked() {
     let limits = Limits::default();
     for (length, is_legal) in [(1_u64 << 31, true), ((1 << 31) + 1, false), (u64::MAX >> 1, false)]
@@ -56,6 +58,7 @@ fn a_decoded_chunk_has_at_most_two_gibibytes_and_less_if_asked() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_chain_has_at_most_16_codecs() {
     for (count, is_legal) in [(16, true), (17, false)] {
         let mut codecs = vec![json!("bytes")];
@@ -66,6 +69,7 @@ fn a_chain_has_at_most_16_codecs() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn shards_are_nested_at_most_three_deep() {
     for (depth, is_legal) in [(1, true), (3, true), (4, false), (50, false)] {
         let mut codecs = json!(["bytes"]);
@@ -81,6 +85,7 @@ fn shards_are_nested_at_most_three_deep() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_document_has_at_most_64_mebibytes_and_64_levels() {
     let limits = Limits::default();
     let spaces = |size: usize| [b"{}".to_vec(), vec![b' '; size - 2]].concat();
@@ -100,6 +105,7 @@ fn store_with(document: &Value) -> bedform::Result<Map<String, Value>> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn attributes_have_at_most_16_mebibytes_written_or_read() {
     let attributes = |size: usize| json!({"a": "x".repeat(size)});
     for (size, is_legal) in [((16 << 20) - 100, true), ((16 << 20) + 100, false)] {
@@ -119,6 +125,7 @@ fn attributes_have_at_most_16_mebibytes_written_or_read() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn names_have_at_most_255_bytes_and_paths_1024() {
     let segment = |length: usize| "n".repeat(length);
     assert!(ObjectPath::parse(&segment(255)).is_ok());
@@ -132,6 +139,7 @@ fn names_have_at_most_255_bytes_and_paths_1024() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_index_has_at_most_256_mebibytes_and_less_if_asked() {
     let sharded = |chunks: u64| {
         array(
@@ -153,7 +161,8 @@ fn an_index_has_at_most_256_mebibytes_and_less_if_asked() {
 }
 
 #[test]
-fn a_mebibyte_of_hostile_input_is_refused_in_a_second() {
+#[ignore = "a stage of make reliability"]
+fn a_mebibyte_of_hostile_input_is_refused_in_seconds() {
     let limits = Limits::default();
     let documents: [Vec<u8>; 6] = [
         b"[".repeat(1 << 20),
@@ -164,9 +173,9 @@ fn a_mebibyte_of_hostile_input_is_refused_in_a_second() {
         [b"[".to_vec(), b"{},".repeat(1 << 18), b"!".to_vec()].concat(),
     ];
     for document in documents {
-        let started = Instant::now();
+        let started = thread_time();
         assert!(json::parse(&document, &limits).is_err());
-        assert!(started.elapsed() < Duration::from_secs(1));
+        assert!(thread_time() - started < TIME_MAX);
     }
     let codecs = [
         BytesCodec::Zstd { level: 3, checksum: false },
@@ -181,13 +190,14 @@ fn a_mebibyte_of_hostile_input_is_refused_in_a_second() {
             bytes: vec![codec; 3],
         };
         let codec = ChunkCodec::new(&chain, DataType::UInt8, &[4096]);
-        let started = Instant::now();
+        let started = thread_time();
         assert!(codec.decode(&[0x28; 1 << 20], 0, &mut Scratch::default()).is_err());
-        assert!(started.elapsed() < Duration::from_secs(1));
+        assert!(thread_time() - started < TIME_MAX);
     }
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn limits_hold_for_what_is_written_too() {
     let storage = Arc::new(MemoryStorage::new());
     let store = Store::create(storage, &Map::new(), OpenOptions::default()).unwrap();

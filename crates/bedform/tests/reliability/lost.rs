@@ -162,6 +162,7 @@ fn is_reported(store: &Path) -> bool {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_shard_that_commits_were_settled_into_is_missed_as_long_as_there_is_a_log() {
     let mut harmed = 0_u64;
     for golden in states() {
@@ -207,6 +208,7 @@ fn a_shard_that_commits_were_settled_into_is_missed_as_long_as_there_is_a_log() 
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_document_that_is_lost_or_anothers_gives_no_wrong_value_in_any_state_of_the_log() {
     let (mut harmed, mut refused) = (0_u64, 0_u64);
     // Where another program has rewritten the store, what is there is what it has put there.
@@ -241,6 +243,7 @@ fn a_document_that_is_lost_or_anothers_gives_no_wrong_value_in_any_state_of_the_
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_whose_log_is_kept_is_whole_without_it() {
     for golden in states() {
         let (store, state) = (golden.place.store(), golden.state);
@@ -264,6 +267,7 @@ fn a_store_whose_log_is_kept_is_whole_without_it() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_kept_log_of_an_earlier_time_is_refused() {
     let place = Place::with_commits("earlier").then(&[settle(LATER)]);
     let (store, kept) = (place.store(), place.scratch.0.join("kept"));
@@ -276,6 +280,7 @@ fn a_kept_log_of_an_earlier_time_is_refused() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_kept_log_of_which_a_part_is_lost_is_refused() {
     let place = Place::with_commits("part").then(&[settle(LATER)]);
     let (store, kept) = (place.store(), place.scratch.0.join("kept"));

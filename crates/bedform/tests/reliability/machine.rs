@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use crate::kills::next_operation;
 use crate::model::{Operation, StoreModel, observe, observe_store, options};
-use crate::support::{Random, count, effort, in_parallel, path, random_seed};
+use crate::support::{Cases, Random, count, in_parallel, path};
 use crate::workloads::{go_on, storage};
 
 const LOG: &str = ".bedform-log";
@@ -259,16 +259,16 @@ fn run_case(seed: u64, steps: u64) -> Counts {
 
 /// Cases that once failed.
 const REGRESSIONS: [u64; 1] = [91];
+const STEPS: u64 = 100;
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn whatever_is_done_in_any_order_a_reader_finds_what_plain_vectors_hold() {
-    let random = random_seed("machine::");
-    // The same ones in every run, and some that nobody has tried.
-    let (cases, more) = effort((250, 50), (10, 2));
-    let seeds: Vec<u64> =
-        REGRESSIONS.into_iter().chain(0..cases).chain(random..random + more).collect();
+    in_parallel(&REGRESSIONS, |seed| run_case(*seed, STEPS));
+    let cases = Cases::new("machine::whatever_is_done", 100, 36);
+    let tried = cases.run(|case| run_case(case.seed, STEPS));
     let mut sum = Counts::default();
-    for counts in in_parallel(&seeds, |seed| run_case(*seed, effort(100, 60))) {
+    for counts in &tried {
         sum.steps += counts.steps;
         sum.cuts += counts.cuts;
         sum.failures += counts.failures;
@@ -276,12 +276,13 @@ fn whatever_is_done_in_any_order_a_reader_finds_what_plain_vectors_hold() {
         sum.said += counts.said;
     }
     println!("{sum:?}");
-    count("machine-cases", seeds.len() as u64);
+    count("machine-cases", tried.len() as u64);
     count("machine-steps", sum.steps);
     count("machine-damages", sum.damages);
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn the_same_seed_does_the_same() {
     let run = |seed| {
         let mut machine = Machine { has_threads: false, ..Machine::new(seed) };

@@ -1,9 +1,9 @@
 //! The engine under faults, crashes, other writers and hostile data.
 //!
-//! `cargo test` runs everything in small; `make reliability` runs the stages of
-//! `reliability/stages.toml` with `BEDFORM_EFFORT=gate`, and compares their counts with the floors
-//! there. Seeds are fixed, plus one that differs from run to run and is printed; `BEDFORM_SEED`
-//! gives it again.
+//! `cargo test` runs the regressions. Everything else is a stage of `make reliability`, which compares
+//! the counts with the floors of `reliability/stages.toml`; `cargo test` names these tests as ignored,
+//! and runs them with `-- --ignored`. Random cases follow from a seed that differs from run to run and
+//! is printed with the command that repeats it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -23,18 +23,18 @@ use crate::child::peak_bytes;
 use crate::model::{bytes, form, new_array, read, values, whole};
 use crate::roles::process;
 use crate::server::{Reply, Request, decoded};
-use crate::support::{Scratch, count, effort, path};
+use crate::support::{Cases, Scratch, count, effort, path};
 
 const SHAPE: [u64; 2] = [256, 256];
 const SEED: u64 = 7;
 /// How long requests are tried, and how long a server may be silent.
-const DEADLINE: Duration = Duration::from_millis(800);
-const STALL: Duration = Duration::from_millis(150);
-/// By then every case has ended, also on a busy machine.
-const TIME_MAX: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_millis(2000);
+const STALL: Duration = Duration::from_millis(400);
+/// The time after which a case hangs, on the busiest machine.
+const TIME_MAX: Duration = Duration::from_secs(120);
 const MEMORY_MAX: u64 = 512 << 20;
 /// Cases at a time: they wait.
-const THREADS: usize = 12;
+const THREADS: usize = 20;
 /// A size that no memory has.
 const HUGE: u64 = 1 << 50;
 /// What the credentials of the environment have in them.
@@ -578,7 +578,10 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
             check(!said.contains('\n'), format!("more than a line: {said}"));
             check(said.contains(name), format!("no name of the object: {said}"));
             check(!said.contains(SECRET), format!("a secret is said: {said}"));
-            check(words.iter().any(|word| said.contains(word)), format!("unclear: {said}"));
+            // On a busy machine the time of a write is over before the server's answer is read.
+            let is_unknown = case.place == Place::Write && said.contains("unknown outcome");
+            let is_clear = is_unknown || words.iter().any(|word| said.contains(word));
+            check(is_clear, format!("unclear: {said}"));
             check(said.len() < 1000, format!("{} characters", said.len()));
             if std::env::var_os("BEDFORM_SHOW").is_some() {
                 println!("{time:?} {case:?}: {said}");
@@ -588,36 +591,31 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     problems
 }
 
-/// All cases, or some of them, in this process: prints what is wrong, and how much memory it took.
-pub(crate) fn misbehave(root: &Path, arguments: &[u64]) {
+/// Cases in the order of a seed, in this process: prints what is wrong, and how much memory it took.
+pub(crate) fn misbehave(root: &Path) {
     let objects = make_store(root);
-    let step = arguments[0] as usize;
-    let mut cases: Vec<Case> = cases().into_iter().step_by(step).collect();
+    let mut kinds = cases();
     if let Ok(wanted) = std::env::var("BEDFORM_CASE") {
-        cases.retain(|case| format!("{case:?}").contains(&wanted));
+        kinds.retain(|case| format!("{case:?}").contains(&wanted));
     }
+    let cases = Cases::new("misbehaving::a_server_that_misbehaves", 100, 70)
+        .at_most(kinds.len() * effort(1, 10));
+    cases.shuffle(&mut kinds);
     let before = peak_bytes();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    for problem in problems(*case, &objects) {
-                        println!("\nPROBLEM {problem}");
-                    }
-                }
-            });
+    let tried = cases.run_on(THREADS, |case| {
+        for problem in problems(kinds[case.number as usize % kinds.len()], &objects) {
+            println!("\nPROBLEM {problem}");
         }
     });
-    println!("\nDONE {} {}", cases.len(), peak_bytes() - before);
+    println!("\nDONE {} {}", tried.len(), peak_bytes() - before);
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_others() {
     let root = Scratch::new("misbehaving");
-    // At the gate all of them. BEDFORM_CASE repeats those whose names have this text, BEDFORM_SHOW shows
-    // errors.
-    let mut command = process("misbehave", &root.0.join("run"), &[effort(1, 7)]);
+    // BEDFORM_CASE repeats the cases whose names have this text, BEDFORM_SHOW shows errors.
+    let mut command = process("misbehave", &root.0.join("run"), &[]);
     let output = command
         .env("HOME", &root.0)
         .env("AWS_ACCESS_KEY_ID", format!("{SECRET}-id"))
@@ -632,12 +630,11 @@ fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_ot
     let said = String::from_utf8_lossy(&output.stdout);
     let about = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the process died ({}): {said}{about}", output.status);
-    print!(
-        "{}",
-        said.lines()
-            .filter(|line| line.contains("Case {"))
-            .fold(String::new(), |all, line| all + line + "\n")
-    );
+    let is_shown = |line: &&str| {
+        ["seed ", "misbehaving::"].iter().any(|word| line.starts_with(word))
+            || line.contains("Case {")
+    };
+    said.lines().filter(is_shown).for_each(|line| println!("{line}"));
     let problems: Vec<&str> = said.lines().filter(|line| line.starts_with("PROBLEM")).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     let done = said.lines().find_map(|line| line.strip_prefix("DONE ")).unwrap();
@@ -673,6 +670,7 @@ pub(crate) fn read_on_machine(arguments: &[u64]) {
 /// A store is read where the server of credentials is as it should be, and where it is not nobody is asked
 /// elsewhere.
 #[test]
+#[ignore = "a stage of make reliability"]
 fn credentials_of_a_machine_come_from_its_server_and_from_nowhere_else() {
     let root = Scratch::new("machine");
     let objects = make_store(&root.0.join("run"));

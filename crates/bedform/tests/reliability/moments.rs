@@ -21,7 +21,7 @@ use crate::model::{
     region, whole,
 };
 use crate::roles::process;
-use crate::support::{Random, Scratch, count, effort, in_parallel, is_gate, path, random_seed};
+use crate::support::{Cases, Random, Scratch, count, path};
 use crate::workloads::storage;
 
 /// What snapshots found.
@@ -110,15 +110,18 @@ fn run_case(seed: u64, steps: u64) -> Counts {
     counts
 }
 
-#[test]
-fn a_snapshot_gives_what_there_was_or_says_that_it_has_moved_on() {
-    let random = random_seed("moments::");
-    let (cases, more) = effort((110, 10), (20, 4));
-    let seeds: Vec<u64> = (0..cases).chain(random..random + more).collect();
+fn sum(counts: Vec<Counts>) -> Counts {
     let mut sum = Counts::default();
-    in_parallel(&seeds, |seed| run_case(*seed, 60)).into_iter().for_each(|counts| sum += counts);
+    counts.into_iter().for_each(|one| sum += one);
     println!("{sum:?}");
-    assert!(sum.right > sum.snapshots, "{sum:?}");
+    sum
+}
+
+#[test]
+#[ignore = "a stage of make reliability"]
+fn a_snapshot_gives_what_there_was_or_says_that_it_has_moved_on() {
+    let cases = Cases::new("moments::a_snapshot_gives_what_there_was", 30, 18);
+    let sum = sum(cases.run(|case| run_case(case.seed, 60)));
     count("snapshots-of-models", sum.snapshots);
     count("snapshot-reads-right", sum.right);
 }
@@ -300,23 +303,27 @@ fn race(seed: u64, snapshots: u64, grace: u64) -> Counts {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
-    let seed = random_seed("moments::");
-    let mut sum = Counts::default();
-    for round in 0..effort(8, 1) {
-        sum += race(seed + round, effort(250, 40), 0);
-    }
-    let left_time = race(seed, effort(60, 15), 600);
-    println!("{left_time:?}");
-    // What is replaced within the milliseconds that a snapshot takes may be missed.
-    assert!(left_time.moved * 4 <= left_time.right || !is_gate(), "{left_time:?}");
-    count("snapshots-left-time", left_time.snapshots);
-    println!("{sum:?}");
+    let cases = Cases::new("moments::snapshots_over_processes", 40, 3);
+    // The processes of a case are threads enough.
+    let sum = sum(cases.run_on(1, |case| race(case.seed, 100, 0)));
     count("snapshots-over-processes", sum.snapshots);
     count("snapshots-over-processes-right", sum.right);
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
+fn snapshots_over_processes_that_leave_them_time_are_of_one_moment() {
+    let cases = Cases::new("moments::snapshots_over_processes_that_leave", 30, 4);
+    // Most of the time they wait. What is replaced within the milliseconds that a snapshot takes may be missed.
+    let sum = sum(cases.run_on(4, |case| race(case.seed, 15, 600)));
+    count("snapshots-left-time", sum.snapshots);
+    count("snapshots-left-time-right", sum.right);
+}
+
+#[test]
+#[ignore = "a stage of make reliability"]
 fn a_snapshot_does_not_take_what_was_overwritten_by_fill_values_for_what_was_never_written() {
     for shard in [&[4, 4][..], &[2, 2]] {
         let system = SimulatedFileSystem::new();
@@ -336,6 +343,7 @@ fn a_snapshot_does_not_take_what_was_overwritten_by_fill_values_for_what_was_nev
 /// An array of two axes whose lower half is written directly; then commits, each settled with grace, that write
 /// into all of it and append.
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_snapshot_outlives_settles_that_leave_it_time() {
     let later = Operation::Settle { memory_bytes: 1 << 20, grace: Duration::from_secs(3600) };
     let commit = |start: &[u64], shape: &[u64], seed| Operation::Session {
@@ -392,6 +400,7 @@ fn a_snapshot_outlives_settles_that_leave_it_time() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_snapshot_notices_objects_that_another_program_has_deleted() {
     let scratch = Scratch::new("deleted");
     let store = open(&scratch.0.join("store"), Mode::Create, Freshness::Read).unwrap();

@@ -23,6 +23,7 @@ use crate::place::{
 use crate::support::{count, path};
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_that_is_moved_with_its_log_is_the_same_store() {
     let place = Place::with_commits("moved");
     let elsewhere = place.scratch.0.join("deeper/another.name");
@@ -37,6 +38,7 @@ fn a_store_that_is_moved_with_its_log_is_the_same_store() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_that_is_moved_without_its_log_is_refused_until_it_is_back() {
     let place = Place::with_commits("parted");
     let elsewhere = place.scratch.0.join("elsewhere");
@@ -52,6 +54,7 @@ fn a_store_that_is_moved_without_its_log_is_refused_until_it_is_back() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     let place = Place::with_commits("left");
     fs::rename(place.store(), place.scratch.0.join("moved")).unwrap();
@@ -104,6 +107,7 @@ fn documents_of_others(place: &Place) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_document_of_something_else_in_the_place_of_the_roots_hides_no_commits() {
     let place = Place::with_commits("hidden");
     let own = place.store().join("zarr.json");
@@ -124,6 +128,7 @@ fn a_document_of_something_else_in_the_place_of_the_roots_hides_no_commits() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn copies_that_are_written_and_settled_apart_are_two_stores() {
     let place = Place::with_commits("copied");
     let other = place.scratch.0.join("copy");
@@ -176,6 +181,7 @@ fn half_settled() -> (Place, Vec<StoreModel>) {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn of_a_half_copied_store_nothing_is_read_that_is_not_so_and_the_rest_can_still_be_added() {
     let (place, models) = half_settled();
     let (store, kept) = (place.store(), place.scratch.0.join("kept"));
@@ -220,6 +226,7 @@ fn of_a_half_copied_store_nothing_is_read_that_is_not_so_and_the_rest_can_still_
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_object_of_a_store_or_its_log_in_the_place_of_another_is_reported() {
     let (place, _) = half_settled();
     let (store, kept) = (place.store(), place.scratch.0.join("kept"));
@@ -249,6 +256,7 @@ fn an_object_of_a_store_or_its_log_in_the_place_of_another_is_reported() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_and_a_log_of_two_times_are_one_of_both_or_an_error() {
     let place = Place::new("times");
     let store = place.store();
@@ -304,6 +312,7 @@ fn a_store_and_a_log_of_two_times_are_one_of_both_or_an_error() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn every_path_to_a_store_finds_its_log() {
     let place = Place::with_commits("paths");
     let store = place.store();
@@ -333,6 +342,7 @@ fn every_path_to_a_store_finds_its_log() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_part_of_a_store_shows_no_old_data_and_is_not_written_to() {
     let place = Place::with_commits("part");
     let store = place.store();
@@ -368,6 +378,7 @@ fn a_part_of_a_store_shows_no_old_data_and_is_not_written_to() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_that_is_moved_under_a_session_does_not_take_its_next_commit_elsewhere() {
     for with_log in [false, true] {
         let place = Place::with_commits("under");
@@ -403,6 +414,7 @@ fn a_store_that_is_moved_under_a_session_does_not_take_its_next_commit_elsewhere
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_log_that_is_deleted_under_a_session_is_not_begun_anew() {
     let place = Place::with_commits("deleted");
     let kept = place.scratch.0.join("kept");
@@ -420,6 +432,7 @@ fn a_log_that_is_deleted_under_a_session_is_not_begun_anew() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn what_is_no_directory_in_the_place_of_the_log_is_refused_by_name() {
     let place = Place::new("occupied");
     let log = place.log();
@@ -443,6 +456,7 @@ fn what_is_no_directory_in_the_place_of_the_log_is_refused_by_name() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_whose_document_another_program_has_rewritten_keeps_its_commits() {
     for keep_consolidated in [false, true] {
         let place = Place::with_commits("rewritten");
@@ -474,6 +488,7 @@ fn a_store_whose_document_another_program_has_rewritten_keeps_its_commits() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_array_that_another_program_has_put_in_place_of_one_with_commits_is_said() {
     let place = Place::with_commits("replaced");
     let (store, kept) = (place.store(), place.scratch.0.join("kept"));
@@ -517,6 +532,7 @@ fn an_array_that_another_program_has_put_in_place_of_one_with_commits_is_said() 
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_array_that_came_from_another_store_is_read_and_takes_direct_writes() {
     let place = Place::with_commits("came").then(&[settle(Duration::ZERO)]);
     let other = Place::new("went");
@@ -541,6 +557,7 @@ fn an_array_that_came_from_another_store_is_read_and_takes_direct_writes() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn readers_that_stay_read_what_they_know_while_others_settle_and_collect() {
     for grace in [Duration::ZERO, Duration::from_secs(3600)] {
         let place = Place::with_commits("readers");
@@ -596,6 +613,7 @@ fn recovered(store: &Path, tier: &Burst) -> bedform::Result<u64> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_copy_does_not_take_what_the_burst_tier_promised_to_the_original() {
     let (place, tier) = with_promise("copied-promise");
     let other = place.scratch.0.join("copy.zarr");
@@ -612,6 +630,7 @@ fn a_copy_does_not_take_what_the_burst_tier_promised_to_the_original() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_store_that_was_moved_takes_what_the_burst_tier_promised_to_it() {
     let (place, tier) = with_promise("moved-promise");
     let other = place.scratch.0.join("elsewhere.zarr");

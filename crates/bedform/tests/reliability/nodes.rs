@@ -17,7 +17,7 @@ use bedform_geometry::{Order, Selection};
 use bedform_storage::SimulatedFileSystem;
 
 use crate::model::options;
-use crate::support::{count, effort, path, random_seed};
+use crate::support::{Cases, Random, count, path};
 use crate::workloads::storage;
 
 const MEMBERS: u32 = 4;
@@ -114,35 +114,38 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_power_cut_while_nodes_commit_leaves_whole_commits() {
     let base = SimulatedFileSystem::new();
     let store = Store::create(storage(&base), &serde_json::Map::new(), options(true)).unwrap();
     store.create_array(&path("t"), &array()).unwrap();
     drop(store);
-    let (mut images, mut cuts) = (0, 0);
-    let seed = random_seed("nodes::a_power_cut_while_nodes_commit");
-    for cut in (0..).step_by(effort(1, 9)) {
+    let whole = base.fork();
+    assert!(commit_all(&whole).1);
+    let calls = whole.calls();
+    let cases = Cases::new("nodes::a_power_cut_while_nodes_commit", 15, 80);
+    // The members of a case are threads enough.
+    let images = cases.run_on(1, |case| {
+        let cut = Random(case.seed).below(calls + 1);
         let system = base.fork();
         system.fail_power_after(cut);
-        let (acknowledged, is_done) = commit_all(&system);
-        cuts += 1;
-        let sampled = system.crash_images(seed ^ cut, effort(6, 2));
-        let torn = system.torn_crash_images(seed ^ cut, effort(3, 1));
-        for (number, image) in sampled.chain(torn).enumerate() {
+        let (acknowledged, _) = commit_all(&system);
+        let mut images = 0;
+        let torn = system.torn_crash_images(case.seed, 3);
+        for (number, image) in system.crash_images(case.seed, 6).chain(torn).enumerate() {
             let leftover = [Leftover::Commit, Leftover::Discard][number % 2];
-            look(&image, acknowledged, leftover, &format!("cut {cut}, image {number}"));
+            let story = format!("cut {cut}, image {number} of {case:?}");
+            look(&image, acknowledged, leftover, &story);
             images += 1;
         }
-        if is_done {
-            break;
-        }
-    }
-    count("node-cuts", cuts);
-    count("node-crash-images", images);
-    assert!(cuts > effort(80, 8), "{cuts}");
+        images
+    });
+    count("node-cuts", images.len() as u64);
+    count("node-crash-images", images.iter().sum());
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn members_on_nodes_leave_plain_zarr_when_they_settle() {
     let system = SimulatedFileSystem::new();
     let store = Store::create(storage(&system), &serde_json::Map::new(), options(true)).unwrap();

@@ -17,7 +17,7 @@ use serde_json::{Map, json};
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
 use crate::roles::process;
-use crate::support::{Random, Scratch, count, effort_at_night, in_parallel, path, random_seed};
+use crate::support::{Cases, Random, Scratch, count, path};
 
 const SIDE: u64 = 24;
 const BLOCK: u64 = 5;
@@ -356,25 +356,25 @@ fn check_creation(store: &Store) -> Result<(), String> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn writers_that_race_lose_nothing() {
-    let seed = random_seed("races::");
-    let mut random = Random(seed);
-    let races = effort_at_night(1000, 700, 60);
-    let trials: Vec<(Race, Writers, u64)> = (0..races)
-        .map(|number| {
-            let writers = match number % 10 {
-                0 => Writers::Processes,
-                1..=4 => Writers::OneHandle,
-                _ => Writers::Handles,
-            };
-            (RACES[random.below(5) as usize], writers, 2 + random.below(7))
-        })
-        .collect();
-    in_parallel(&trials, |(race, writers, number)| {
-        let outcome = hold(*race, *writers, *number);
+    // Each race by each kind of writers at least; processes are one in ten.
+    let kinds = RACES.len() * 10;
+    let cases = Cases::new("races::", 100, 3 * kinds as u64);
+    let races = cases.run(|case| {
+        let kind = case.kind(kinds);
+        let race = RACES[kind % RACES.len()];
+        let writers = match kind / RACES.len() {
+            0 => Writers::Processes,
+            1..=4 => Writers::OneHandle,
+            _ => Writers::Handles,
+        };
+        let number = 2 + Random(case.seed).below(7);
+        let outcome = hold(race, writers, number);
         outcome.unwrap_or_else(|problem| panic!("{race:?} of {number} {writers:?}: {problem}"));
+        race
     });
-    let of_sessions = trials.iter().filter(|trial| trial.0 == Race::Commits).count();
-    count("races", races);
+    let of_sessions = races.iter().filter(|race| **race == Race::Commits).count();
+    count("races", races.len() as u64);
     count("races-of-sessions", of_sessions as u64);
 }

@@ -40,8 +40,10 @@ fn a_process_plays_its_role() {
         "settle" => crate::settling::settle_within(root, &arguments),
         "moments" => crate::moments::take_part(root, &arguments),
         "read on a machine" => crate::misbehaving::read_on_machine(&arguments),
-        "misbehave" => crate::misbehaving::misbehave(root, &arguments),
+        "misbehave" => crate::misbehaving::misbehave(root),
         "schedules" => crate::schedules::take_part(root, &arguments),
+        // By hand, for another version of the format.
+        "make the golden dataset" => crate::damage::write_golden(root),
         other => panic!("no role {other}"),
     }
 }

@@ -17,7 +17,7 @@ use bedform_storage::{CancelSource, Condition, Durability, Mode, Profile, Storag
 use serde_json::Map;
 
 use crate::model::{FILL, bytes, form, new_array, options, read, region, whole};
-use crate::support::{Random, count, effort_at_night, in_parallel, path};
+use crate::support::{Cases, Random, count, path};
 
 const WRITERS: u64 = 3;
 const STEPS: u64 = 6;
@@ -217,13 +217,11 @@ fn run(seed: u64) -> u64 {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once() {
-    let seeds: Vec<u64> = match std::env::var("BEDFORM_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..effort_at_night(500, 220, 12)).collect(),
-    };
-    let faults = in_parallel(&seeds, |seed| run(*seed));
-    count("server-seeds", seeds.len() as u64);
+    let cases = Cases::new("servers::stores_behind_a_server", 50, 30);
+    let faults = cases.run(|case| run(case.seed));
+    count("server-seeds", faults.len() as u64);
     count("server-faults", faults.iter().sum());
 }
 
@@ -240,6 +238,7 @@ fn roots(log: &dyn Storage) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn roots_that_arrive_when_all_is_settled_are_none() {
     for hides in [false, true] {
         let server = FaultyServer::new(1, GOOD);
@@ -270,6 +269,7 @@ fn roots_that_arrive_when_all_is_settled_are_none() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn lists_that_lack_what_came_last_hide_no_commit_and_no_writer() {
     let server = FaultyServer::new(2, GOOD);
     let store = create(&server);
@@ -311,6 +311,7 @@ fn expect_waiting(server: &FaultyServer, count: usize) {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn one_thread_has_as_many_requests_on_their_way_as_the_profile_says() {
     for in_flight in [1, 7, 24] {
         let server = FaultyServer::new(1, GOOD);
@@ -327,6 +328,7 @@ fn one_thread_has_as_many_requests_on_their_way_as_the_profile_says() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_read_that_is_stopped_waits_for_no_answer_and_leaves_no_request() {
     let server = FaultyServer::new(1, GOOD);
     let (store, values) = hundred_shards(&server, 9);

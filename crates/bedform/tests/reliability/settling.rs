@@ -12,7 +12,7 @@ use serde_json::Map;
 use crate::child::peak_bytes;
 use crate::model::{ArrayModel, bytes, form, new_array, options, region, values};
 use crate::roles::process;
-use crate::support::{Scratch, count, effort, effort_at_night, path};
+use crate::support::{Scratch, count, effort, path};
 
 /// What settling may take beside its limit.
 const BESIDE_BYTES: u64 = 64 << 20;
@@ -66,8 +66,9 @@ fn check(root: &Path, mebibytes: u64, objects: u64) {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn small_arrays_are_settled_within_the_limit() {
-    let number: u64 = effort_at_night(5000, 2000, 500);
+    let number: u64 = effort(2000, 5000);
     let scratch = Scratch::new("small-arrays");
     let of = |at| (path(&format!("a{at}")), array(&[32, 10], &[8, 10], &[32, 10], ""));
     let arrays: Vec<_> = (0..number).map(of).collect();
@@ -78,8 +79,9 @@ fn small_arrays_are_settled_within_the_limit() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn large_chunks_are_settled_within_limits_that_they_do_and_do_not_fit_into() {
-    let edge: u64 = effort(512, 256);
+    let edge: u64 = 512;
     let shape = [edge; 3];
     let shards = [128, 256, 256];
     let objects = (edge / 128) * (edge / 256) * (edge / 256);

@@ -1,28 +1,21 @@
 //! How much is tried, with which seeds, and where.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 
-fn effort_is(one_of: &[&str]) -> bool {
-    std::env::var("BEDFORM_EFFORT").is_ok_and(|effort| one_of.contains(&effort.as_str()))
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// True in `make reliability`; a small share of it is tried in `cargo test`.
-pub(crate) fn is_gate() -> bool {
-    effort_is(&["gate", "night"])
-}
-
-/// `night` if `BEDFORM_EFFORT` is that: what takes hours; `gate` and `quick` as in [`effort`].
-pub(crate) fn effort_at_night<T>(night: T, gate: T, quick: T) -> T {
-    if effort_is(&["night"]) { night } else { effort(gate, quick) }
-}
-
-/// `gate` at the gate, `quick` otherwise.
-pub(crate) fn effort<T>(gate: T, quick: T) -> T {
-    if is_gate() { gate } else { quick }
+/// `night` in `EFFORT=night make reliability`, `gate` otherwise.
+pub(crate) fn effort<T>(gate: T, night: T) -> T {
+    let is_night = variable::<String>("BEDFORM_EFFORT").is_some_and(|effort| effort == "night");
+    if is_night { night } else { gate }
 }
 
 /// Prints a count for the floors of the stage.
@@ -30,19 +23,152 @@ pub(crate) fn count(name: &str, number: u64) {
     println!("\nCOUNT {name} {number}");
 }
 
-/// The seed that differs from run to run, printed with the command that repeats it.
+/// The command that runs a test with a seed, from a case on.
+fn repeat(test: &str, seed: u64, from: u64) -> String {
+    format!(
+        "BEDFORM_SEED={seed} BEDFORM_FROM={from} cargo test --release --workspace \
+         --test reliability -- --ignored --nocapture {test}"
+    )
+}
+
+/// A seed that differs from run to run, printed with the command that repeats it.
 pub(crate) fn random_seed(test: &str) -> u64 {
-    let given = std::env::var("BEDFORM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| {
+    let seed = variable("BEDFORM_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         now.as_nanos() as u64 % 1_000_000_007
     });
-    let effort = if is_gate() { "BEDFORM_EFFORT=gate " } else { "" };
-    println!(
-        "\nseed {seed}; to repeat: {effort}BEDFORM_SEED={seed} cargo test --release -p bedform \
-         --test reliability -- --nocapture {test}"
-    );
+    println!("\nseed {seed}; to repeat: {}", repeat(test, seed, 0));
     seed
+}
+
+/// The random cases of a test, in an order that follows from a seed, until the test's seconds are over.
+///
+/// `BEDFORM_STAGE_SECONDS` is the time of the stage; its tests share it. `BEDFORM_SEED` and
+/// `BEDFORM_FROM` continue another run. The clock is read between cases only.
+pub(crate) struct Cases {
+    test: &'static str,
+    seed: u64,
+    first: u64,
+    /// Cases that are tried however long they take.
+    least: u64,
+    /// The number behind the last case.
+    last: u64,
+    end: Instant,
+    next: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+/// One case: its number in the order, and a seed of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) number: u64,
+    pub(crate) seed: u64,
+    of_order: u64,
+}
+
+impl Case {
+    /// The case's kind, of so many that take turns.
+    pub(crate) fn kind(&self, kinds: usize) -> usize {
+        let kinds = kinds as u64;
+        ((self.number % kinds + self.of_order % kinds) % kinds) as usize
+    }
+}
+
+impl Cases {
+    /// `percent` of the stage's seconds, and at least so many cases: some of each kind, and what the floors
+    /// of the stage ask for, so that no machine is too slow. A test that runs by itself has 5 s.
+    pub(crate) fn new(test: &'static str, percent: u32, least: u64) -> Self {
+        let seed = random_seed(test);
+        let seconds = variable("BEDFORM_STAGE_SECONDS").unwrap_or(5.0);
+        let first = variable("BEDFORM_FROM").unwrap_or(0);
+        let share = Duration::from_secs_f64(seconds) * percent / 100;
+        Self {
+            test,
+            seed,
+            first,
+            least,
+            last: u64::MAX,
+            end: Instant::now() + share,
+            next: AtomicU64::new(first),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Ends with the last of so many cases, if there is time for all.
+    pub(crate) fn at_most(mut self, number: usize) -> Self {
+        self.last = number as u64;
+        self
+    }
+
+    /// Brings the items of a list into an order that follows from the seed.
+    pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
+        let mut random = Random(self.seed);
+        for at in (1..items.len()).rev() {
+            items.swap(at, random.below(at as u64 + 1) as usize);
+        }
+    }
+
+    fn next(&self) -> Option<Case> {
+        let is_over = Instant::now() >= self.end;
+        let wants_more = |next: u64| {
+            let goes_on = !is_over || next < self.first + self.least;
+            (goes_on && next < self.last).then_some(next + 1)
+        };
+        if self.has_failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let order = Ordering::Relaxed;
+        let number = self.next.fetch_update(order, order, wants_more).ok()?;
+        let mixed = Random(self.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)).next();
+        // Tests calculate with seeds.
+        Some(Case { number, seed: mixed >> 16, of_order: self.seed })
+    }
+
+    /// Tries cases on two threads, and gives the results in the order of the cases.
+    pub(crate) fn run<R: Send>(&self, work: impl Fn(Case) -> R + Sync) -> Vec<R> {
+        self.run_on(2, work)
+    }
+
+    /// Tries cases on so many threads.
+    pub(crate) fn run_on<R: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(Case) -> R + Sync,
+    ) -> Vec<R> {
+        let results = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(case) = self.next() {
+                        let failure = Failure { cases: self, number: case.number };
+                        let result = work(case);
+                        std::mem::forget(failure);
+                        results.lock().unwrap().push((case.number, result));
+                    }
+                });
+            }
+        });
+        let next = self.next.load(Ordering::Relaxed);
+        let (test, done) = (self.test, next - self.first);
+        println!("\n{test}: {done} cases; to continue: {}", repeat(test, self.seed, next));
+        let mut results = results.into_inner().unwrap();
+        results.sort_by_key(|(number, _)| *number);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// Says how a case that panics is repeated, and stops the others.
+struct Failure<'a> {
+    cases: &'a Cases,
+    number: u64,
+}
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        let Cases { test, seed, has_failed, .. } = self.cases;
+        has_failed.store(true, Ordering::Relaxed);
+        println!("\ncase {} failed; to repeat: {}", self.number, repeat(test, *seed, self.number));
+    }
 }
 
 /// A small generator whose numbers depend on the seed alone.

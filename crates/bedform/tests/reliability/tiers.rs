@@ -19,7 +19,7 @@ use serde_json::Map;
 
 use crate::frozen::Files;
 use crate::model::{bytes, form, new_array, options, read, region, whole};
-use crate::support::{Random, count, effort, effort_at_night, in_parallel, path, random_seed};
+use crate::support::{Cases, Random, count, in_parallel, path};
 
 const LENGTH: u64 = 48;
 /// Elements of a write.
@@ -435,13 +435,18 @@ fn judge_all(cases: &[(&Killed, Fault)]) -> Counts {
     let judged = in_parallel(&(0..cases.len()).collect::<Vec<_>>(), |at| {
         judge(cases[*at].0, &cases[*at].1, at % 2 == 0)
     });
-    judged.into_iter().fold(Counts::default(), |sum, one| Counts {
+    sum(judged.into_iter())
+}
+
+fn sum(judged: impl Iterator<Item = Counts>) -> Counts {
+    judged.fold(Counts::default(), |sum, one| Counts {
         reported: sum.reported + one.reported,
         harmless: sum.harmless + one.harmless,
     })
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn an_undamaged_tier_brings_all_that_was_promised() {
     for killed in killed() {
         let fault = Fault {
@@ -486,10 +491,10 @@ fn heads(bytes: &[u8]) -> Vec<(u64, RecordHead)> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_file_of_a_tier_that_was_harmed_as_a_whole_is_reported_or_does_not_matter() {
     let all = killed();
     let mut cases = Vec::new();
-    let step = effort(1, 7);
     for (killed, others) in all.iter().zip(all.iter().skip(1).chain(&all[..1])) {
         let tier = killed.tier();
         let mut add = |fault| cases.push((killed, fault));
@@ -520,8 +525,6 @@ fn a_file_of_a_tier_that_was_harmed_as_a_whole_is_reported_or_does_not_matter() 
             }
         }
     }
-    // The tests of every change take a few of each.
-    let cases: Vec<_> = cases.into_iter().step_by(step).collect();
     let counts = judge_all(&cases);
     println!("{counts:?}");
     count("tier-files-harmed", cases.len() as u64);
@@ -557,6 +560,7 @@ fn classes(bytes: &[u8]) -> Vec<Class> {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn every_byte_of_a_part_is_reported_when_it_changes_or_does_not_matter() {
     let killed = Killed::alone("one part", 1 << 20, &[Act::Commit, Act::Append, Act::Commit]);
     let (file, bytes) =
@@ -565,7 +569,7 @@ fn every_byte_of_a_part_is_reported_when_it_changes_or_does_not_matter() {
     let mut cases = Vec::new();
     let mut by_class = BTreeMap::<Class, u64>::new();
     for (at, class) in classes(bytes).into_iter().enumerate() {
-        let step = if class == Class::Padding { effort(64, 997) } else { effort(1, 29) };
+        let step = if class == Class::Padding { 64 } else { 1 };
         if at % step == 0 {
             *by_class.entry(class).or_default() += 1;
             cases.push((&killed, Fault::flip(&killed, file, at as u64 * 8 + random.below(8))));
@@ -579,47 +583,47 @@ fn every_byte_of_a_part_is_reported_when_it_changes_or_does_not_matter() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_tier_that_was_harmed_at_random_is_reported_or_does_not_matter() {
     let all = killed();
-    let each = effort_at_night(20_000, 1000, 40);
-    let seeds = [19, random_seed("tiers::a_tier_that_was_harmed_at_random")];
-    let mut cases = Vec::new();
-    for seed in seeds {
-        let mut random = Random(seed);
-        for number in 0..each {
-            let killed = &all[random.below(all.len() as u64) as usize];
-            let files: Vec<&String> = killed.tier().keys().collect();
-            let file = files[random.below(files.len() as u64) as usize];
-            let other = files[random.below(files.len() as u64) as usize];
-            let bytes = &killed.tier()[file];
-            let size = bytes.len() as u64;
-            let older = &killed.tiers[random.below(killed.tiers.len() as u64) as usize];
-            let mut fault = match random.below(8) {
-                0..=2 if size > 0 => Fault::flip(killed, file, random.below(size * 8)),
-                3 if size > 0 => Fault::cut(killed, file, random.below(size)),
-                4 => {
-                    let more = random.below(5000);
-                    let more: Vec<u8> = (0..more).map(|_| random.next() as u8).collect();
-                    Fault::extend(killed, file, &more)
-                }
-                5 => match older.get(file) {
-                    Some(older) => Fault::replace(killed, file, older, "an older version"),
-                    None => Fault::remove(killed, file),
-                },
-                6 => Fault::exchange(killed, file, other),
-                _ => Fault::replace(killed, file, &killed.tier()[other], other),
-            };
-            fault.story = format!("{} (case {number} of seed {seed})", fault.story);
-            cases.push((killed, fault));
+    let cases = Cases::new("tiers::a_tier_that_was_harmed_at_random", 100, 28 * all.len() as u64);
+    let tried = cases.run(|case| {
+        let killed = &all[case.kind(all.len())];
+        let mut fault = random_fault(killed, &mut Random(case.seed));
+        fault.story = format!("{} ({case:?})", fault.story);
+        judge(killed, &fault, case.seed.is_multiple_of(2))
+    });
+    println!("{:?}", sum(tried.iter().copied()));
+    count("tier-damages", tried.len() as u64);
+}
+
+fn random_fault(killed: &Killed, random: &mut Random) -> Fault {
+    let files: Vec<&String> = killed.tier().keys().collect();
+    let file = files[random.below(files.len() as u64) as usize];
+    let other = files[random.below(files.len() as u64) as usize];
+    let bytes = &killed.tier()[file];
+    let size = bytes.len() as u64;
+    let older = &killed.tiers[random.below(killed.tiers.len() as u64) as usize];
+    match random.below(8) {
+        0..=2 if size > 0 => Fault::flip(killed, file, random.below(size * 8)),
+        3 if size > 0 => Fault::cut(killed, file, random.below(size)),
+        4 => {
+            let more = random.below(5000);
+            let more: Vec<u8> = (0..more).map(|_| random.next() as u8).collect();
+            Fault::extend(killed, file, &more)
         }
+        5 => match older.get(file) {
+            Some(older) => Fault::replace(killed, file, older, "an older version"),
+            None => Fault::remove(killed, file),
+        },
+        6 => Fault::exchange(killed, file, other),
+        _ => Fault::replace(killed, file, &killed.tier()[other], other),
     }
-    let counts = judge_all(&cases);
-    println!("{counts:?}");
-    count("tier-damages", cases.len() as u64);
 }
 
 /// Tiers of versions that knew no files of promises.
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_tier_without_files_of_promises_is_recovered_as_before() {
     for killed in killed() {
         let mut tier = killed.tier().clone();
@@ -639,6 +643,7 @@ fn a_tier_without_files_of_promises_is_recovered_as_before() {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn a_report_names_the_commit_the_segment_and_the_byte_in_the_tier() {
     let killed = Killed::alone("small parts", 4096, &[Act::Commit; 4]);
     let second = |class: Class| {

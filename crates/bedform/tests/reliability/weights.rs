@@ -1,7 +1,7 @@
 //! H14: metadata that cost more than they weigh.
 //!
 //! Every case is a store whose documents are legal JSON, or a chunk that claims much. It is opened in a process
-//! of its own, which may take 16 times the bytes that are there and 64 MiB, and a second.
+//! of its own, which may take 16 times the bytes that are there and 64 MiB, and `TIME_MAX`.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::child::{Outcome, open};
-use crate::support::{Scratch, count, effort, in_parallel};
+use crate::child::{Outcome, TIME_MAX, open};
+use crate::support::{Scratch, count, in_parallel};
 
 /// What opening a store may come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -175,7 +175,7 @@ fn claims() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    let large = effort(40_000_000, 18_000_000);
+    let large = 40_000_000;
     let mut cases = attributes(large, |what| match what {
         // Each character has six bytes in the document, and two as an attribute. Half as many bytes as asked for.
         "one text of escapes" => Expected::Read,
@@ -195,7 +195,7 @@ fn cases() -> Vec<Case> {
         cases.push(single(story, document, Expected::Read));
     }
     cases.extend(fields(10_000_000));
-    let many = effort(100_000, 20_000);
+    let many = 100_000;
     let usual = array().to_string();
     // The arrays themselves are missing.
     cases.push(consolidated(many, &usual, Expected::Refused));
@@ -221,8 +221,7 @@ fn check(root: &Path, case: &Case) -> Result<Duration, String> {
     }
     let outcome = open(root)?;
     std::fs::remove_dir_all(root).unwrap();
-    // A second, and half as much for neighbours that take the processor's caches: no measure of them is fair.
-    if outcome.time > Duration::from_millis(1500) || outcome.peak_bytes > 16 * weight + (64 << 20) {
+    if outcome.time > TIME_MAX || outcome.peak_bytes > 16 * weight + (64 << 20) {
         return Err(format!("{weight} bytes take too much: {}", short(&outcome)));
     }
     let is_refusal =
@@ -243,6 +242,7 @@ fn short(outcome: &Outcome) -> String {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn metadata_take_memory_and_time_by_what_they_weigh() {
     let scratch = Scratch::new("weights");
     let cases: Vec<(usize, Case)> = cases().into_iter().enumerate().collect();

@@ -33,8 +33,8 @@ type Result<T> = std::result::Result<T, StorageError>;
 pub(super) type Actor = Box<dyn FnOnce() -> std::result::Result<(), String> + Send>;
 
 const LOCK: &str = "lock";
-/// How long nothing may happen before that is a deadlock: longer than any sleep of the engine.
-const STUCK: Duration = Duration::from_secs(2);
+/// How long nothing may happen before that is a deadlock: longer than any sleep on the busiest machine.
+const STUCK: Duration = Duration::from_secs(120);
 /// Calls beyond which a schedule does not end.
 const CALLS_MAX: usize = 50_000;
 /// Calls among which the changes of priorities lie.
@@ -696,6 +696,7 @@ impl Storage for Gated {
 }
 
 #[test]
+#[ignore = "a stage of make reliability"]
 fn threads_keep_their_order_where_ids_begin_anew() {
     let order = |ids: [u64; 4]| {
         let begin = || (std::thread::current(), call("start", String::new(), &ObjectPath::root()));
