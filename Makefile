@@ -10,6 +10,8 @@ DESTDIR ?=
 LIBS ?= shared static
 STAGE ?=
 NAME ?=
+# "night" for the tests as well that no change of the engine breaks, and for more of the others.
+EFFORT ?=
 ARGS ?=
 
 SHELL := /bin/bash
@@ -35,6 +37,8 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)
 MATURIN := cd python && VIRTUAL_ENV=$(VENV) PATH=$(BIN):$$PATH \
 	$(BIN)/maturin develop --release --locked --quiet
 STEP := $(BIN)/python tools/step.py
+is-night := $(filter night,$(EFFORT))
+DESELECTED := not reliability and not xarray_suite$(if $(is-night),, and not night)
 BUILD_CAPI := env -u PYO3_PYTHON $(CARGO) build --release --quiet -p bedform-capi
 # One kind of library more than Cargo.toml names, so that other builds do not pay for it. The linker options
 # that programs need go into a file, for pkg-config.
@@ -98,8 +102,8 @@ test-rust: $(STAMPS)/build ## Run the Rust tests and doc examples
 test-python: $(STAMPS)/build ## Run the Python tests and the examples of the guide
 	@$(STEP) "build of the C library" -- $(BUILD_CAPI)
 	@$(STEP) "build of the static C library" -- $(BUILD_CAPI_STATIC)
-	@cd python && $(BIN)/python ../tools/step.py "pytest" -- \
-		$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not reliability and not xarray_suite" $(ARGS)
+	@cd python && $(if $(is-night),BEDFORM_EFFORT=night) $(BIN)/python ../tools/step.py "pytest" -- \
+		$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "$(DESELECTED)" $(ARGS)
 
 .PHONY: xarray-suite
 xarray-suite: $(STAMPS)/build ## Run all of xarray's own tests of its engines against the engine bedform

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from object_store_server import endpoint, upload
 from support import ENVIRONMENT
 
 from bedform.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import distributed
+
+# Fixtures that several modules share: each process that runs tests starts one server.
+__all__ = ["endpoint", "upload"]
 
 # How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
 # it too. A shared machine pauses, so no example has a deadline.
@@ -56,8 +62,19 @@ def _no_trace_in_the_home_directory(tmp_path_factory: pytest.TempPathFactory) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(kept / "cache"))
         patch.setenv("XDG_DATA_HOME", str(kept / "data"))
+        # HDF5 takes long on a busy machine.
+        patch.setenv("BEDFORM_MAP_TIME", ENVIRONMENT["BEDFORM_MAP_TIME"])
         patch.delenv("BEDFORM_PROFILES", raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[distributed.Client]:
+    """A client of a Dask cluster of two workers, which no test kills."""
+    from dask_clusters import cluster
+
+    with cluster() as client:
+        yield client
 
 
 @pytest.fixture

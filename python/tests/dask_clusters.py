@@ -7,8 +7,7 @@ import os
 import random
 import signal
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dask
 import distributed
@@ -27,6 +26,9 @@ def cluster(workers: int = 2, threads: int = 1) -> Iterator[distributed.Client]:
         # A nanny whose worker is not there so long after it died is closed, also if another has
         # lived and died since.
         "distributed.deploy.lost-worker-timeout": "1 hour",
+        # A busy machine answers late.
+        "distributed.comm.timeouts.connect": "10 minutes",
+        "distributed.comm.timeouts.tcp": "10 minutes",
         "distributed.worker.profile.enabled": False,
         "distributed.admin.log-format": "",
     }
@@ -95,11 +97,3 @@ class Killer:
                 os.kill(self._random.choice(there), signal.SIGKILL)
                 self.kills += 1
                 self._seconds *= 1.5
-
-
-def wait_until(is_true: Any, seconds: float = 60) -> None:
-    """Wait for a condition."""
-    limit = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < limit, "it has not come about"
-        time.sleep(0.01)

@@ -31,6 +31,8 @@ class FaultyProxy:
         self.lock = threading.Lock()
         self.spoken = threading.Event()
         self.left: int | None = None
+        #: Connections with requests that were not answered.
+        self.silenced: list[socket.socket] = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
@@ -44,23 +46,31 @@ class FaultyProxy:
 
     def silence(self, after: int = 0) -> None:
         """Take requests behind the next `after` ones, and neither pass them on nor answer."""
-        self.spoken.clear()
         with self.lock:
-            self.left = after
+            self.spoken, self.left = threading.Event(), after
 
     def speak(self) -> None:
         """Answer again, and break off what is still waited for."""
         with self.lock:
             self.left = None
-        self.spoken.set()
+            self.silenced.clear()
+            self.spoken.set()
 
-    def is_silent(self) -> bool:
-        """Tell whether the next request is not answered."""
+    def is_waited_for(self) -> bool:
+        """Tell whether a client still waits for an answer to a request that was not answered."""
+        with self.lock:
+            return any(is_open(client) for client in self.silenced)
+
+    def silenced_until(self, client: socket.socket) -> threading.Event | None:
+        """Return what ends the silence about a client's request; nothing if it is answered."""
         with self.lock:
             if self.left is None:
-                return False
+                return None
             self.left -= 1
-            return self.left < 0
+            if self.left >= 0:
+                return None
+            self.silenced.append(client)
+            return self.spoken
 
     def listen(self) -> None:
         """Serve each connection in a thread, until the listener is closed."""
@@ -82,8 +92,8 @@ class FaultyProxy:
         """Serve the one request of a connection."""
         with client, contextlib.suppress(OSError, ValueError):
             request = message(client)
-            if self.is_silent():
-                self.spoken.wait()
+            if spoken := self.silenced_until(client):
+                spoken.wait()
                 return
             fault = self.fault()
             if fault == "reset":
@@ -180,6 +190,16 @@ def message(client: socket.socket) -> bytes:
             raise ValueError("half a request")
         body += piece
     return head + b"\r\n\r\n" + body
+
+
+def is_open(client: socket.socket) -> bool:
+    """Tell whether a client that has sent all of its request has not gone away."""
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def reset(client: socket.socket) -> None:

@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ENVIRONMENT, command_line
+from support import ENVIRONMENT, command_line, fewer_examples
 
 import bedform as bf
 
@@ -115,6 +115,7 @@ def outer(values: npt.NDArray[Any], key: tuple[Any, ...]) -> npt.NDArray[Any]:
     return values
 
 
+@fewer_examples(3)
 @given(key=st.tuples(keys(sum(LENGTHS)), keys(Y), keys(X)))
 def test_selections_are_those_of_the_concatenation(
     files: tuple[list[Path], npt.NDArray[Any]], key: tuple[Any, ...]
@@ -125,6 +126,7 @@ def test_selections_are_those_of_the_concatenation(
     np.testing.assert_array_equal(found, outer(values, key))
 
 
+@fewer_examples(3)
 @given(points=st.lists(st.tuples(*(st.integers(0, n - 1) for n in (sum(LENGTHS), Y, X)))))
 def test_points_are_those_of_the_concatenation(
     files: tuple[list[Path], npt.NDArray[Any]], points: list[tuple[int, int, int]]
@@ -241,6 +243,8 @@ def test_the_dimension_is_the_one_in_which_files_differ_or_that_can_grow(tmp_pat
     assert 'no variable has the dimension "z"; they have time, x' in message
 
 
+# Files take longest to write.
+@fewer_examples(5)
 @given(data=st.data())
 def test_any_axis_may_be_the_joined_one(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -26,6 +26,7 @@ import zarr
 from engine import CODECS, NUMBERS, ORDERS, assert_same, random_values
 from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 
 import bedform
 from bedform import _errors, _explanation, _internal
@@ -146,6 +147,7 @@ def test_bytes_of_fixed_length_are_what_zarr_python_reads(store: bedform.Store) 
 texts = st.text(max_size=12)
 
 
+@fewer_examples(3)
 @given(st.lists(texts, min_size=1, max_size=30), st.integers(1, 5), st.data())
 def test_text_of_any_length_and_script_comes_back(
     tmp_path: Path, words: list[str], chunk: int, data: st.DataObject

@@ -195,13 +195,11 @@ def test_programs_under_mpi_say_ok(prefix: Path, tmp_path: Path, program: str) -
 
 
 def test_a_process_that_does_not_come_is_named_by_those_that_are_there(
-    prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prefix: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "s.zarr"
     bf.create(place).create_array("t", (4, 8), "float32")
     built = build(prefix, PROGRAMS / "missing.c", tmp_path / "missing")
-    monkeypatch.setenv("BEDFORM_COLLECTIVE_WARN", "1")
-    monkeypatch.setenv("BEDFORM_COLLECTIVE_TIMEOUT", "2")
     said = mpiexec(4, built, place, check=False)
     missed = r"rank 0 has waited \d s in commit\(\) for rank 3, which has not made this call"
     assert len(re.findall(rf"^bedform: {missed}$", said, re.MULTILINE)) == 1, said

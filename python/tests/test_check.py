@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from support import PATIENCE
 
 import bedform as bf
 from bedform import _place_check
@@ -40,7 +41,11 @@ def test_several_processes_try_what_one_cannot_see(tmp_path: Path) -> None:
     directory = os.path.dirname(sys.executable)  # noqa: PTH120
     command = [f"{directory}/mpiexec", "-n", "3", sys.executable, "-m", "bedform", "check"]
     said = subprocess.run(
-        [*command, str(tmp_path), "--json"], capture_output=True, text=True, timeout=120, check=True
+        [*command, str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
     )
     value = json.loads(said.stdout)
     assert value["works"]
@@ -48,7 +53,11 @@ def test_several_processes_try_what_one_cannot_see(tmp_path: Path) -> None:
     assert len(value["trials"]) == 12
     assert list(tmp_path.iterdir()) == []
     missing = subprocess.run(
-        [*command, str(tmp_path / "none")], capture_output=True, text=True, timeout=120, check=False
+        [*command, str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert missing.stderr.count("there is no such directory") == 1
     assert missing.returncode != 0

@@ -21,21 +21,17 @@ PROGRAMS = Path(__file__).parent / "mpi_programs"
 
 
 def lines_where_one_is_missing(
-    tmp_path: Path, missing: int, seconds: float, monkeypatch: pytest.MonkeyPatch, timeout: str
+    tmp_path: Path, missing: int, event: str, timeout: str
 ) -> list[list[str]]:
     place = tmp_path / "s.zarr"
     bf.create(place).create_array("t", (4, 4), "int32")
-    monkeypatch.setenv("BEDFORM_COLLECTIVE_WARN", "1")
-    monkeypatch.setenv("BEDFORM_COLLECTIVE_TIMEOUT", timeout)
     program = PROGRAMS / "missing_process.py"
-    said = mpiexec(4, sys.executable, program, place, str(missing), str(seconds))
+    said = mpiexec(4, sys.executable, program, place, str(missing), event, timeout)
     return [line.split("|") for line in said.splitlines()]
 
 
-def test_a_process_that_comes_late_is_named_and_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = lines_where_one_is_missing(tmp_path, 2, 3.5, monkeypatch, "0")
+def test_a_process_that_comes_late_is_named_and_waited_for(tmp_path: Path) -> None:
+    lines = lines_where_one_is_missing(tmp_path, 2, "warned", "0")
     assert [line[0] for line in lines] == ["committed"] * 4
     warned = "s in commit() for rank 2, which has not made this call"
     assert len(lines[0]) == 2
@@ -43,10 +39,8 @@ def test_a_process_that_comes_late_is_named_and_waited_for(
     assert (np.asarray(bf.open(tmp_path / "s.zarr")["t"][...]) == 2).all()
 
 
-def test_a_process_that_does_not_come_fails_the_call_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = lines_where_one_is_missing(tmp_path, 3, 8, monkeypatch, "2")
+def test_a_process_that_does_not_come_fails_the_call_of_the_others(tmp_path: Path) -> None:
+    lines = lines_where_one_is_missing(tmp_path, 3, "given up", "6")
     named = "s in commit() for rank 3, which has not made this call; it is not known what became"
     for line in lines:
         assert line[0].startswith("rank 0 has waited "), lines

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 import pytest
 import zarr
-from support import ENVIRONMENT, command_line
+from support import ENVIRONMENT, PATIENCE, command_line, wait_until
 
 import bedform
 from bedform._convert import VerificationError, convert
@@ -230,13 +229,12 @@ def test_a_killed_command_leaves_nothing_visible_and_the_next_one_finishes(
     command = [*command_line(), "convert", str(source), str(target), "--memory", "1MiB"]
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     marks = tmp_path / ".a.zarr.bedform-partial" / "done"
-    limit = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < limit:
-        if marks.exists() and marks.stat().st_size:
-            break
-        time.sleep(0.001)
+    wait_until(
+        lambda: process.poll() is not None or (marks.exists() and marks.stat().st_size),
+        "a region is done",
+    )
     process.send_signal(ending)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     if process.returncode != 0:
         assert not target.exists()
         assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said

@@ -15,24 +15,20 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from support import ENVIRONMENT, cases, command_line
+from support import ENVIRONMENT, PATIENCE, cases, command_line, wait_until
 
 distributed = pytest.importorskip("distributed")
 
-from dask_clusters import Killer, cluster, pids, wait_until  # noqa: E402
+from dask_clusters import Killer, cluster, pids  # noqa: E402
 from test_convert import StopError, check_same, growing, leftovers, stop_after  # noqa: E402
-from test_object_stores import endpoint, upload  # noqa: E402
 
 import bedform as bf  # noqa: E402
 from bedform import _dask_cluster, _dask_regions, _internal  # noqa: E402
 from bedform._convert import VerificationError, convert  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-# Fixtures of that module.
-__all__ = ["endpoint", "upload"]
 
 SHAPE = (150, 200, 180)
 # Two arrays of 21 MiB in fifteen regions each, and a small one.
@@ -40,12 +36,6 @@ ARGUMENTS: dict[str, Any] = {
     "memory": "6MiB",
     "layout": bf.Regular(chunks=(50, 20, 20), shards=(150, 40, 60)),
 }
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[distributed.Client]:
-    with cluster() as client:
-        yield client
 
 
 def fields(factor: float = 1) -> xr.Dataset:
@@ -168,7 +158,7 @@ def test_stopped_by_the_user_nothing_more_is_asked_of_the_workers(
 ) -> None:
     with pytest.raises(StopError):
         convert(source, tmp_path / "a.zarr", dask=client, progress=stop_after(2), **ARGUMENTS)
-    wait_until(lambda: not any(client.processing().values()), 20)
+    wait_until(lambda: not any(client.processing().values()), "no worker works")
     assert client.futures == {}
 
 
@@ -184,10 +174,11 @@ def test_a_killed_command_is_resumed_without_workers(
     )
     marks = tmp_path / ".a.zarr.bedform-partial" / "done"
     wait_until(
-        lambda: process.poll() is not None or (marks.exists() and marks.read_bytes().strip(b"\0"))
+        lambda: process.poll() is not None or (marks.exists() and marks.read_bytes().strip(b"\0")),
+        "a region is done",
     )
     process.send_signal(ending)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said
     assert not target.exists()
     if ending == signal.SIGINT:
@@ -222,7 +213,7 @@ def test_a_worker_that_comes_too_late_changes_nothing(source: Path, tmp_path: Pa
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
         done = convert(source, target, verify=True, **ARGUMENTS)
-        wait_until(lambda: not any(client.processing().values()), 20)
+        wait_until(lambda: not any(client.processing().values()), "no worker works")
     assert not done.warnings
     check_same(source, target)
     assert bf.open(target).verify() == []
@@ -324,7 +315,7 @@ def test_a_program_that_was_given_no_address_of_a_scheduler_ends(
 ) -> None:
     code = "import sys, bedform as bf; bf.convert(*sys.argv[1:3], dask=sys.argv[3])"
     command = [sys.executable, "-c", code, str(source), str(tmp_path / "a.zarr"), address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert f"no Dask scheduler at {address!r}: " in done.stderr.splitlines()[-1]
 
 

@@ -18,17 +18,10 @@ from bedform import _dask_regions  # noqa: E402
 from bedform.cli import app  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SHAPE = (300, 60, 70)
 SERIES: dict[str, Any] = {"reads": {"time": 1}}
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[distributed.Client]:
-    with cluster() as client:
-        yield client
 
 
 def values(seed: int = 1) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from dask_clusters import cluster
+from support import PATIENCE
 
 import bedform as bf
 from bedform import _computations, _internal
@@ -160,7 +161,7 @@ def test_dask_is_not_imported_by_reads_that_are_recorded(place: Path):
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

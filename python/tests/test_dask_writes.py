@@ -20,17 +20,10 @@ from bedform import _dask_cluster, _internal  # noqa: E402
 from bedform._chunked_values import Target  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SHAPE = (120, 200, 180)
 LAYOUT = bf.Regular(chunks=(20, 20, 20), shards=(40, 100, 60))
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[distributed.Client]:
-    with cluster() as client:
-        yield client
 
 
 def fields() -> xr.Dataset:

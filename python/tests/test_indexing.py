@@ -1,7 +1,9 @@
 """Every index that NumPy accepts gives what NumPy gives; every one that it refuses is refused.
 
 The oracle is the same index on the same values in memory. Orthogonal and point indexing have an
-oracle of their own: a table of element numbers, indexed axis by axis with NumPy.
+oracle of their own: a table of element numbers, indexed axis by axis with NumPy. That any selection
+of any layout reads and writes what a list would is tried on many more cases in Rust
+(tests/properties/arrays.rs); here it is what Python makes of an index.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import pytest
 from engine import assert_same, random_values, twins
 from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 
 import bedform
 
@@ -62,6 +65,7 @@ def is_refused(values: Values, key: Any) -> bool:
     return False
 
 
+@fewer_examples(3)
 @given(st.data())
 def test_a_basic_index_reads_what_numpy_reads(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
@@ -108,6 +112,7 @@ def put(values: Values, chosen: Values, value: Any) -> None:
         flat[at] = new
 
 
+@fewer_examples(3)
 @given(st.data())
 def test_a_basic_index_writes_what_numpy_writes(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
@@ -152,6 +157,7 @@ def outer(values: Values, key: tuple[Any, ...]) -> Any:
     return values
 
 
+@fewer_examples(3)
 @given(st.data())
 def test_an_orthogonal_index_reads_and_writes_axis_by_axis(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
@@ -178,6 +184,7 @@ def point_oracle(values: Values, key: tuple[Any, ...]) -> Any:
     return moved[(*given, *(key[axis] for axis in slices))]
 
 
+@fewer_examples(3)
 @given(st.data())
 def test_a_point_index_reads_and_writes_point_by_point(root: Path, data: st.DataObject) -> None:
     array, values = data.draw(twins(root))
@@ -206,6 +213,7 @@ def test_a_point_index_reads_and_writes_point_by_point(root: Path, data: st.Data
     assert_same(array[...], values[...])
 
 
+@fewer_examples(3)
 @given(st.data())
 def test_a_mask_of_the_arrays_shape_reads_and_writes_where_it_is_true(
     root: Path, data: st.DataObject

@@ -14,8 +14,9 @@ import xarray as xr
 import zarr
 import zarr.codecs
 from engine import CODECS, NUMBERS, ORDERS, assert_same, layouts, random_values, shapes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 
 import bedform
@@ -105,6 +106,8 @@ def test_every_compressor_of_blosc_is_read_by_all(
     check_readers(path, "a", values)
 
 
+# Three libraries take their time.
+@fewer_examples(3)
 @given(st.data())
 def test_our_arrays_of_any_shape_and_fill_are_read_by_all(
     tmp_path: Path, data: st.DataObject
@@ -527,8 +530,7 @@ def test_we_read_version_two_of_tensorstore(tmp_path: Path, separator: str) -> N
 # Ours into theirs ---------------------------------------------------------------------------------
 
 
-# Three libraries take their time.
-@settings(max_examples=settings.default.max_examples // 3)  # type: ignore[union-attr]
+@fewer_examples(5)
 @given(st.data())
 def test_what_we_write_into_their_arrays_they_read(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / f"{next(_numbers)}.zarr"

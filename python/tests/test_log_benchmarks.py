@@ -31,6 +31,8 @@ from benchmarks.harness.workload import Variable, Workload, write_plans  # noqa:
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.night
+
 # Of E3SM-IO's maps of 16 processes: runs of all processes as they are stored, sorted and merged, by
 # number of processes.
 REAL_RUNS = {

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from support import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,7 @@ for left in map(int, sys.argv[3:]):
 )
 def test_a_process_that_may_take_little_more_memory_lives_on(work: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", CASES, str(tmp_path), work, *map(str, LEFT_MIB)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     codes = {int(left): int(code) for left, code in map(str.split, told.stdout.splitlines())}
     assert set(codes) == set(LEFT_MIB), told.stderr
     assert set(codes.values()) <= {0, 1}, (codes, told.stderr)

@@ -14,6 +14,7 @@ import zarr
 import zarr.codecs.numcodecs as v3
 from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 
 import bedform as bf
 
@@ -152,6 +153,7 @@ def test_compressors_and_checksums_of_zarr_v3(tmp_path: Path, compressor: Any) -
     np.testing.assert_array_equal(bf.open(tmp_path / "a")[...], array[...])
 
 
+@fewer_examples(3)
 @given(
     numbers=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),
     dtypes=st.tuples(*[st.sampled_from(NUMBERS)] * 2),

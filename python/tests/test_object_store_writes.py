@@ -16,16 +16,15 @@ import pytest
 import xarray as xr
 import zarr
 from faulty_proxy import DenyingProxy, FaultyProxy
-from test_object_stores import SECRET, cli, client_of, endpoint, port_of, upload
+from object_store_server import SECRET, client_of
+from support import PATIENCE
+from test_object_stores import cli, port_of
 
 import bedform as bf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-# Fixtures of that module.
-__all__ = ["endpoint", "upload"]
 
 LAYOUT = bf.Regular(chunks=(5, 20, 15), shards=(10, 40, 30))
 
@@ -300,7 +299,7 @@ def test_rows_of_several_processes_are_there_once_each(bucket: str) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, url, str(writer)]) for writer in range(2)
     ]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=PATIENCE) for writer in writers] == [0, 0]
     rows = bf.open(url)["t"][:]
     assert (rows == rows[:, :1]).all()
     expected = [writer * 100 + step for writer in range(2) for step in range(4)]
@@ -350,7 +349,7 @@ def test_behind_a_network_that_loses_answers_rows_are_there_as_was_told(
             subprocess.Popen([*command, str(writer)], stdout=subprocess.PIPE, text=True)
             for writer in range(2)
         ]
-        said = [writer.communicate(timeout=170)[0] for writer in writers]
+        said = [writer.communicate(timeout=PATIENCE)[0] for writer in writers]
         assert [writer.returncode for writer in writers] == [0, 0]
         assert proxy.faults.total() > 10
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -430,7 +429,7 @@ def test_a_wait_for_a_lock_is_told_and_ends_with_ctrl_c(bucket: str, endpoint: s
         try:
             assert "waiting for the lock of locked.zarr/t" in waiting.stderr.readline()
             waiting.send_signal(signal.SIGINT)
-            said = waiting.communicate(timeout=10)[1]
+            said = waiting.communicate(timeout=PATIENCE)[1]
         finally:
             waiting.kill()
     assert waiting.returncode == -signal.SIGINT

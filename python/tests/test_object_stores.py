@@ -7,92 +7,28 @@ import http.server
 import json
 import os
 import pickle
-import socket
 import subprocess
-import sys
 import threading
-import time
 import warnings
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import boto3
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError
 from faulty_proxy import DenyingProxy
-from support import command_line
+from object_store_server import SECRET, client_of
+from support import PATIENCE, command_line
 
 import bedform as bf
+from bedform import xarray_backend
 from bedform.xarray_backend import BedformBackendEntrypoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-SECRET = "a-secret-of-many-letters"  # noqa: S105 - of a server of this test
-
-
-def client_of(endpoint: str) -> Any:
-    """What writes to the server."""
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key=SECRET,
-        config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 0}),
-    )
-
-
-@pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that speaks S3."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    said = tmp_path_factory.mktemp("moto") / "said"
-    with said.open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "moto.server", "-p", str(port)],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            try:
-                client_of(url).create_bucket(Bucket="bucket")
-                break
-            except BotoCoreError:
-                time.sleep(0.1)
-        yield url
-    finally:
-        server.terminate()
-        server.wait()
-
-
-@pytest.fixture
-def upload(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, str], str]:
-    """What copies a directory to the bucket, and gives its URL there."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-
-    client = client_of(endpoint)
-
-    def copy(source: Path, name: str) -> str:
-        for file in filter(Path.is_file, source.rglob("*")):
-            key = f"{name}/{file.relative_to(source)}"
-            client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
-        return f"s3://bucket/{name}"
-
-    return copy
 
 
 def made(path: Path) -> np.ndarray[Any, Any]:
@@ -108,8 +44,9 @@ def made(path: Path) -> np.ndarray[Any, Any]:
 
 
 def test_xarray_selects_the_engine_for_stores_in_s3_that_bedform_made(
-    tmp_path: Path, upload: Callable[[Path, str], str]
+    tmp_path: Path, upload: Callable[[Path, str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(xarray_backend, "_GUESS_SECONDS", PATIENCE)
     values = made(tmp_path / "ours.zarr")
     opened = xr.open_dataset(upload(tmp_path / "ours.zarr", "guess/ours.zarr"), group="g")
     np.testing.assert_array_equal(opened["t"].isel(t=3).values, values[3])
@@ -122,7 +59,7 @@ def test_xarray_selects_the_engine_for_stores_in_s3_that_bedform_made(
 def cli(*arguments: str) -> str:
     """What a command prints, in the environment of this process."""
     done = subprocess.run(
-        [*command_line(), *arguments], capture_output=True, text=True, timeout=60, check=False
+        [*command_line(), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     return f"{done.returncode}\n{done.stdout}{done.stderr}"
 

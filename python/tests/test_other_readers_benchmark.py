@@ -19,6 +19,8 @@ from benchmarks.harness.zarr_defaults import default_chunks  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.night
+
 
 @pytest.fixture(autouse=True)
 def path_is_left_as_it_was() -> Iterator[None]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from hypothesis import given
+from support import fewer_examples
 
 import bedform as bf
 
@@ -180,6 +181,7 @@ starts = st.tuples(*(st.integers(0, size - 1) for size in VALUES.shape))
 lengths = st.tuples(*(st.integers(0, 5) for _ in VALUES.shape))
 
 
+@fewer_examples(3)
 @given(st.lists(st.tuples(starts, lengths), max_size=6))
 def test_a_union_of_boxes_gives_the_elements_of_each(arrays: Any, wanted: Any) -> None:
     boxes = [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import PATIENCE
 
 import bedform as bf
 
@@ -127,7 +128,7 @@ def test_shards_of_a_replica_are_on_targets_of_the_processes_that_read_them(
     started = [
         subprocess.Popen([sys.executable, "-c", READ, str(path), str(rank)]) for rank in range(4)
     ]
-    assert [process.wait(timeout=120) for process in started] == [0] * 4
+    assert [process.wait(timeout=PATIENCE) for process in started] == [0] * 4
     (found,) = bf.learn(path)["knowledge"]["arrays"]["t"]["global"]
     assert found["processes"] == 4
     calls = tmp_path / "calls"

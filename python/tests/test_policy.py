@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from support import PATIENCE, command_line, wait_until
 from typer.testing import CliRunner
 
 import bedform as bf
@@ -54,7 +55,7 @@ def started(script: str, path: Path, **environment: str) -> subprocess.Popen[str
 
 def run(script: str, path: Path, **environment: str) -> str:
     process = started(script, path, **environment)
-    said, error = process.communicate(timeout=120)
+    said, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, error
     return said
 
@@ -71,16 +72,38 @@ def policy(path: Path) -> Path:
     return Path(f"{path}.bedform/policy")
 
 
+def by_policy(path: Path) -> subprocess.CompletedProcess[str]:
+    """Do what the policy says, in a process of its own, which gets the lowest priority for good."""
+    return subprocess.run(
+        [*command_line(), "optimize", "--by-policy", "--json", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
 def settled(path: Path, began: int = 0) -> dict[str, Any]:
     """The state once a run that began later has ended."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        state = bf.watch_state(path)
-        outcome = state["outcome"]
-        if outcome and outcome["ended"] and outcome["began"] >= began and not state["is_running"]:
-            return state
-        time.sleep(0.1)
-    raise AssertionError(f"nothing came of it: {bf.watch_state(path)}")
+
+    def has_ended() -> bool:
+        found = outcome_of(path)
+        return bool(found and found["ended"] and found["began"] >= began)
+
+    wait_until(has_ended, "a run has ended")
+    wait_until(lambda: not bf.watch_state(path)["is_running"], "it has let go of the lock")
+    return bf.watch_state(path)
+
+
+def outcome_of(path: Path) -> dict[str, Any] | None:
+    """What is kept of the last run.
+
+    The state has it too; but to tell whether one runs takes the lock for a moment, and a run that
+    finds it taken again and again leaves the work to another.
+    """
+    kept = policy(path) / "outcome"
+    found: dict[str, Any] | None = json.loads(kept.read_bytes()) if kept.exists() else None
+    return found
 
 
 def test_enough_reads_of_several_processes_have_replicas_made_that_later_ones_read(
@@ -166,9 +189,9 @@ def test_it_is_ended_and_never_begun_where_it_cannot_be(file: Path) -> None:
     for wrong in (-1, 5):
         with pytest.raises(bf.InvalidArgumentError, match="optimize_after"):
             bf.watch(file, on=wrong < 0, optimize_after=wrong)
-    refused = CliRunner().invoke(app, ["optimize", "--by-policy", str(file)])
-    assert isinstance(refused.exception, bf.NotFoundError)
-    assert "--optimize-after 1000" in str(refused.exception)
+    refused = by_policy(file)
+    assert refused.returncode == 2
+    assert "--optimize-after 1000" in refused.stderr
 
 
 def test_what_goes_wrong_is_kept_and_said_and_no_read_fails(file: Path) -> None:
@@ -199,13 +222,9 @@ def test_one_that_was_killed_goes_on_with_the_next_process_that_reads(file: Path
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 60
-    state = bf.watch_state(file)
     # It says that it has begun once it has the lock.
-    while not (state["is_running"] and state["outcome"]) and time.monotonic() < until:
-        time.sleep(0.02)
-        state = bf.watch_state(file)
-    assert state["is_running"]
+    wait_until(lambda: outcome_of(file), "it has begun")
+    assert bf.watch_state(file)["is_running"]
     slow.send_signal(signal.SIGKILL)
     slow.wait()
     state = bf.watch_state(file)
@@ -220,7 +239,7 @@ def test_of_processes_that_all_have_read_enough_one_optimises(file: Path) -> Non
     bf.watch(file, optimize_after=30, budget="400%")
     readers = [started(SERIES, file) for _ in range(4)]
     for reader in readers:
-        reader.communicate(timeout=120)
+        reader.communicate(timeout=PATIENCE)
         assert reader.returncode == 0
     assert settled(file)["outcome"]["error"] == ""
     commands = [
@@ -232,7 +251,7 @@ def test_of_processes_that_all_have_read_enough_one_optimises(file: Path) -> Non
         )
         for _ in range(3)
     ]
-    outcomes = [json.loads(command.communicate(timeout=120)[0]) for command in commands]
+    outcomes = [json.loads(command.communicate(timeout=PATIENCE)[0]) for command in commands]
     assert any(outcome is not None for outcome in outcomes)
     assert all(outcome is None or outcome["error"] == "" for outcome in outcomes)
     kept = sorted(path.name for path in Path(f"{file}.bedform/replicas").glob("[0-9a-f]*"))
@@ -252,9 +271,10 @@ def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_pa
     bf.watch(file, optimize_after=30, budget="400%")
     readers = [started(SERIES, file, PYTHONPATH=path) for _ in range(4)]
     for reader in readers:
-        assert reader.communicate(timeout=120)[0].strip() == "0"
+        assert reader.communicate(timeout=PATIENCE)[0].strip() == "0"
     assert said_within(starts, "x") == "x"
-    assert (policy(file) / "claimed").exists()
+    # As if it had been claimed just now: after a minute it counts as lost.
+    os.utime(policy(file) / "claimed")
     run(SERIES, file, PYTHONPATH=path)
     time.sleep(1)
     assert starts.read_text() == "x"
@@ -264,12 +284,8 @@ def test_one_due_policy_starts_one_process_until_that_is_lost(file: Path, tmp_pa
 
 
 def said_within(path: Path, said: str) -> str:
-    """What a file has once it has that, or a while has passed."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if path.exists() and len(path.read_text()) >= len(said):
-            break
-        time.sleep(0.1)
+    """What a file has once it has that, and a while later."""
+    wait_until(lambda: path.exists() and len(path.read_text()) >= len(said), f"it says {said}")
     # Time for what should not come.
     time.sleep(1)
     return path.read_text()
@@ -350,5 +366,4 @@ def test_the_commands_say_how_it_stands(file: Path) -> None:
         document = json.loads(runner.invoke(app, [*command, "--json", str(file)]).stdout)
         outcome = document.get("watch", document)["outcome"]
         assert outcome["made"]
-    done = json.loads(runner.invoke(app, ["optimize", "--by-policy", "--json", str(file)]).stdout)
-    assert done["made"] == []
+    assert json.loads(by_policy(file).stdout)["made"] == []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+from support import PATIENCE
 
 import bedform as bf
 
@@ -47,6 +48,12 @@ def run(script: str, place: Path, **environment: str) -> Any:
         import bedform as bf
         place = {str(place)!r}
         field = np.arange({np.prod(SHAPE)}, dtype="float32").reshape({SHAPE})
+        def let_read(opened):
+            "A busy machine reads ahead late: wait until all is there that is to be read ahead."
+            state = opened.stats()["prefetch"]
+            while state["ready"] < state["ahead"]:
+                time.sleep(0.001)
+                state = opened.stats()["prefetch"]
     """
     code = textwrap.dedent(lines) + textwrap.dedent(script)
     done = subprocess.run(
@@ -54,7 +61,7 @@ def run(script: str, place: Path, **environment: str) -> Any:
         env={**os.environ, **SLOW, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -66,13 +73,13 @@ def test_maps_in_a_row_are_read_ahead_after_three(place: Path):
         """
         store = bf.open(place)
         for at in range(60):
+            let_read(store)
             np.testing.assert_array_equal(store["t"][at], field[at])
         print(json.dumps(store.stats()["prefetch"]))
         """,
         place,
     )
-    assert (found["reads"], found["foreseen"]) == (60, 57)
-    assert found["used"] > 50
+    assert (found["reads"], found["foreseen"], found["used"]) == (60, 57, 57)
     assert found["used_of_prefetched"] == 1
 
 
@@ -82,6 +89,7 @@ def test_planes_of_a_netcdf_file_through_xarray_are_read_ahead(place: Path):
         import xarray as xr
         data = xr.open_dataset(place, engine="bedform", prefetch="8 MiB")
         for at in range(0, 64, 2):
+            let_read(data.bedform)
             np.testing.assert_array_equal(data["t"][:, 5:25, at], field[:, 5:25, at])
         print(json.dumps(data.bedform.stats()["prefetch"]))
         """,
@@ -96,6 +104,7 @@ def test_columns_backwards_by_steps_are_read_ahead(place: Path):
         """
         store = bf.open(place)
         for at in range(58, 1, -3):
+            let_read(store)
             np.testing.assert_array_equal(store["t"][at, ::2, ::-1], field[at, ::2, ::-1])
         print(json.dumps(store.stats()["prefetch"]))
         """,
@@ -109,7 +118,10 @@ def test_what_was_read_ahead_is_an_array_like_any_other(place: Path):
         """
         import gc, pickle
         store = bf.open(place)
-        maps = [store["t"][at] for at in range(20)]
+        maps = []
+        for at in range(20):
+            let_read(store)
+            maps.append(store["t"][at])
         used = store.stats()["prefetch"]["used"]
         buffer = np.empty((32, 64), "f4")
         assert store["t"].read(np.s_[20], out=buffer) is buffer
@@ -153,6 +165,7 @@ def test_elements_of_any_type_are_read_ahead(tmp_path: Path, kind: str):
                 continue
             store, values = bf.open(f"{place}/{name}"), np.load(f"{place}/v.npy")
             for at in range(40):
+                let_read(store)
                 read = store["t"][at]
                 assert read.dtype == store["t"].dtype
                 np.testing.assert_array_equal(read, values[at])
@@ -172,6 +185,7 @@ def test_a_child_of_a_fork_and_its_parent_read_on(place: Path):
             store["t"][at]
         child = os.fork()
         for at in range(20, 60):
+            let_read(store)
             np.testing.assert_array_equal(store["t"][at], field[at])
         used = store.stats()["prefetch"]["used"]
         if child == 0:
@@ -225,7 +239,7 @@ def test_auto_follows_the_main_thread_and_a_size_all(place: Path):
         """
         def reads(prefetch):
             store = bf.open(place, prefetch=prefetch)
-            work = lambda: [store["t"][at] for at in range(20)]
+            work = lambda: [(let_read(store), store["t"][at]) for at in range(20)]
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
@@ -251,6 +265,7 @@ def test_what_a_list_says_counts_for_any_thread(place: Path):
                     at = next(todo, None)
                 if at is None:
                     return
+                let_read(store)
                 np.testing.assert_array_equal(store["t"][at], field[at])
         todo = iter(order)
         threads = [threading.Thread(target=work, args=(todo,)) for _ in range(2)]
@@ -286,7 +301,10 @@ def test_a_netcdf_file_that_is_written_anew_in_mid_loop_is_seen_as_without(
             assert np.array_equal(values - values[0, 0], field[at] - field[at, 0, 0])
             return float(values[0, 0] - field[at, 0, 0])
         stores = [bf.open(place, freshness={freshness!r}, prefetch=one) for one in ("auto", False)]
-        before = [[seen(store, at) for store in stores] for at in range(20)]
+        before = []
+        for at in range(20):
+            let_read(stores[0])
+            before.append([seen(store, at) for store in stores])
         os.replace(place.replace("t.nc", "new.nc"), place)
         after = [[seen(store, at) for store in stores] for at in range(20, 40)]
         used = stores[0].stats()["prefetch"]["used"]
@@ -306,6 +324,7 @@ def test_the_environment_says_how_much(place: Path, said: str):
         """
         store = bf.open(place)
         for at in range(20):
+            let_read(store)
             store["t"][at]
         print(json.dumps(store.stats()["prefetch"]["used"]))
         """,
@@ -320,6 +339,7 @@ SHUFFLED = """
     order = np.random.default_rng(1).permutation(60)
     store.prefetch([("t", np.s_[at]) for at in order])
     for at in order:
+        let_read(store)
         np.testing.assert_array_equal(store["t"][at], field[at])
 """
 
@@ -330,6 +350,7 @@ def test_a_shuffled_epoch_is_handed_over(place: Path):
         + """
     before = store.stats()["prefetch"]
     store.prefetch({"t": [([1, 5, 7],), np.s_[2:4]]})
+    let_read(store)
     np.testing.assert_array_equal(store["t"][[1, 5, 7]], field[[1, 5, 7]])
     np.testing.assert_array_equal(store["t"][2:4], field[2:4])
     print(json.dumps([before, store.stats()["prefetch"]]))
@@ -400,17 +421,16 @@ def test_a_wait_for_a_read_ahead_ends_with_ctrl_c(place: Path):
         for at in range(10):
             store["t"][at]
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-        began = time.perf_counter()
         try:
             for at in range(10, 60):
                 store["t"][at]
         except KeyboardInterrupt:
-            print(json.dumps([True, time.perf_counter() - began]))
+            print(json.dumps("interrupted"))
         """,
         place,
         BEDFORM_THROTTLE="1 GB/s, 500 ms",
     )
-    assert found[0]
+    assert found == "interrupted"
 
 
 def test_a_data_set_counts_its_reads_and_another_says_which_one_does(place: Path):

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from range_server import serving
+from support import PATIENCE
 
 import bedform as bf
 from bedform.cli import run
@@ -459,7 +460,7 @@ def test_an_archive_of_more_files_or_directories_than_may_be_open_is_read(
         file.write_bytes(np.int32(number).tobytes())
         refs[f"v/{number}"] = [f"../{file}", 0, 4]
     Path("sets/many.json").write_text(json.dumps(refs))
-    subprocess.run([sys.executable, "-c", MANY], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", MANY], check=True, timeout=PATIENCE)
 
 
 COUNT = 200_000
@@ -482,7 +483,7 @@ def test_many_references_take_little_memory(place: Path) -> None:
     refs |= {f"v/{number}": ["data/v.bin", 4 * number, 4] for number in range(COUNT)}
     Path("large.json").write_text(json.dumps(refs))
     done = subprocess.run(
-        [sys.executable, "-c", LARGE], check=True, timeout=120, capture_output=True, text=True
+        [sys.executable, "-c", LARGE], check=True, timeout=PATIENCE, capture_output=True, text=True
     )
     # The document, and some tens of bytes for each key.
     most = Path("large.json").stat().st_size + 150 * COUNT

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from format_reader import crc32c
-from support import sealed
+from support import sealed, wait_until
 from typer.testing import CliRunner
 
 import bedform as bf
@@ -105,17 +104,15 @@ def test_an_open_handle_reads_the_replicas_that_are_made_meanwhile(file: Path) -
         assert not used(array, series)
         made = [one["id"] for one in series_replica(file).made if one["array"] == "t"]
         # It is looked for other replicas every two seconds.
-        deadline = time.monotonic() + 60
-        while used(array, series) != made and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert used(array, series) == made
+        wait_until(lambda: used(array, series) == made, "the replica is used")
         np.testing.assert_array_equal(array[series], expected[series])
         shutil.rmtree(f"{file}.bedform")
-        deadline = time.monotonic() + 60
-        while used(array, series) and time.monotonic() < deadline:
+
+        def is_read_without() -> bool:
             np.testing.assert_array_equal(array[series], expected[series])
-            time.sleep(0.1)
-        assert not used(array, series)
+            return not used(array, series)
+
+        wait_until(is_read_without, "no replica is used")
         np.testing.assert_array_equal(array[series], expected[series])
 
 

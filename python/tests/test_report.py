@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from range_server import serving
+from support import PATIENCE
 
 import bedform as bf
 from bedform import _report, _report_page, _report_reads, _report_style, _sidecar
@@ -576,7 +577,7 @@ def test_nothing_is_cut_or_covered_in_a_browser(watched: Path, tmp_path: Path, w
             f"--user-data-dir={tmp_path / 'browser'}", "--window-size=1500,4100", "--dump-dom",
             page.as_uri(),
         ],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r"MEASURED (\d+) (.*) END", done.stdout)
     assert found is not None, done.stderr[-2000:]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 
 import bedform as bf
 
@@ -48,7 +49,7 @@ def lay(model: np.ndarray, chosen: tuple[np.ndarray, np.ndarray], values: np.nda
         at += count
 
 
-@settings(max_examples=60)
+@fewer_examples(6)
 @given(st.data())
 def test_boxes_declared_or_not_and_lent_elements_are_as_assigned(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

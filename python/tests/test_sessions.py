@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support import fewer_examples
 
 import bedform as bf
 
@@ -77,7 +78,7 @@ def test_a_session_settles_on_exit_and_commits_nothing_after_an_error(store: bf.
     assert store["t"][...].all()
 
 
-@settings(max_examples=40)
+@fewer_examples(8)
 @given(st.data())
 def test_commits_lie_over_each_other_as_assignments_to_a_list_do(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -21,7 +21,7 @@ import pytest
 import xarray as xr
 import zarr
 from native import mpiexec
-from support import ENVIRONMENT, command_line
+from support import ENVIRONMENT, PATIENCE, command_line
 
 import bedform as bf
 from bedform import _export
@@ -155,11 +155,13 @@ def test_dask_settles_shares(store: bf.Store, scheduler: str) -> None:
 def test_readers_and_writers_go_on_while_others_settle(store: bf.Store) -> None:
     stop = threading.Event()
     failures: list[BaseException] = []
+    turns = {"reads": 0, "settles": 0}
 
     def read() -> None:
         reader = bf.open(path_of(store), cache=0)
         while not stop.is_set():
             found = reader["t"][...]
+            turns["reads"] += 1
             if not (found - found[0, 0] == VALUES).all():
                 failures.append(AssertionError("half a commit"))
 
@@ -167,6 +169,7 @@ def test_readers_and_writers_go_on_while_others_settle(store: bf.Store) -> None:
         settler = bf.open(path_of(store), "r+")
         while not stop.is_set():
             settler.settle(memory=32 << 10)
+            turns["settles"] += 1
 
     def guarded(act: Callable[[], None]) -> None:
         try:
@@ -178,9 +181,11 @@ def test_readers_and_writers_go_on_while_others_settle(store: bf.Store) -> None:
     for thread in threads:
         thread.start()
     session = store.session(settle="later")
-    until = time.monotonic() + 2
     number = 0
-    while time.monotonic() < until:
+    # On a busy machine too, many commits are read and settled.
+    limit = time.monotonic() + PATIENCE
+    while not failures and (number < 50 or min(turns.values()) < 5):
+        assert time.monotonic() < limit, turns
         number += 1
         session.write("t", VALUES + number)
         session.commit()

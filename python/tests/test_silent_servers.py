@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socketserver
 import threading
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from faulty_proxy import FaultyProxy
-from test_object_stores import endpoint, upload
+from support import wait_until
 
 import bedform as bf
 
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# Fixtures of that module.
-__all__ = ["endpoint", "upload"]
-
-#: How long requests are tried.
-DEADLINE = 60.0
 LAYOUT = bf.Regular(chunks=(16, 64), shards=(64, 64))
 VALUES = np.arange(256 * 256, dtype="f4").reshape(256, 256)
 
@@ -34,23 +30,32 @@ class StoppedError(Exception):
 
 
 @contextmanager
-def signal_soon() -> Iterator[None]:
-    """Raise an error in half a second, as Ctrl-C would raise its own; see that it ends a wait."""
+def signal_in(is_waited_for: Callable[[], bool]) -> Iterator[None]:
+    """Raise an error in a wait for an answer, as Ctrl-C would; see that it ends the wait."""
+    heard_in_wait: list[bool] = []
 
     def stop(*_: object) -> None:
+        heard_in_wait.append(is_waited_for())
         raise StoppedError
 
+    def send() -> None:
+        wait_until(lambda: is_waited_for() or ended.is_set(), "a request waits")
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    ended = threading.Event()
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    begun = time.monotonic()
+    sender = threading.Thread(target=send)
     try:
         with pytest.raises(StoppedError):
+            sender.start()
             yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        ended.set()
+        sender.join()
         signal.signal(signal.SIGALRM, before)
     # Else it was the server that was given up on, and the signal heard behind that.
-    assert time.monotonic() - begun < DEADLINE / 2
+    assert heard_in_wait == [True]
 
 
 @pytest.fixture
@@ -104,7 +109,7 @@ def test_a_signal_ends_every_wait_for_a_server_that_is_silent(
     with store.session(settle="later") as session:
         session.write("t", VALUES * 2)
     proxy.silence()
-    with signal_soon():
+    with signal_in(proxy.is_waited_for):
         WAITS[wait](store, url)
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     # What was there is there, and can be written again at once.
@@ -122,7 +127,7 @@ def test_a_signal_ends_what_a_server_that_falls_silent_has_half_of(
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
     store = store_of_values(url)
     proxy.silence(after)
-    with signal_soon():
+    with signal_in(proxy.is_waited_for):
         while True:
             store["t"][:] = VALUES
             write_and_commit(store, url)
@@ -148,12 +153,12 @@ def test_a_signal_ends_a_read_over_the_log_and_a_conversion(
             session.write("t", VALUES[row : row + 32] * 2, start=(row, 0))
             session.commit()
     proxy.silence(after)
-    with signal_soon():
+    with signal_in(proxy.is_waited_for):
         while True:
             np.testing.assert_array_equal(bf.open(url)["t"][:], VALUES * 2)
     proxy.speak()
     proxy.silence(2 * after)
-    with signal_soon():
+    with signal_in(proxy.is_waited_for):
         bf.convert(url, f"{url}.copy")
 
 
@@ -164,7 +169,7 @@ def test_a_signal_ends_one_wait_and_not_the_next(
     url = "s3://bucket/silent/once.zarr"
     bf.create(url)
     proxy.silence()
-    with signal_soon():
+    with signal_in(proxy.is_waited_for):
         bf.open(url)
     proxy.speak()
     assert list(bf.open(url)) == []
@@ -172,6 +177,9 @@ def test_a_signal_ends_one_wait_and_not_the_next(
 
 class SlowBody(socketserver.StreamRequestHandler):
     """Promise a whole object, and send some of it ten times a second: enough to be waited for."""
+
+    #: Clients that are sent something.
+    served = 0
 
     def handle(self) -> None:
         """Answer until the client goes."""
@@ -182,9 +190,13 @@ class SlowBody(socketserver.StreamRequestHandler):
                 b"HTTP/1.1 206 part\r\nContent-Length: 65536\r\n"
                 b"Content-Range: bytes 0-65535/65536\r\n\r\n"
             )
-            for _ in range(600):
-                self.wfile.write(b" " * 100)
-                time.sleep(0.05)
+            SlowBody.served += 1
+            try:
+                for _ in range(600):
+                    self.wfile.write(b" " * 100)
+                    time.sleep(0.05)
+            finally:
+                SlowBody.served -= 1
 
 
 def test_a_signal_ends_the_wait_for_a_body_that_comes_slowly() -> None:
@@ -192,7 +204,7 @@ def test_a_signal_ends_the_wait_for_a_body_that_comes_slowly() -> None:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/a.zarr"
-        with signal_soon():
+        with signal_in(lambda: SlowBody.served > 0):
             bf.open(url)
         # Without a signal it ends by what the options say.
         with pytest.raises(bf.IoError, match=r"too slow|was tried for"):

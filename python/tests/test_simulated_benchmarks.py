@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import chunk_simulated, log_simulated, simulate_check  # noqa: E402
 from benchmarks.replicas import placement  # noqa: E402
 
+pytestmark = pytest.mark.night
+
 TARGETS = 336
 
 

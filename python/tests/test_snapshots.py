@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import xarray as xr
+from support import PATIENCE
 
 import bedform as bf
 
@@ -82,8 +83,8 @@ def test_a_pickled_snapshot_is_of_the_same_moment_in_another_process(
         commit(session, 2)
         process = context.Process(target=found_elsewhere, args=(pickle.dumps(then), answers))  # type: ignore[attr-defined]
         process.start()
-        assert answers.get(timeout=60) == [[0, 1]] * 2
-        process.join(60)
+        assert answers.get(timeout=PATIENCE) == [[0, 1]] * 2
+        process.join(PATIENCE)
         again = pickle.loads(pickle.dumps(then["b"]))  # noqa: S301 (see above)
         assert again[:, 0].tolist() == [0, 1]
     store.settle()

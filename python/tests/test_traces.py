@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from support import PATIENCE
 
 import bedform as bf
 
@@ -38,7 +39,7 @@ def run(script: str, place: Path, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -50,7 +51,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "bedform", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support import PATIENCE
 
 import bedform as bf
 
@@ -78,7 +79,7 @@ def run(script: str, place: Path, size: int, *, are_told: bool) -> list[int]:
 
     foreseen = []
     for process in [start(rank) for rank in range(size)]:
-        said, errors = process.communicate(timeout=60)
+        said, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         foreseen.append(int(said))
     return foreseen
@@ -114,7 +115,7 @@ def test_processes_that_take_rows_in_turn_foresee_their_own(place: Path):
 
 def test_runs_one_after_the_other_are_not_put_together(place: Path):
     for half in ("0", "1"):
-        subprocess.run([sys.executable, "-c", HALF, str(place), half], timeout=60, check=True)
+        subprocess.run([sys.executable, "-c", HALF, str(place), half], timeout=PATIENCE, check=True)
     known = learned(place)
     assert known["read"]["reads"] == ROWS
     assert known["global"] == []
@@ -126,7 +127,7 @@ def test_the_command_says_what_processes_read_together(place: Path):
         [sys.executable, "-m", "bedform", "learn", str(place)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     ).stdout
     assert "60 times (+1, 0, 0); each process takes a run of them" in " ".join(shown.split())

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import without_blocks
+from support import fewer_examples, without_blocks
 
 import bedform as bf
 from bedform.xarray_backend import BedformBackendEntrypoint
@@ -206,7 +206,7 @@ INDEX = st.one_of(
 )
 
 
-@settings(deadline=None)
+@fewer_examples(3)
 @given(keys=st.dictionaries(st.sampled_from(["a", "b", "c"]), INDEX), points=st.data())
 def test_every_selection_is_what_it_is_in_memory(
     tmp_path_factory: pytest.TempPathFactory, keys: dict[str, Any], points: st.DataObject

@@ -65,7 +65,7 @@ def fill_value_of(written: Any) -> Any:
     return written.fill_value
 
 
-@pytest.mark.timeout(120 + CASES)
+@pytest.mark.timeout(900 + CASES)
 def test_what_the_strategies_of_zarr_python_write_is_read_with_the_same_values(
     places: list[str],
 ) -> None:

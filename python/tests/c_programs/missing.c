@@ -1,11 +1,28 @@
 /* A process does not come to a commit in time: the others say whom they miss, and give up.
  *
- * usage: missing PATH; PATH has the array t of float32 of shape (4, 8). The environment says when to give up. */
+ * usage: missing PATH; PATH has the array t of float32 of shape (4, 8). */
 #include <bedform_mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define LATE_SECONDS 5
+/* Notes that a process has ended its commit; a file is seen without MPI, which spins. */
+static void mark(const char *path, int rank) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s-ended-%d", path, rank);
+  FILE *file = fopen(name, "w");
+  if (file == NULL || fclose(file) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* Waits until so many processes have ended their commits; the test ends what hangs. */
+static void wait_for(const char *path, int count) {
+  char name[4096];
+  for (int rank = 0; rank < count; rank++) {
+    snprintf(name, sizeof name, "%s-ended-%d", path, rank);
+    while (access(name, F_OK) != 0) usleep(20000);
+  }
+}
 
 int main(int count, char **arguments) {
   bf_comm comm;
@@ -21,14 +38,16 @@ int main(int count, char **arguments) {
   if (bf_open(path, "r+", NULL, &store) != BF_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   if (bf_session_begin(store, &comm, NULL, &session) != BF_OK) MPI_Abort(MPI_COMM_WORLD, 1);
   bf_session_write(session, "t", 2, start, shape, &value, sizeof value);
-  struct timespec late = {comm.rank == last ? LATE_SECONDS : 0, 0};
-  nanosleep(&late, NULL);
+  /* All are there: the next call waits for one alone. */
+  MPI_Barrier(MPI_COMM_WORLD);
+  setenv("BEDFORM_COLLECTIVE_WARN", "3", 1);
+  setenv("BEDFORM_COLLECTIVE_TIMEOUT", "6", 1);
+  if (comm.rank == last) wait_for(path, last);
   status = bf_session_commit(session, NULL);
   printf("%d %s: %s\n", comm.rank, bf_status_name(status), bf_last_error());
   fflush(stdout);
-  /* Until the last one is there, too. */
-  late.tv_sec = comm.rank == last ? 0 : LATE_SECONDS;
-  nanosleep(&late, NULL);
+  mark(path, (int)comm.rank);
+  wait_for(path, comm.size);
   bf_session_abort(session);
   bf_comm_free(&comm);
   bf_close(store);

@@ -434,7 +434,7 @@ static int is_resident(int file, off_t offset, size_t count)
     return all;
 }
 
-/* Whether what comes next gets into memory before it is read. */
+/* Whether what comes next gets into memory before it is read; without advice that is looked for in vain. */
 static uint64_t ahead(void)
 {
     int file = opened(path);
@@ -446,7 +446,8 @@ static uint64_t ahead(void)
     }
     strided(1, file, 0, 10);
     int is_there = 0;
-    for (int i = 0; i < 100 && !is_there; i++) {
+    const char *looks = getenv("LOOKS");
+    for (int i = 0; i < (looks ? atoi(looks) : 50) && !is_there; i++) {
         usleep(i ? 20000 : 2000);
         is_there = is_resident(file, next, BLOCK);
     }

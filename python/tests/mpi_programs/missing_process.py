@@ -1,16 +1,23 @@
 """A process comes late to a commit, or too late; all say how it went, and what they warned of.
 
-usage: missing_process.py STORE RANK SECONDS; STORE has the array t of int32 of shape (4, 4).
+usage: missing_process.py STORE RANK EVENT TIMEOUT; STORE has the array t of int32 of shape (4, 4).
+The process RANK comes once another has warned of it (EVENT is "warned"), or once all others have
+given up ("given up", after TIMEOUT seconds).
 """
 
 import logging
+import os
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
 
 import bedform as bf
+
+WARN_SECONDS = "3"
 
 
 class Kept(logging.Handler):
@@ -20,9 +27,24 @@ class Kept(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
+        mark("warned")
 
 
-def main(place: str, missing: int, seconds: float) -> None:
+def mark(event: str) -> None:
+    Path(f"{sys.argv[1]}-{event}").touch()
+
+
+def has_been(event: str) -> bool:
+    return Path(f"{sys.argv[1]}-{event}").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait without MPI, which spins; the test ends what hangs."""
+    while not condition():
+        time.sleep(0.02)
+
+
+def main(place: str, missing: int, event: str, timeout: str) -> None:
     comm, kept = MPI.COMM_WORLD, Kept()
     logging.getLogger("bedform").addHandler(kept)
     session = bf.open(place, mode="r+").session(comm=comm, settle="later")
@@ -30,16 +52,22 @@ def main(place: str, missing: int, seconds: float) -> None:
         session.write("t", np.full((1, 4), value, "int32"), start=(comm.rank, 0))
         if value == 1:
             session.commit()
-    end = time.monotonic() + seconds
-    if comm.rank == missing:
-        time.sleep(seconds)
+    # All are there: the next call waits for one alone.
+    comm.Barrier()
+    os.environ["BEDFORM_COLLECTIVE_WARN"] = WARN_SECONDS
+    os.environ["BEDFORM_COLLECTIVE_TIMEOUT"] = timeout
+    others = [rank for rank in range(comm.size) if rank != missing]
+    if comm.rank == missing and event == "warned":
+        wait_until(lambda: has_been("warned"))
+    elif comm.rank == missing:
+        wait_until(lambda: all(has_been(f"ended-{rank}") for rank in others))
     said = "committed"
     try:
         session.commit()
     except bf.PoisonedError as error:
         said = str(error)
-    # Who gave up waits here in MPI, which spins.
-    time.sleep(max(0.0, end - time.monotonic()))
+    mark(f"ended-{comm.rank}")
+    wait_until(lambda: all(has_been(f"ended-{rank}") for rank in range(comm.size)))
     lines = comm.gather("|".join([said, *kept.messages]))
     if comm.rank == 0:
         sys.stdout.write("\n".join(lines) + "\n")
@@ -47,4 +75,4 @@ def main(place: str, missing: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])

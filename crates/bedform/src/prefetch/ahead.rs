@@ -192,7 +192,7 @@ mod tests {
     impl ReadsAhead for Silent {
         fn read_ahead(&self, _: &Selection) -> Option<ReadAhead> {
             let began = Instant::now();
-            while goes_on() && began.elapsed() < Duration::from_secs(10) {
+            while goes_on() && began.elapsed() < Duration::from_secs(600) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             self.was_stopped.store(!goes_on(), Ordering::Relaxed);

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 use bedform::comm::{Communicator as _, ThreadMember, threads, threads_on_nodes};
 use bedform::log::recover::Leftover;
@@ -22,15 +21,13 @@ use bedform_geometry::{Region, Selection};
 use bedform_storage::{MemoryStorage, Storage};
 use proptest::prelude::*;
 
-use super::cases;
 use super::model::Numbers;
 use super::sessions::{bytes_array, open};
+use super::{PATIENCE, cases};
 
 /// Rows and columns of a new array: a member writes to its own row.
 const SIDE: u64 = 4;
 const SIDE_LENGTH: usize = 4;
-/// Many times what a case needs, which takes milliseconds.
-const DEADLINE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
@@ -362,7 +359,7 @@ fn run_all(
     }
     let mut outcomes = vec![Vec::new(); programs.len()];
     for _ in programs {
-        let (rank, outcome) = heard.recv_timeout(DEADLINE).ok()?;
+        let (rank, outcome) = heard.recv_timeout(PATIENCE).ok()?;
         outcomes[rank] = outcome;
     }
     Some(outcomes)

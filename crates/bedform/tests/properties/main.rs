@@ -55,6 +55,20 @@ fn cases(default: u32) -> proptest::test_runner::Config {
     config
 }
 
+/// Only what never comes takes so long.
+#[cfg(test)]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Waits until `condition` holds, for minutes at most; `awaited` names the condition.
+#[cfg(test)]
+fn wait_until(awaited: &str, mut condition: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {awaited}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// An empty place: memory, or an object store.
 #[cfg(test)]
 fn place(is_remote: bool) -> std::sync::Arc<dyn bedform_storage::Storage> {
