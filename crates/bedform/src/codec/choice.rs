@@ -38,7 +38,7 @@ const BLOSC_LEVEL: u8 = 3;
 const LARGER_MAX: f64 = 1.02;
 /// Predicted times that differ by less than this part are the same.
 const SAME_TIME: f64 = 0.015;
-/// Every candidate encodes so many bytes, half of them of each of two blocks.
+/// Every candidate encodes so many bytes of the first blocks, at most half of them of one.
 const FIRST_BYTES: usize = 128 << 10;
 /// After them a candidate goes on only if its size is within this of the limit: codecs that make large blocks do
 /// worse on less. ...
@@ -48,8 +48,8 @@ const HOPELESS_TIME: f64 = 1.3;
 /// Candidates that go on encode the rest of the sample as far as that is predicted to take so many seconds for
 /// each byte of it, on the machine that is assumed; ...
 const ENCODING_BYTE: f64 = 7e-9;
-/// ... or this part of it at least.
-const ENCODED_PART_MIN: f64 = 0.2;
+/// ... or so many bytes at least.
+const ENCODED_BYTES_MIN: usize = 256 << 10;
 /// Elements of more bytes are not numbers whose bytes are alike by their place.
 const SHUFFLED_BYTES_MAX: usize = 16;
 /// Bytes of the blocks that Blosc makes at [`BLOSC_LEVEL`] for Zstandard, and for LZ4 for each byte of an element.
@@ -66,7 +66,7 @@ pub(crate) const SAMPLE_BYTES_MIN: usize = 16 << 10;
 pub(crate) struct SampleBlock {
     /// In the order and byte order in which they are stored.
     pub(crate) elements: Vec<u8>,
-    /// How many bytes of these lie inside the array; the rest is padding.
+    /// Bytes of these that lie inside the array; the rest is padding.
     pub(crate) valid_bytes: usize,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Candidate {
     pub(crate) codecs: Vec<BytesCodec>,
 }
 
-/// Codecs that were chosen, and what was compared.
+/// Chosen codecs, and the comparison behind them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Chosen {
     pub(crate) serializer: Option<Serializer>,
@@ -103,7 +103,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// What an array gets where there is nothing to compare.
+    /// The codecs of an array without a sample.
     pub(crate) fn without_sample() -> Self {
         let Candidate { serializer, codecs, .. } = zstd();
         Self { serializer, codecs, comparison: CodecComparison::default() }
@@ -139,7 +139,7 @@ impl ReadRates {
     }
 }
 
-/// The sizes of a sample by one candidate, and what decoding it is predicted to take.
+/// The size of a sample by one candidate, and the predicted time of decoding it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Measured {
     /// Bytes of elements, without padding.
@@ -166,8 +166,8 @@ fn zstd() -> Candidate {
     Candidate { name: "zstd", serializer: None, codecs: vec![codec] }
 }
 
-/// The codecs that an array of `data_type` in chunks of `chunk_bytes` may get: `zstd` first, which the others are
-/// held against.
+/// The codecs that an array of `data_type` in chunks of `chunk_bytes` may get: `zstd` first, with which the
+/// others are compared.
 pub(crate) fn candidates(
     data_type: DataType,
     chunk_bytes: usize,
@@ -245,8 +245,8 @@ fn blosc_block(
     u32::try_from(if is_split { cut } else { cut * type_size }).unwrap_or(0)
 }
 
-/// The number of the candidate by which reads are fastest, of those that are small enough. The first one is what
-/// the others are held against; candidates that were given up have no measurement.
+/// The number of the candidate by which reads are fastest, of those that are small enough. The others are
+/// compared with the first one; candidates that were given up have no measurement.
 pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize {
     let Some(Some(first)) = measured.first() else { return 0 };
     let largest = first.size() * LARGER_MAX;
@@ -263,7 +263,7 @@ pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize
     best.0
 }
 
-/// A candidate and what the sample gave for it.
+/// A candidate and its measurements.
 struct Trial {
     candidate: Candidate,
     chain: CodecChain,
@@ -289,7 +289,7 @@ impl Trial {
         }
     }
 
-    /// Encodes a block of elements, and counts what decoding it takes.
+    /// Encodes a block of elements, and counts the work of decoding it.
     fn take(
         &mut self,
         block: &SampleBlock,
@@ -329,10 +329,7 @@ fn measure(
             .into_iter()
             .try_for_each(|trial| trial.take(block, data_type, &rates.speeds, &mut scratch))
     };
-    let first: Vec<SampleBlock> = match blocks {
-        [one] => vec![one.middle(FIRST_BYTES, data_type)],
-        all => all.iter().take(2).map(|block| block.middle(FIRST_BYTES / 2, data_type)).collect(),
-    };
+    let first = first_parts(blocks, data_type);
     for block in &first {
         take(&mut trials, block)?;
     }
@@ -355,6 +352,21 @@ fn measure(
     Ok(trials)
 }
 
+/// The parts of `blocks` that every candidate encodes.
+fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<SampleBlock> {
+    let most = if blocks.len() == 1 { FIRST_BYTES } else { FIRST_BYTES / 2 };
+    let (mut parts, mut bytes) = (Vec::new(), 0);
+    for block in blocks {
+        if bytes >= FIRST_BYTES {
+            break;
+        }
+        let part = block.middle(most, data_type);
+        bytes += part.elements.len();
+        parts.push(part);
+    }
+    parts
+}
+
 /// The bytes of `blocks` that candidates which go on encode, by their time for `first`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn bytes_to_encode(blocks: &[SampleBlock], first: &[SampleBlock], trials: &[Trial]) -> usize {
@@ -364,7 +376,7 @@ fn bytes_to_encode(blocks: &[SampleBlock], first: &[SampleBlock], trials: &[Tria
     let going = trials.iter().filter(|trial| trial.goes_on);
     let seconds: f64 = going.map(|trial| trial.encoding_seconds).sum();
     let part = ENCODING_BYTE * bytes(first) / seconds.max(1e-12);
-    (bytes(blocks) * part.clamp(ENCODED_PART_MIN, 1.0)) as usize
+    ((bytes(blocks) * part.min(1.0)) as usize).max(ENCODED_BYTES_MIN)
 }
 
 /// Gives up candidates that are much larger than they may be, or much slower than the best.
@@ -378,7 +390,7 @@ fn give_up(trials: &mut [Trial], rates: ReadRates) {
     }
 }
 
-/// What was measured of the candidates that may be taken.
+/// The measurements of the candidates that may be taken.
 fn results(trials: &[Trial]) -> Vec<Option<Measured>> {
     trials.iter().map(|trial| trial.goes_on.then_some(trial.measured)).collect()
 }
