@@ -277,10 +277,11 @@ mod tests {
         for (name, work) in work_of(&repeated, DataType::UInt32) {
             assert!(work.lz4_sequences + work.zstd_sequences < 100, "{name}: {work:?}");
         }
-        let counts: Vec<u8> = (0..1_u64 << 16)
-            .flat_map(|at| {
-                let number = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61;
-                u32::try_from(number).unwrap_or(0).to_le_bytes()
+        let mut state = 1_u64;
+        let counts: Vec<u8> = (0..1 << 16)
+            .flat_map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                u32::try_from(state >> 61).unwrap_or(0).to_le_bytes()
             })
             .collect();
         let work = work_of(&counts, DataType::UInt32);
