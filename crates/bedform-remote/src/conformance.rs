@@ -73,6 +73,8 @@ struct State {
     /// Uploads of parts that were begun, and objects that were sent whole.
     begun: u64,
     whole: u64,
+    /// Writes that are to arrive when nobody waits for them any more.
+    late: usize,
     /// Every list lacks what it may.
     hides: bool,
     /// The name of which the next answer is lost, and not before it is let go.
@@ -112,6 +114,7 @@ impl FaultyServer {
             faults: 0,
             begun: 0,
             whole: 0,
+            late: 0,
             hides: false,
             held: None,
             silent: None,
@@ -139,6 +142,11 @@ impl FaultyServer {
     /// How many uploads of parts were begun.
     pub fn uploads_begun(&self) -> u64 {
         self.state().begun
+    }
+
+    /// Writes that are to arrive when nobody waits for them any more.
+    pub fn late_writes(&self) -> usize {
+        self.state().late
     }
 
     /// How many objects were sent whole.
@@ -332,11 +340,13 @@ impl ObjectStore for FaultyServer {
             Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
             Some(WriteFault::Late(after)) => {
                 let (server, name) = (self.clone(), name.clone());
+                self.state().late += 1;
                 tokio::spawn(async move {
                     tokio::time::sleep(after).await;
                     if server.inner.put_opts(&name, payload, options).await.is_ok() {
                         server.note(&name);
                     }
+                    server.state().late -= 1;
                 });
                 return Err(lost("connection reset"));
             }
@@ -481,9 +491,11 @@ impl Parts for FaultyServer {
             Some(WriteFault::Refused) => return Err(lost("status code: 503 Slow Down")),
             Some(WriteFault::Late(after)) => {
                 let (server, name, upload) = (self.clone(), name.clone(), upload.clone());
+                self.state().late += 1;
                 tokio::spawn(async move {
                     tokio::time::sleep(after).await;
                     let _ = server.complete_now(&name, &upload, mode).await;
+                    server.state().late -= 1;
                 });
                 return Err(lost("connection reset"));
             }

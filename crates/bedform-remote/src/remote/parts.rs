@@ -185,7 +185,7 @@ mod tests {
             (server().without(Lack::Metadata), false),
         ] {
             let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
-            let (deadline, pause) = (Duration::from_millis(10), Duration::from_millis(1));
+            let (deadline, pause) = (Duration::from_secs(600), Duration::from_millis(1));
             let writes = Writes { store, plain, deadline, pause, has_conditions: true };
             let parts: Arc<dyn Parts> = Arc::new(server.clone());
             let (name, parts) = (Path::from("a"), [parts.clone(), parts]);
@@ -237,7 +237,7 @@ mod tests {
     fn an_upload_that_is_said_to_be_complete_after_an_answer_was_lost_is_looked_for() {
         let server = FaultyServer::new(1, Likelihood { writes: 0, reads: 0 });
         let [store, plain] = [&server, &server].map(|server| Arc::new(server.clone()));
-        let (deadline, pause) = (Duration::from_millis(100), Duration::from_millis(1));
+        let (deadline, pause) = (Duration::from_secs(600), Duration::from_millis(1));
         let writes = Writes { store, plain, deadline, pause, has_conditions: true };
         let parts = Arc::new(Forgetful(AtomicBool::new(false)));
         let (name, names) = (Path::from("a"), Names::following(None));

@@ -2,8 +2,9 @@
 //! generations, and their names (`ETag`) are those of their bytes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use bedform_remote::RemoteStorage;
+use bedform_remote::{RemoteOptions, RemoteStorage};
 use bedform_storage::conformance::check;
 use bedform_storage::{Condition, Durability, Hint, Mode, Storage, StorageErrorKind};
 
@@ -169,8 +170,11 @@ fn a_server_that_is_asked_for_too_much_is_asked_again_and_what_it_has_not_done_i
     let storage = open(&google, "busy");
     google.state().service.busy = 5;
     assert!(put(&storage, "a", b"one", Condition::Absent));
+    let options = RemoteOptions { deadline: Duration::from_millis(500), ..google.options() };
+    let impatient = RemoteStorage::open("gs://bucket/busy", Mode::ReadWrite, &options).unwrap();
+    assert!(put(&impatient, "c", b"one", Condition::Absent));
     google.state().service.busy = usize::MAX;
-    let mut writer = storage.create(&path("b"), Durability::Disk, Hint::default()).unwrap();
+    let mut writer = impatient.create(&path("b"), Durability::Disk, Hint::default()).unwrap();
     writer.append(b"two").unwrap();
     let refused = writer.publish(Condition::Absent).unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::Server, "{refused}");

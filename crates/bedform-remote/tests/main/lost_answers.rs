@@ -16,6 +16,8 @@ use bedform_storage::{
     StorageExt as _, Version,
 };
 
+use crate::server::wait_until;
+
 const WRITERS: u64 = 3;
 const STEPS: u64 = 8;
 
@@ -190,8 +192,7 @@ fn run(seed: u64) -> u64 {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // What is late arrives.
-    std::thread::sleep(Duration::from_millis(40));
+    wait_until("what is late has arrived", || server.late_writes() == 0);
     server.set(Likelihood { writes: 0, reads: 0 });
     let read = |name: &str| read_all(&*first.open(&path(name)).unwrap()).unwrap();
     let lists = ["list", "locked/list"].map(|name| String::from_utf8(read(name)).unwrap());
@@ -290,11 +291,7 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
     let newest = storage.open(&at).unwrap();
     late.publish(Condition::Unchanged(&*newest)).unwrap();
     assert_eq!(read_all(&*storage.open(&at).unwrap()).unwrap(), bytes);
-    let patience = std::time::Instant::now();
-    while server.uploads() > 0 && patience.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(server.uploads(), 0);
+    wait_until("no upload is left", || server.uploads() == 0);
 }
 
 #[test]
@@ -321,10 +318,7 @@ fn of_an_object_that_ends_sooner_than_expected_what_was_sent_in_parts_is_not_sen
     let mut object = storage.create(&at, Durability::Disk, Hint::of(9 * PIECE as u64)).unwrap();
     let (front, rest) = bytes.split_at(2 * PIECE);
     object.append(front).unwrap();
-    while server.uploads_begun() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(50));
+    wait_until("its upload is begun", || server.uploads() == 1);
     object.append(rest).unwrap();
     let before = server.sent_whole();
     object.publish(Condition::Absent).unwrap();
@@ -362,9 +356,7 @@ fn while_held<T: Send>(
     server.hold(name);
     std::thread::scope(|scope| {
         let acting = scope.spawn(act);
-        while !server.is_holding() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the write has happened", || server.is_holding());
         meanwhile();
         server.let_go();
         acting.join().unwrap()

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bedform_format::ObjectPath;
 use bedform_remote::{RemoteOptions, RemoteStorage};
@@ -209,7 +209,7 @@ impl<S: Service> Server<S> {
             anonymous: true,
             endpoint: Some(format!("http://{}", self.address)),
             pause: Duration::from_millis(1),
-            deadline: Duration::from_millis(500),
+            deadline: PATIENCE,
             ..RemoteOptions::default()
         }
     }
@@ -232,6 +232,18 @@ fn serve<S: Service>(mut stream: TcpStream, state: &Mutex<State<S>>) -> Option<(
 
 pub(crate) fn path(text: &str) -> ObjectPath {
     ObjectPath::parse(text).unwrap()
+}
+
+/// Only what never comes takes so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Waits until `condition` holds, for minutes at most; `awaited` names the condition.
+pub(crate) fn wait_until(awaited: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {awaited}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Writes an object; says whether the condition held.

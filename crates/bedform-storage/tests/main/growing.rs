@@ -295,7 +295,8 @@ impl Clock for Meeting {
         waiting.1 = waiting.1.max(waiting.0);
         self.changed.notify_all();
         let together = |waiting: &mut (u32, u32)| waiting.1 < 2;
-        let patience = Duration::from_secs(20);
+        // Only where writes are made one after the other.
+        let patience = Duration::from_secs(300);
         let (mut waiting, _) =
             self.changed.wait_timeout_while(waiting, patience, together).unwrap();
         waiting.0 -= 1;
