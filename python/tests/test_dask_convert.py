@@ -179,6 +179,10 @@ def test_a_killed_command_is_resumed_without_workers(
     )
     process.send_signal(ending)
     _, said = process.communicate(timeout=PATIENCE)
+    if process.returncode == 0:
+        # A busy machine sent the signal too late.
+        check(target)
+        return
     assert process.returncode == (130 if ending == signal.SIGINT else -signal.SIGKILL), said
     assert not target.exists()
     if ending == signal.SIGINT:
