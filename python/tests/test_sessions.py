@@ -166,7 +166,7 @@ for number in range(1, 1000):
     with store.session() as session:
         session.write("u", np.ones(8, "float32"))
     assert store.info()["log"]["commits"] == 0
-    # What it had written for a commit that it did not end, if it had, stays until somebody decides.
+    # The data of a commit that it began and did not end stay until somebody decides.
     store.recover(leftover="discard")
     store.settle()
     assert not log_of(store).exists()
