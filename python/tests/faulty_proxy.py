@@ -145,7 +145,7 @@ class DenyingProxy(FaultyProxy):
         if action_of(method, target) in self.denied:
             return denial(method)
         answer = super().ask(request)
-        is_missing = answer.split(b" ", 2)[1] == b"404"
+        is_missing = answer.split(b" ", 2)[1:2] == [b"404"]
         return denial(method) if is_missing and "list" in self.denied else answer
 
 

@@ -13,10 +13,9 @@ use bedform_format::ObjectPath;
 use bedform_format::metadata::CodecChoice;
 
 use super::source::ZarrSource;
-use crate::codec::choice::SAMPLE_BYTES_MIN;
 
 /// Bytes of elements that are compared with the sample: after the write that chose it, and after later ones.
-const FIRST_BYTES_MIN: u64 = SAMPLE_BYTES_MIN as u64;
+const FIRST_BYTES_MIN: u64 = 512 << 10;
 const COUNTED_BYTES_MIN: u64 = 8 << 20;
 /// The part of the predicted size that the stored size may be off by, ...
 const OFF_MAX: f64 = 0.1;
