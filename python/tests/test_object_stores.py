@@ -434,7 +434,7 @@ def test_who_may_not_list_is_told_what_a_store_holds_and_that_it_is_whole(
         for call in (store.verify, store["g/t"].stored_objects):
             with pytest.raises(bf.PermissionDeniedError, match=r"may not list it.*s3:ListBucket"):
                 call()
-        # A handle that knows the index of the shard is told of a chunk; another one opens the shard.
+        # A handle that knows the index of the shard asks for chunks; another one opens the shard.
         again = bf.open(url, storage_options={"endpoint": server.url})
         with pytest.raises(bf.PermissionDeniedError, match=r"not there and they may not list"):
             again["g/t"][:]
