@@ -141,8 +141,7 @@ def test_no_text_of_a_store_reaches_people_as_it_is(tmp_path: Path) -> None:
         text, path = TEXTS[number], tmp_path / f"{number}-{place}.zarr"
         array = dict(stores(text))[place]
         make_store(path, "t", array, {text: text})
-        # What programs read is what was stored.
-        # So long ones are over the limit of attributes.
+        # Programs read the text as it was stored. Long ones are over the limit of attributes.
         if place == "attribute" and text != LONG:
             _, out, _ = said_by(["info", str(path), "t", "--json"])
             assert json.loads(out)["attributes"] == array["attributes"]

@@ -17,7 +17,7 @@ use crate::run::explain::{explain, priced};
 use crate::run::workload::read_workload;
 use crate::run::{Explanation, ReadStatistics};
 
-/// Objects that are opened for the size of what is stored.
+/// Objects that are opened for the stored size of an array.
 const OBJECTS_OPENED_MAX: u64 = 1 << 12;
 
 impl Array {

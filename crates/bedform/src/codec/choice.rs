@@ -70,18 +70,25 @@ pub(crate) struct SampleBlock {
     pub(crate) valid_bytes: usize,
 }
 
+/// A part of a block, or all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part<'a> {
+    elements: &'a [u8],
+    valid_bytes: usize,
+}
+
 impl SampleBlock {
     /// At most `bytes` from its middle, in groups of eight elements: the edges of a field may be fill values.
-    fn middle(&self, bytes: usize, data_type: DataType) -> Self {
+    fn middle(&self, bytes: usize, data_type: DataType) -> Part<'_> {
         if self.elements.len() <= bytes {
-            return self.clone();
+            return Part { elements: &self.elements, valid_bytes: self.valid_bytes };
         }
         let unit = 8 * data_type.item_size().unwrap_or(1).max(1);
         let length = bytes / unit * unit;
         let start = (self.elements.len() - length) / 2 / unit * unit;
-        let elements = self.elements.get(start..start + length).unwrap_or_default().to_vec();
+        let elements = self.elements.get(start..start + length).unwrap_or_default();
         let valid_bytes = length * self.valid_bytes / self.elements.len();
-        Self { elements, valid_bytes }
+        Part { elements, valid_bytes }
     }
 }
 
@@ -289,21 +296,21 @@ impl Trial {
         }
     }
 
-    /// Encodes a block of elements, and counts the work of decoding it.
+    /// Encodes elements, and counts the work of decoding them.
     fn take(
         &mut self,
-        block: &SampleBlock,
+        part: Part<'_>,
         data_type: DataType,
         speeds: &CodecSpeeds,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let item_size = data_type.item_size().unwrap_or(1).max(1);
-        let count = (block.elements.len() / item_size) as u64;
+        let count = (part.elements.len() / item_size) as u64;
         let codec = ChunkCodec::new(&self.chain, data_type, &[count]);
         let mut encoded = Vec::new();
-        codec.encode(&block.elements, scratch, &mut encoded)?;
-        let work = DecodingWork::of(&self.chain, &encoded, block.elements.len());
-        self.measured.valid_bytes += block.valid_bytes as u64;
+        codec.encode(part.elements, scratch, &mut encoded)?;
+        let work = DecodingWork::of(&self.chain, &encoded, part.elements.len());
+        self.measured.valid_bytes += part.valid_bytes as u64;
         self.measured.encoded_bytes += encoded.len() as u64;
         self.measured.decoding_seconds += speeds.decoding_seconds(&work);
         self.encoding_seconds += encoding_seconds(&work);
@@ -323,21 +330,20 @@ fn measure(
 ) -> Result<Vec<Trial>> {
     let mut trials: Vec<Trial> = candidates.into_iter().map(Trial::of).collect();
     let mut scratch = Scratch::default();
-    let mut take = |trials: &mut [Trial], block: &SampleBlock| {
-        let going = trials.iter_mut().filter(|trial| trial.goes_on);
-        going
-            .into_iter()
-            .try_for_each(|trial| trial.take(block, data_type, &rates.speeds, &mut scratch))
+    let mut take = |trials: &mut [Trial], part: Part<'_>| {
+        let mut going = trials.iter_mut().filter(|trial| trial.goes_on);
+        going.try_for_each(|trial| trial.take(part, data_type, &rates.speeds, &mut scratch))
     };
     let first = first_parts(blocks, data_type);
-    for block in &first {
-        take(&mut trials, block)?;
+    for part in &first {
+        take(&mut trials, *part)?;
     }
-    if blocks == first {
+    let (encoded, all) = (bytes_of(&first), blocks.iter().map(|block| block.elements.len()).sum());
+    if encoded == all {
         return Ok(trials);
     }
     give_up(&mut trials, *rates);
-    let mut left = bytes_to_encode(blocks, &first, &trials);
+    let mut left = bytes_to_encode(all, encoded, &trials);
     for trial in trials.iter_mut().filter(|trial| trial.goes_on) {
         trial.measured = Measured::default();
     }
@@ -345,15 +351,15 @@ fn measure(
         if left == 0 {
             break;
         }
-        let block = block.middle(left.max(FIRST_BYTES / 2), data_type);
-        take(&mut trials, &block)?;
-        left = left.saturating_sub(block.elements.len());
+        let part = block.middle(left.max(FIRST_BYTES / 2), data_type);
+        take(&mut trials, part)?;
+        left = left.saturating_sub(part.elements.len());
     }
     Ok(trials)
 }
 
 /// The parts of `blocks` that every candidate encodes.
-fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<SampleBlock> {
+fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<Part<'_>> {
     let most = if blocks.len() == 1 { FIRST_BYTES } else { FIRST_BYTES / 2 };
     let (mut parts, mut bytes) = (Vec::new(), 0);
     for block in blocks {
@@ -367,16 +373,17 @@ fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<SampleBlock> 
     parts
 }
 
-/// The bytes of `blocks` that candidates which go on encode, by their time for `first`.
+fn bytes_of(parts: &[Part<'_>]) -> usize {
+    parts.iter().map(|part| part.elements.len()).sum()
+}
+
+/// The bytes of a sample of `all` that candidates which go on encode, by their time for `first`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn bytes_to_encode(blocks: &[SampleBlock], first: &[SampleBlock], trials: &[Trial]) -> usize {
-    let bytes = |blocks: &[SampleBlock]| {
-        blocks.iter().map(|block| block.elements.len()).sum::<usize>() as f64
-    };
+fn bytes_to_encode(all: usize, first: usize, trials: &[Trial]) -> usize {
     let going = trials.iter().filter(|trial| trial.goes_on);
     let seconds: f64 = going.map(|trial| trial.encoding_seconds).sum();
-    let part = ENCODING_BYTE * bytes(first) / seconds.max(1e-12);
-    ((bytes(blocks) * part.min(1.0)) as usize).max(ENCODED_BYTES_MIN)
+    let part = ENCODING_BYTE * first as f64 / seconds.max(1e-12);
+    ((all as f64 * part.min(1.0)) as usize).max(ENCODED_BYTES_MIN)
 }
 
 /// Gives up candidates that are much larger than they may be, or much slower than the best.

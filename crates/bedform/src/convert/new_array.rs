@@ -19,8 +19,8 @@ use crate::zarr::{ArrayLayout, NewArray};
 const READ_BYTES_MAX: u64 = 8 << 20;
 
 impl Job<'_> {
-    /// The array of `store` that becomes the copy of what `plan` is of. One of few bytes is read for its codecs;
-    /// of larger ones the first region that is written decides.
+    /// The array of `store` that becomes the copy that `plan` describes. Its codecs are chosen by all of its
+    /// elements where these are few bytes, and by the first region that is written otherwise.
     ///
     /// # Errors
     /// Those of reading the source; `InvalidArgument` for codecs that the array cannot have.

@@ -1,11 +1,12 @@
 //! How an array is stored: cut into chunks and objects, encoded chunk by chunk.
 
+use bedform_codec::ChunkCodec;
+use bedform_format::metadata::FillValue;
+use bedform_geometry::{ChunkGrid, Region, Selection, element_count};
+
 use crate::error::Result;
 use crate::plan::copy::swap_bytes;
 use crate::plan::geometry::Geometry;
-use bedform_codec::ChunkCodec;
-use bedform_format::metadata::FillValue;
-use bedform_geometry::{ChunkGrid, Region, Selection};
 
 /// How the elements of an array become bytes, whatever the format: what a read plans and decodes by.
 #[derive(Debug, Clone)]
@@ -60,6 +61,13 @@ impl StoredLayout {
     pub(crate) fn object_bytes(&self) -> u64 {
         let chunks: u64 = self.per_object.iter().product();
         chunks.saturating_mul(self.codec.decoded_bytes() as u64)
+    }
+
+    /// Bytes of the elements of a chunk, by its place in the grid of chunks, that lie inside the array.
+    pub(crate) fn bytes_inside(&self, chunk: &[u64]) -> u64 {
+        let inside = self.grid.chunk_region_clipped(chunk);
+        let elements = element_count(inside.shape()).unwrap_or(u64::MAX);
+        elements.saturating_mul(self.item_size as u64)
     }
 
     /// The elements that the object at `coordinates` in the grid of objects has room for.

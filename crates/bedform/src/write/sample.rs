@@ -6,8 +6,6 @@
 //! out: it is not stored. Of a chunk that the write covers in part, as steps do that come one by one, the part
 //! from its first element to its last is taken: later writes fill the rest.
 
-use bedform_geometry::element_count;
-
 use crate::codec::choice::SampleBlock;
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
@@ -147,20 +145,14 @@ impl<'a> Blocks<'a> {
             return;
         };
         self.bytes += block.len();
-        let inside = self.inside_bytes(coordinates);
+        let inside = self.layout.bytes_inside(coordinates);
+        let inside = usize::try_from(inside).unwrap_or(usize::MAX);
         let valid_bytes = match is_partial {
             true => length.min(inside),
             false => usize::try_from(length as u128 * inside as u128 / all_bytes.max(1) as u128)
                 .unwrap_or(length),
         };
         self.found.push(SampleBlock { elements: block.to_vec(), valid_bytes });
-    }
-
-    /// Bytes of the chunk at `coordinates` that lie inside the array.
-    fn inside_bytes(&self, coordinates: &[u64]) -> usize {
-        let inside = self.layout.grid.chunk_region_clipped(coordinates);
-        let elements = element_count(inside.shape()).unwrap_or(u64::MAX);
-        usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(self.layout.item_size)
     }
 
     /// A place below `length` for the next block, far from those of the blocks before.

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_codec::Scratch;
 use bedform_format::ObjectPath;
 use bedform_format::shard::{Extent, ShardIndex, Stamp};
-use bedform_geometry::{ChunkGrid, Region, delinearize, element_count};
+use bedform_geometry::{ChunkGrid, Region, delinearize};
 use bedform_storage::{Condition, Durability, Hint, Object, ObjectWriter, StorageError};
 
 use super::hierarchy::Hierarchy;
 use super::kept::keep;
 use super::source::{ZarrSource, contained_commit};
 use super::state::ArrayState;
-use super::tally::EncodedChunks;
+use super::tally::{EncodedChunks, is_predicted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::{ChunkLocations, Cover, Moment};
@@ -416,7 +416,9 @@ impl<'a> ObjectWrite<'a> {
         hierarchy.sweep_once(&path.parent());
         let created = hierarchy.storage.create(&path, hierarchy.options.durability, hint);
         let mut writer = created.map_err(moved_if_gone)?;
-        let (mut extents, mut made) = (vec![None; order.len()], EncodedChunks::default());
+        let mut extents = vec![None; order.len()];
+        // Of named codecs nothing was predicted.
+        let mut made = is_predicted(&state.metadata).then(EncodedChunks::default);
         // What a server gets stays in memory until it has it.
         let (is_remote, mut rooms) = (hierarchy.storage.is_remote(), Vec::new());
         // Buffers go round: memory that is new costs as much as to fill it.
@@ -443,7 +445,10 @@ impl<'a> ObjectWrite<'a> {
             |(position, fate)| {
                 let (bytes, room) = match fate {
                     Fate::Made { encoded, room, is_complete } => {
-                        made.add(&encoded, self.valid_bytes(position), is_complete);
+                        if let Some(made) = &mut made {
+                            let chunk = self.chunk_coordinates(position);
+                            made.add(&encoded, state.layout.bytes_inside(&chunk), is_complete);
+                        }
                         (Some(encoded), room)
                     }
                     Fate::Kept(bytes) => (Some(bytes), None),
@@ -467,7 +472,9 @@ impl<'a> ObjectWrite<'a> {
             },
         )?;
         drop(turn);
-        made.count(self.source);
+        if let Some(made) = made {
+            made.count(self.source);
+        }
         // Of an object that is one chunk this was asked when the chunk was dropped.
         let is_chunk = state.shard().is_none();
         if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {
@@ -612,13 +619,6 @@ impl<'a> ObjectWrite<'a> {
         }
         worker.chunk.encode(&state.layout, &self.input, &mut worker.scratch, &mut output)?;
         Ok(Fate::Made { encoded: output, room: None, is_complete })
-    }
-
-    /// Bytes of the elements of the chunk at `position` that lie inside the array.
-    fn valid_bytes(&self, position: u64) -> u64 {
-        let layout = &self.state().layout;
-        let inside = layout.grid.chunk_region_clipped(&self.chunk_coordinates(position));
-        element_count(inside.shape()).unwrap_or(0) * layout.item_size as u64
     }
 
     fn chunk_coordinates(&self, position: u64) -> Vec<u64> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bedform_format::ObjectPath;
-use bedform_format::metadata::CodecChoice;
+use bedform_format::metadata::{ArrayMetadata, CodecChoice};
 
 use super::source::ZarrSource;
 
@@ -128,6 +128,11 @@ impl Tallies {
         lines.sort();
         lines
     }
+}
+
+/// Whether a sample chose the codecs of an array.
+pub(super) fn is_predicted(metadata: &ArrayMetadata) -> bool {
+    matches!(&metadata.choice, Some(CodecChoice::Made(made)) if !made.compared.is_empty())
 }
 
 /// The chunks of an object that were encoded.

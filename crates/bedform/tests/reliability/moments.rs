@@ -316,7 +316,7 @@ fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
 #[ignore = "a stage of make reliability"]
 fn snapshots_over_processes_that_leave_them_time_are_of_one_moment() {
     let cases = Cases::new("moments::snapshots_over_processes_that_leave", 30, 4);
-    // Most of the time they wait. What is replaced within the milliseconds that a snapshot takes may be missed.
+    // Writers wait most of the time: a snapshot that takes milliseconds may miss an object that they replace.
     let sum = sum(cases.run_on(4, |case| race(case.seed, 15, 600)));
     count("snapshots-left-time", sum.snapshots);
     count("snapshots-left-time-right", sum.right);

@@ -57,10 +57,7 @@ fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
     let objects = plan.objects.len() as u64;
-    let object_bytes = element_count(&layout.per_object)
-        .unwrap_or(u64::MAX)
-        .saturating_mul(layout.codec.decoded_bytes() as u64);
-    let mut blocks = Blocks::new(layout, objects.saturating_mul(object_bytes));
+    let mut blocks = Blocks::new(layout, objects.saturating_mul(layout.object_bytes()));
     let objects = spread(objects, blocks.count_max());
     let per_object = blocks.count_max().div_ceil(objects.len().max(1));
     for at in objects {
