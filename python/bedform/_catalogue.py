@@ -22,6 +22,7 @@ __all__ = [
     "is_count",
     "is_counts",
     "is_seconds",
+    "named_replicas_of",
     "replicas_of",
     "runs_fit",
 ]
@@ -34,28 +35,32 @@ _RANK_MAX: Final = 64
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
-def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
-    """The replicas of the file at a path, and whether all are of the file as it is now.
+def named_replicas_of(source: str | list[str]) -> list[dict[str, Any]]:
+    """All replicas that the catalogues of a source name, of this user and of the site.
 
-    Those of the site count as the user's own do.
+    The source is a path or URL, or the files of an archive.
     """
-    replicas, current = _named_of(where)
+    own, site = _sidecar.directory_of(source), _sidecar.site_directory_of(source)
+    of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
+    return [*_replicas_in(own), *of_site]
+
+
+def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
+    """The replicas of the file at a path, and whether all are of the file as it is now."""
+    replicas = named_replicas_of(where)
+    current = _current_ids(where) if replicas else set()
     return replicas, all(replica["id"] in current for replica in replicas)
 
 
 def current_replicas_of(where: str) -> list[dict[str, Any]]:
     """Those of the file as it is now."""
-    replicas, current = _named_of(where)
+    replicas = named_replicas_of(where)
+    current = _current_ids(where) if replicas else set()
     return [replica for replica in replicas if replica["id"] in current]
 
 
-def _named_of(where: str) -> tuple[list[dict[str, Any]], set[str]]:
-    """All replicas, and the names of those of the file as it is now."""
-    own, site = _sidecar.directory_of(where), _sidecar.site_directory_of(where)
-    of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
-    replicas = [*_replicas_in(own), *of_site]
-    current = engine_call(_internal.current_replicas, where)(where) if replicas else ()
-    return replicas, set(current)
+def _current_ids(where: str) -> set[str]:
+    return set(engine_call(_internal.current_replicas, where)(where))
 
 
 def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:

@@ -18,7 +18,14 @@ import bedform as bf
 from . import _dask_regions, _internal, _json
 from ._advise import _named
 from ._elements import Elements
-from ._errors import BedformError, ConflictError, CorruptError, engine_call, translated
+from ._errors import (
+    ENGINE_ERRORS,
+    BedformError,
+    ConflictError,
+    CorruptError,
+    engine_call,
+    translated,
+)
 from ._integers import byte_count, integers
 from ._layout import Readers, check_layout, described_readers
 from ._location import check_new_store, location
@@ -226,17 +233,19 @@ def _run(
 ) -> tuple[int, list[str]]:
     try:
         return conversion.run(progress, exchange)
-    except _internal.EngineError as error:
+    except ENGINE_ERRORS as error:
         raise translated_converting(error, where) from None
 
 
-def translated_converting(error: _internal.EngineError, where: str = "") -> BedformError:
+def translated_converting(
+    error: _internal.EngineError | _internal.PanicException, where: str = ""
+) -> BedformError:
     """The exception of this package for one of a conversion, which has two kinds of its own."""
-    kind, message = error.args
-    if kind == "Busy":
-        return TargetBusyError(message)
-    if kind == "Differs":
-        return VerificationError(message)
+    match error.args:
+        case ("Busy", message):
+            return TargetBusyError(message)
+        case ("Differs", message):
+            return VerificationError(message)
     return translated(error, where)
 
 

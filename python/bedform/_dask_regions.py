@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bedform import _dask_cluster, _internal, _json
-from bedform._errors import engine_call
+from bedform._errors import ENGINE_ERRORS, engine_call
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _run(worker: _internal.RegionWorker, task: str) -> list[str]:
 
     try:
         return worker.run(task)
-    except _internal.EngineError as error:
+    except ENGINE_ERRORS as error:
         raise translated_converting(error) from None
 
 

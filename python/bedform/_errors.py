@@ -25,6 +25,7 @@ below some of them classes for what Python calls by a name of its own:
 | ``NoSpaceError`` | ``NoSpace`` | ``OSError`` |
 | ``PoisonedError`` | ``Poisoned`` | ``OSError`` |
 | ``IoError`` | ``Io`` | ``OSError`` |
+| ``InternalError`` | ``Internal`` | ``RuntimeError`` |
 
 What the engine calls ``Interrupted`` is ``KeyboardInterrupt``, or what a signal's handler or a
 callback raised.
@@ -35,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bedform import _shown
-from bedform._internal import EngineError
+from bedform._internal import EngineError, PanicException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,6 +164,16 @@ class IoError(BedformError, OSError):
     kind = "Io"
 
 
+class InternalError(BedformError, RuntimeError):
+    """A bug of Bedform: report the message, with the call that led to it.
+
+    Stores stay usable. After it in a call of a session, that session takes no more calls; its
+    commits stand.
+    """
+
+    kind = "Internal"
+
+
 #: What a line of `verify` begins with that is of something which cannot be read here.
 NOT_CHECKED = "cannot be checked: "
 
@@ -183,9 +194,16 @@ BY_KIND: dict[str, type[BedformError]] = {
         NoSpaceError,
         PoisonedError,
         IoError,
+        InternalError,
     )
 }
 
+#: The exceptions of the extension module: errors, and panics below it, which are bugs.
+ENGINE_ERRORS = (EngineError, PanicException)
+
+
+# How the message of a panic begins that the engine has met.
+_BUG = "a bug of Bedform"
 
 # What to do where the engine's storage, which knows no command and no caller, cannot say it.
 _REMEDIES = {
@@ -194,12 +212,16 @@ _REMEDIES = {
 }
 
 
-def translated(error: EngineError, where: str = "") -> BedformError:
+def translated(error: EngineError | PanicException, where: str = "") -> BedformError:
     """The exception of this package for one of the extension module.
 
     Storage names objects as the store knows them: ``where``, the store, is put in front. A file
     at a URL has its whole URL.
     """
+    if isinstance(error, PanicException):
+        message = str(error)
+        is_whole = message.startswith(_BUG)
+        return InternalError(message if is_whole else f"{_BUG}: {message}; please report it")
     kind, message = error.args
     if message.startswith("cannot "):
         phrase = message.rpartition(": ")[2]
@@ -222,8 +244,12 @@ def engine_call(function: Callable[P, T], where: str = "") -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except EngineError as error:
+        except ENGINE_ERRORS as error:
             raise translated(error, where) from None
+        except OverflowError as error:
+            # The extension module takes numbers of 64 bits.
+            text = f"{where}: " if where else ""
+            raise InvalidArgumentError(f"{text}a number is out of range: {error}") from None
 
     return call
 

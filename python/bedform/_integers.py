@@ -15,6 +15,8 @@ from bedform._errors import InvalidArgumentError
 from bedform._text import parse_bytes
 
 _MOST = (1 << 63) - 1
+#: Bytes of the documents of a replica (`BESIDE_BYTES` of the engine).
+_REPLICA_BYTES_MIN = 16 << 10
 
 
 def integer(value: Any, what: str, *, least: int = 0) -> int:
@@ -87,3 +89,27 @@ def byte_count(size: Any, what: str) -> int:
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{what}: {error}") from None
     return integer(count, f"{what}, in bytes,")
+
+
+def budget_text(budget: str | int) -> str:
+    """Give a budget of replicas as the engine takes it; a whole number counts bytes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It counts fewer bytes than any replica takes, as where a percent sign is forgotten.
+
+    Examples
+    --------
+    >>> budget_text("20%"), budget_text(4 << 20)
+    ('20%', '4194304 B')
+    """
+    if isinstance(budget, str):
+        return budget
+    size = byte_count(budget, "budget")
+    if 0 < size < _REPLICA_BYTES_MIN:
+        raise InvalidArgumentError(
+            f"budget={size} is {size} bytes, fewer than any replica takes: "
+            f"'{size}%' of the source, or '{size} MiB'?"
+        )
+    return f"{size} B"

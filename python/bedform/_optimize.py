@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from bedform import _dask_regions, _internal, _selection
-from bedform._errors import InvalidArgumentError, engine_call
-from bedform._integers import byte_count
+from bedform._errors import InvalidArgumentError, WrongTypeError, engine_call
+from bedform._integers import budget_text, byte_count, integer
 from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
@@ -228,8 +229,7 @@ def optimize(
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)
     expected = _expected(reads or {}, region or {})
-    if isinstance(budget, int):
-        budget = str(budget)
+    budget = budget_text(budget)
     place = where if paths is None else paths
     exact = [] if reorganize and not selections else _exact(place, concat_dim, selections or {})
     if like is None:
@@ -304,8 +304,30 @@ def _expected(
     """As the engine takes them."""
     if region and not reads:
         raise InvalidArgumentError("region= says where the reads of reads= are: give both")
-    where = [(name, int(first), int(end)) for name, (first, end) in region.items()]
+    where = [_region_of(name, bounds) for name, bounds in region.items()]
     return [
-        ([axes] if isinstance(axes, str) else list(axes), float(weight), where)
+        ([axes] if isinstance(axes, str) else list(axes), _weight_of(axes, weight), where)
         for axes, weight in reads.items()
     ]
+
+
+def _region_of(name: str, bounds: tuple[int, int]) -> tuple[str, int, int]:
+    """The dimension, the first position and the end, exclusive."""
+    try:
+        first, end = bounds
+    except (TypeError, ValueError):
+        raise WrongTypeError(
+            f"region: {name} has {bounds!r}; write its first position and its end: (100, 200)"
+        ) from None
+    return name, integer(first, f"region: {name}"), integer(end, f"region: {name}")
+
+
+def _weight_of(axes: Any, weight: Any) -> float:
+    """How many of the reads these are, beside the others."""
+    try:
+        number = float(weight)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise InvalidArgumentError(f"reads: the weight of {axes!r} is {weight!r}, not a number > 0")
+    return number

@@ -17,16 +17,19 @@ from bedform._errors import BedformError, InvalidArgumentError, NotFoundError
 from bedform._location import location
 from bedform._opening import open_place
 from bedform._optimize import optimize
+from bedform._paths import paths_of, shown_paths
 from bedform._remote import is_url, without_query
 from bedform._report_reads import read_array
 from bedform._text import format_bytes
 from bedform._traces import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["gather_facts", "report"]
 
+#: The budget of a plan where none is given.
+_BUDGET: Final = "20%"
 #: Budgets that the curve shows, in percent of the source.
 BUDGETS: Final = (1, 5, 10, 20, 50, 100, 200)
 #: The share of the largest saving that a recommended budget has to reach.
@@ -42,7 +45,10 @@ _FILES_MAX: Final = 200_000
 _ARRAYS_MAX: Final = 10_000
 
 
-def report(path: str | os.PathLike[str], budget: str | int = "20%") -> str:
+def report(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    budget: str | int | None = None,
+) -> str:
     """A page about a store or file: where it is read, how fast, and what replicas do for it.
 
     The page is one HTML document without scripts, which needs nothing from elsewhere. It shows
@@ -53,9 +59,11 @@ def report(path: str | os.PathLike[str], budget: str | int = "20%") -> str:
     Parameters
     ----------
     path
-        A store, or a NetCDF or HDF5 file; or a URL.
+        A store, or a NetCDF or HDF5 file; or a URL; or a list or pattern of files that are opened
+        as one.
     budget
-        The budget of the replicas that the page plans: a share of the file, or a size.
+        The budget of the replicas that the page plans: a share of the file, or a size. Without it
+        20 %, or the bytes of the replicas that exist, if these are more.
 
     Returns
     -------
@@ -84,8 +92,8 @@ def report(path: str | os.PathLike[str], budget: str | int = "20%") -> str:
 
 
 def gather_facts(
-    path: str | os.PathLike[str],
-    budget: str | int = "20%",
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    budget: str | int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
     """All that the page shows, as values that JSON has.
@@ -97,33 +105,31 @@ def gather_facts(
     progress
         Called with how many steps of how many are done.
     """
-    where = location(path)
+    paths = paths_of(path)
+    where = location(path) if paths is None else shown_paths(path, paths)
+    source = where if paths is None else paths
     steps = _Steps(progress, 3 + len(BUDGETS))
     notes: list[str] = []
     # The query of a URL may be a secret, and pages are passed on.
     facts: dict[str, Any] = {"path": without_query(where), "made": int(time.time())}
-    facts.update(_source_facts(where, notes))
+    facts.update(_source_facts(source, notes))
     steps.done()
-    known = _learnt(where, notes)
-    facts["recording"] = _is_watched(where)
+    known = _learnt(source, notes)
+    facts["recording"] = _is_watched(source)
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
-    replicas, is_current = _catalogue.replicas_of(where)
+    replicas = _catalogue.named_replicas_of(source)
+    own = [one for one in replicas if not one.get("is_of_site")]
     facts["replicas"] = [{"label": f"R{at}", **one} for at, one in enumerate(replicas, start=1)]
     # Where no replicas can be made nothing has to be said of that one by one.
     about_plan = notes if facts["is_file"] else []
-    facts["plan"] = _planned(where, budget, known, about_plan)
+    facts["plan"] = _planned(source, budget, own, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    if facts["plan"] is not None and is_url(where):
-        # Of these the plan alone compares the state.
-        known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
-        own = [one for one in replicas if not one.get("is_of_site")]
-        is_current = all(one["id"] in known_ids for one in own)
-    facts["replicas_are_current"] = is_current or not replicas
+    facts["replicas_are_current"] = _are_current(source, own, facts["plan"])
     steps.done()
-    facts["budgets"] = _budgets(where, facts["plan"], steps)
+    facts["budgets"] = _budgets(source, facts["plan"], steps)
     _join_predictions(facts)
     _note_changes(facts, notes)
     facts["next"] = _next_step(facts)
@@ -143,10 +149,24 @@ class _Steps:
             self.tell(self.count, self.total)
 
 
-def _source_facts(where: str, notes: list[str]) -> dict[str, Any]:
+def _are_current(
+    source: str | list[str], own: list[dict[str, Any]], plan: dict[str, Any] | None
+) -> bool:
+    """Whether all of the user's own replicas are of the source as it is now."""
+    if isinstance(source, str) and not is_url(source):
+        return _catalogue.replicas_of(source)[1]
+    if plan is None:
+        return not own
+    # Of a URL, and of the files of an archive, the plan alone compares the state.
+    known_ids = {*plan["keep"], *plan["drop"]}
+    return all(one["id"] in known_ids for one in own)
+
+
+def _source_facts(source: str | list[str], notes: list[str]) -> dict[str, Any]:
     """What it is, without its attributes."""
+    where = source if isinstance(source, str) else ""
     # As it is itself, and without a trace of being looked at.
-    with open_place(where, prefetch=False, replicas=False) as store:
+    with open_place(source, prefetch=False, replicas=False) as store:
         info = store.info()
         listed = dict(sorted(info["arrays"].items()))
         if len(listed) > _ARRAYS_MAX:
@@ -158,9 +178,14 @@ def _source_facts(where: str, notes: list[str]) -> dict[str, Any]:
         for array in arrays:
             if is_here:
                 array["stored_bytes"] = _size_in_file(store, array)
-            else:
+            elif where:
                 array["stored_bytes"] = _bytes_under(f"{where}/{array['array']}")
-    stored = Path(where).stat().st_size if is_here else _bytes_under(where)
+            else:
+                array["stored_bytes"] = None
+    if isinstance(source, list):
+        stored: int | None = sum(Path(path).stat().st_size for path in source)
+    else:
+        stored = Path(where).stat().st_size if is_here else _bytes_under(where)
     return {
         "format": str(info["format"]),
         "is_file": is_file,
@@ -224,15 +249,15 @@ def _bytes_under(where: str) -> int | None:
     return total
 
 
-def _is_watched(where: str) -> bool:
-    directory = _sidecar.directory_of(where)
+def _is_watched(source: str | list[str]) -> bool:
+    directory = _sidecar.directory_of(source)
     return directory is not None and (directory / "watch").is_file()
 
 
-def _learnt(where: str, notes: list[str]) -> list[dict[str, Any]]:
+def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
     """What is known of the reads of each array, those that took most time first."""
     try:
-        learned = learn(where)
+        learned = learn(source)
         knowledge: Any = learned["knowledge"]
         if learned["left_out"]:
             notes.append(f"{learned['left_out']} traces are damaged, or somebody else's")
@@ -243,7 +268,7 @@ def _learnt(where: str, notes: list[str]) -> list[dict[str, Any]]:
     except BedformError as error:
         # What was learnt before can be shown where nothing can be added.
         knowledge = _sidecar.newest_of(
-            _sidecar.directory_of(where), "knowledge", _KNOWLEDGE_BYTES_MAX
+            _sidecar.directory_of(source), "knowledge", _KNOWLEDGE_BYTES_MAX
         )
         notes.append(f"what was recorded since the last time could not be learnt: {error}")
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
@@ -261,11 +286,22 @@ def _totals(known: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _planned(
-    where: str, budget: str | int, known: list[dict[str, Any]], notes: list[str]
+    source: str | list[str],
+    budget: str | int | None,
+    own: list[dict[str, Any]],
+    known: list[dict[str, Any]],
+    notes: list[str],
 ) -> dict[str, Any] | None:
-    """What `optimize` would choose for the budget; nothing where it cannot."""
+    """The plan that `optimize` makes for the budget; nothing where it cannot make one.
+
+    Without a budget it is the usual one, or the bytes of the existing replicas, if these are more.
+    """
     try:
-        plan = optimize(where, budget, dry_run=True).plan
+        plan = optimize(source, _BUDGET if budget is None else budget, dry_run=True).plan
+        taken = sum(one["stored_bytes"] for one in own)
+        if budget is None and taken > plan["budget_bytes"]:
+            budget = f"{-(-taken // 1024)} KiB"
+            plan = optimize(source, budget, dry_run=True).plan
     except InvalidArgumentError:
         raise
     except BedformError as error:
@@ -276,7 +312,7 @@ def _planned(
     notes += plan["notes"]
     # The source is the path as it was given, with its query.
     kept = {key: value for key, value in plan.items() if key != "source"}
-    return {"budget": str(budget), **kept, **_seconds_of(plan)}
+    return {"budget": str(budget or _BUDGET), **kept, **_seconds_of(plan)}
 
 
 def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
@@ -287,12 +323,14 @@ def _seconds_of(plan: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _budgets(where: str, plan: dict[str, Any] | None, steps: _Steps) -> list[dict[str, Any]]:
+def _budgets(
+    source: str | list[str], plan: dict[str, Any] | None, steps: _Steps
+) -> list[dict[str, Any]]:
     """What other budgets would bring."""
     found = []
     for percent in BUDGETS if plan is not None and plan["reads"] else ():
         try:
-            other = optimize(where, f"{percent}%", dry_run=True).plan
+            other = optimize(source, f"{percent}%", dry_run=True).plan
         except BedformError:
             # Somebody changes the file or its replicas meanwhile.
             continue

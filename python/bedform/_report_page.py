@@ -359,11 +359,11 @@ def _patterns_html(reads: Sequence[dict[str, Any]]) -> str:
 
 
 def _replicas_html(facts: dict[str, Any]) -> str:
-    if not facts["is_file"]:
+    replicas, plan = facts["replicas"], facts["plan"]
+    if not facts["is_file"] and not replicas and (plan is None or not plan["make"]):
         return ""
     head = "<section><h2>Replicas</h2>"
     parts = []
-    replicas = facts["replicas"]
     if replicas:
         dims = {array["array"]: array["dims"] for array in facts["arrays"]}
         rows = [_replica_row(one, dims.get(one["array"], ())) for one in replicas[:_REPLICAS_MAX]]
@@ -385,7 +385,6 @@ def _replicas_html(facts: dict[str, Any]) -> str:
             parts.append("<p>None of them is used: the file has changed since.</p>")
     else:
         parts.append("<p>There are none.</p>")
-    plan = facts["plan"]
     if plan is not None and plan["make"]:
         rows = [
             [
@@ -402,7 +401,8 @@ def _replicas_html(facts: dict[str, Any]) -> str:
         budget = escaped(plan["budget"])
         parts.append(_table(f"A budget of {budget} would make", columns, rows, 4))
     if plan is not None and plan["drop"]:
-        parts.append(f"<p>It would drop {_plural(len(plan['drop']), 'replica')}.</p>")
+        dropped = _plural(len(plan["drop"]), "replica")
+        parts.append(f"<p>A budget of {escaped(plan['budget'])} would drop {dropped}.</p>")
     return head + "".join(parts) + "</section>"
 
 

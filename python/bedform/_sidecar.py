@@ -40,16 +40,23 @@ def warn_of_sidecars(stacklevel: int = 3) -> None:
         warnings.warn(line, SidecarWarning, stacklevel=stacklevel)
 
 
-def directory_of(where: str) -> Path | None:
-    """The directory of the sidecar of a path or URL, there or not; None where no place is named."""
-    directory = engine_call(_internal.sidecar_directory, where)(where)
+def directory_of(source: str | list[str]) -> Path | None:
+    """The directory of a source's sidecar, there or not; None where no place is named.
+
+    The source is a path or URL, or the files of an archive.
+    """
+    directory = engine_call(_internal.sidecar_directory, _shown_source(source))(source)
     return None if directory is None else Path(directory)
 
 
-def site_directory_of(where: str) -> Path | None:
-    """The directory of the site's sidecar of a path, which this user only reads; None without."""
-    directory = engine_call(_internal.site_directory, where)(where)
+def site_directory_of(source: str | list[str]) -> Path | None:
+    """The directory of the site's sidecar of a source, which this user only reads; None without."""
+    directory = engine_call(_internal.site_directory, _shown_source(source))(source)
     return None if directory is None else Path(directory)
+
+
+def _shown_source(source: str | list[str]) -> str:
+    return source if isinstance(source, str) else next(iter(source), "")
 
 
 def newest_of(

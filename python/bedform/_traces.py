@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bedform import _internal
 from bedform._errors import InvalidArgumentError, NotFoundError, UnsupportedError, engine_call
 from bedform._hints import missing_place, other_place
+from bedform._integers import budget_text
 from bedform._location import location
 from bedform._opening import references_in
 from bedform._paths import paths_of, shown_paths
@@ -106,7 +107,7 @@ def watch(
             f"optimize_after={optimize_after}: a number of reads that are recorded; 0 for never"
         )
     if on and optimize_after is not None:
-        engine_call(_internal.set_policy, where)(where, optimize_after, str(budget))
+        engine_call(_internal.set_policy, where)(where, optimize_after, budget_text(budget))
     directory = engine_call(_internal.watch, where)(where, on)
     if not on:
         engine_call(_internal.set_policy, where)(where, 0, "")

@@ -24,6 +24,7 @@ mod storage;
 mod store;
 mod trace;
 
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
 /// The extension module `bedform._internal`.
@@ -63,12 +64,13 @@ mod _internal {
         watch,
     };
 
-    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+    use super::{Bound, PanicException, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         bedform_storage::tell_of_locks(crate::signals::tell_of_lock);
         bedform::trace::ask_for_computations(crate::trace::computation_of_read);
+        module.add("PanicException", module.py().get_type::<PanicException>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

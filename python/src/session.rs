@@ -6,6 +6,7 @@ use bedform::Elements;
 use bedform::ErrorKind;
 use bedform::comm::{Alone, Communicator, Members};
 use bedform::log::session::{Decomposition, Held, SessionOptions, Token, decline};
+use bedform::panics::session_panicked;
 use bedform_format::log::Boxes;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -75,6 +76,7 @@ impl Session {
         Ok(Self { inner, lent, process: std::process::id() })
     }
 
+    /// Takes the session, whose other calls end.
     fn take(&self) -> Option<bedform::log::session::Session> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -106,7 +108,7 @@ impl Session {
         &self,
         act: impl FnOnce(&mut bedform::log::session::Session) -> bedform::Result<T>,
     ) -> bedform::Result<T> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock().map_err(|_| session_panicked())?;
         match inner.as_mut() {
             Some(session) => act(session),
             None => Err(bedform::Error::new(
@@ -299,8 +301,15 @@ impl Session {
 
     /// Commits what is left, settles if told to, and ends the session.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let has_panicked = self.inner.is_poisoned();
         let Some(session) = self.take() else { return Ok(()) };
-        let outcome = detached(py, || session.close());
+        let outcome = detached(py, || match has_panicked {
+            true => {
+                session.leave();
+                Err(session_panicked())
+            }
+            false => session.close(),
+        });
         self.give_back(u64::MAX);
         outcome.map_err(raise)
     }

@@ -6,7 +6,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::panic::resume_unwind;
 
+use bedform::panics::caught;
 use bedform_storage::{CancelSource, ask_soon, cancelled_by};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -17,9 +19,11 @@ thread_local! {
     static SIGNALS: CancelSource = CancelSource::patient(|| is_raised(|_| Ok(())));
 }
 
-/// Does `act` without the interpreter; a signal whose handler raises something ends it.
+/// Calls `act` without the interpreter; a signal whose handler raises something ends it. A panic goes on as one whose
+/// message is that of the error: PyO3 raises it as `PanicException`, which `bedform._errors` translates.
 pub(crate) fn detached<T: Send>(py: Python<'_>, act: impl Send + FnOnce() -> T) -> T {
-    py.detach(|| SIGNALS.with(|signals| cancelled_by(signals, act)))
+    let outcome = py.detach(|| SIGNALS.with(|signals| cancelled_by(signals, || caught(act))));
+    outcome.unwrap_or_else(|error| resume_unwind(Box::new(error.to_string())))
 }
 
 /// Says what lock is waited for, once it takes long.

@@ -50,18 +50,22 @@ pub(crate) fn learn(
     ended(outcome)
 }
 
-/// The directory of the sidecar of the store or file at `path`, there or not; nothing where no place is named.
-#[pyfunction]
-pub(crate) fn sidecar_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
-    let sidecar = Sidecar::of_path(&path).map_err(raise)?;
-    Ok(sidecar.and_then(|sidecar| sidecar.own_directory()))
+/// The sidecar of a source; nothing where no place is named.
+fn sidecar_of(source: GivenSource) -> PyResult<Option<Sidecar>> {
+    let name = source.place(None).sidecar_name();
+    name.and_then(|name| Sidecar::find(&name, None)).map_err(raise)
 }
 
-/// The directory of the site's sidecar of the store or file at `path`, where this user only reads it.
+/// The directory of the sidecar of a source, there or not; nothing where no place is named.
 #[pyfunction]
-pub(crate) fn site_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
-    let sidecar = Sidecar::of_path(&path).map_err(raise)?;
-    Ok(sidecar.and_then(|sidecar| sidecar.site()?.own_directory()))
+pub(crate) fn sidecar_directory(source: GivenSource) -> PyResult<Option<PathBuf>> {
+    Ok(sidecar_of(source)?.and_then(|sidecar| sidecar.own_directory()))
+}
+
+/// The directory of the site's sidecar of a source, where this user only reads it.
+#[pyfunction]
+pub(crate) fn site_directory(source: GivenSource) -> PyResult<Option<PathBuf>> {
+    Ok(sidecar_of(source)?.and_then(|sidecar| sidecar.site()?.own_directory()))
 }
 
 /// What keeps sidecars from being read, a line each, that was not said before.

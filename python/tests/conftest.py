@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from object_store_server import endpoint, upload
+from object_store_server import endpoint, object_store, upload
 from support import ENVIRONMENT
 
 from bedform.cli import run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import distributed
 
 # Fixtures that several modules share: each process that runs tests starts one server.
-__all__ = ["endpoint", "upload"]
+__all__ = ["endpoint", "object_store", "upload"]
 
 # How long property tests search: BEDFORM_TESTS is "default", "ci" or "nightly"; the Rust ones obey
 # it too. A shared machine pauses, so no example has a deadline.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +37,19 @@ def client_of(endpoint: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that speaks S3."""
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server that speaks S3."""
     said = tmp_path_factory.mktemp("moto") / "said"
     # It chooses a port that is free, and says which when it listens there.
     with said.open("w") as log:
-        server = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "moto.server", "-p", "0"],
             stdout=log,
             stderr=log,
         )
 
     def listens() -> re.Match[str] | None:
-        assert server.poll() is None, said.read_text()
+        assert process.poll() is None, said.read_text()
         return re.search(r"Running on (http://127\.0\.0\.1:\d+)", said.read_text())
 
     try:
@@ -54,11 +57,21 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         listening = listens()
         assert listening is not None
         url = listening[1]
-        client_of(url).create_bucket(Bucket="bucket")
         yield url
     finally:
-        server.terminate()
-        server.wait()
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def endpoint(object_store: str) -> str:
+    """The server, with an empty bucket: tests of one process find no objects of each other."""
+    connection = HTTPConnection(object_store.removeprefix("http://"))
+    with contextlib.closing(connection):
+        connection.request("POST", "/moto-api/reset")
+        assert connection.getresponse().status == HTTPStatus.OK
+    client_of(object_store).create_bucket(Bucket="bucket")
+    return object_store
 
 
 @pytest.fixture

@@ -439,6 +439,25 @@ def test_python_has_a_class_for_every_kind_of_error_and_no_other() -> None:
         assert str(found("text")) == "text"
 
 
+def test_a_panic_below_a_call_is_an_error_of_one_line_that_a_program_can_catch() -> None:
+    said = "a bug of Bedform 0.1.0: index out of bounds at x.rs:7; please report this line"
+
+    def panics() -> None:
+        raise _internal.PanicException(said)
+
+    with pytest.raises(bedform.InternalError) as caught:
+        _errors.engine_call(panics)()
+    assert isinstance(caught.value, Exception)
+    assert (str(caught.value), caught.value.kind) == (said, "Internal")
+    plain = _errors.translated(_internal.PanicException("no such axis"))
+    assert str(plain).startswith("a bug of Bedform: no such axis; ")
+
+
+def test_a_number_that_the_engine_does_not_hold_is_an_argument_that_is_named() -> None:
+    with pytest.raises(bedform.InvalidArgumentError, match=r"^here: a number is out of range"):
+        _errors.engine_call(_internal.placement, "here")("row-major", [1 << 70], 4)
+
+
 def errors(path: Path) -> dict[str, tuple[Any, type[Exception]]]:
     """Calls that fail, with the builtin class that their error must be."""
     store = bedform.create(path / "s.zarr", durability="process")

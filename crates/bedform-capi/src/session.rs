@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bedform::comm::{CMembers, wait_on};
 use bedform::log::session::{Decomposition as Declared, Session, SessionOptions, Token, decline};
-use bedform::{Elements, Error, ErrorKind, Result, Store};
+use bedform::panics::session_panicked;
+use bedform::{Elements, Result, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::Boxes;
 use bedform_geometry::Selection;
@@ -43,10 +44,7 @@ pub(crate) struct OpenSession {
 pub(crate) type Shared = Arc<Mutex<Option<OpenSession>>>;
 
 fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
-    session.lock().map_err(|_| {
-        let text = "an earlier call of this session ended in a bug of Bedform; start a new session";
-        Error::new(ErrorKind::Poisoned, text)
-    })
+    session.lock().map_err(|_| session_panicked())
 }
 
 /// Does `act` with the session behind a handle.
@@ -66,11 +64,13 @@ pub(crate) fn with<T>(
     with_open(handle, |open| act(&mut open.session))
 }
 
-/// Ends what a handle stands for, whatever comes of it.
-fn take(handle: SessionHandle) -> Result<OpenSession> {
+/// Takes the session from a handle, whose other calls end; second whether a call of it has panicked.
+fn take(handle: SessionHandle) -> Result<(OpenSession, bool)> {
     let shared = handle.take()?;
-    let open = lock(&shared)?.take();
-    open.ok_or_else(|| misuse("the session was closed before"))
+    let has_panicked = shared.is_poisoned();
+    let open = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let open = open.ok_or_else(|| misuse("the session was closed before"))?;
+    Ok((open, has_panicked))
 }
 
 unsafe fn options_of(options: *const c_char, store: &Store) -> Result<SessionOptions> {
@@ -412,7 +412,11 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
     call(|| {
-        let open = take(session)?;
+        let (open, has_panicked) = take(session)?;
+        if has_panicked {
+            open.session.leave();
+            return Err(session_panicked());
+        }
         open.session.close()
     })
 }
@@ -421,7 +425,7 @@ pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_session_abort(session: SessionHandle) -> Status {
     call(|| {
-        take(session)?.session.leave();
+        take(session)?.0.session.leave();
         Ok(())
     })
 }

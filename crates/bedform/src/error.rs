@@ -44,11 +44,13 @@ pub enum ErrorKind {
     Interrupted,
     /// The device or system failed.
     Io,
+    /// A bug of Bedform: report it.
+    Internal,
 }
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::NotFound,
         Self::Exists,
         Self::InvalidArgument,
@@ -64,6 +66,7 @@ impl ErrorKind {
         Self::Poisoned,
         Self::Interrupted,
         Self::Io,
+        Self::Internal,
     ];
 
     /// The stable name.
@@ -84,6 +87,7 @@ impl ErrorKind {
             Self::Poisoned => "Poisoned",
             Self::Interrupted => "Interrupted",
             Self::Io => "Io",
+            Self::Internal => "Internal",
         }
     }
 }

@@ -18,6 +18,7 @@
 //! | [`config`] | `bedform.toml` and variables of the environment |
 //! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
+//! | [`panics`] | panics below a door, as errors |
 
 pub mod array;
 mod cache;
@@ -34,6 +35,7 @@ mod memory;
 mod opening;
 pub mod optimize;
 mod options;
+pub mod panics;
 pub mod placement;
 mod plan;
 mod prefetch;

@@ -39,6 +39,25 @@ pub fn from_json(key: &str, value: &Value) -> Result<u64> {
     }
 }
 
+/// A number of bytes as people read it: `1.5 KiB`.
+pub(crate) fn bytes_text(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes;
+    let mut unit = units[0];
+    for larger in &units[1..] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    if value < 10.0 && value.fract() != 0.0 {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,12 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    path: Annotated[str, typer.Argument(help="A store, a NetCDF or HDF5 file; or a URL.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A store, a NetCDF or HDF5 file, a URL, or a pattern of files, quoted."
+        ),
+    ],
     output: Annotated[
         str | None,
         typer.Option(
@@ -37,9 +42,12 @@ def report(
         ),
     ] = None,
     budget: Annotated[
-        str,
-        typer.Option(help="What replicas of the plan may take: a share of the file, or a size."),
-    ] = "20%",
+        str | None,
+        typer.Option(
+            help="What replicas of the plan may take: a share of the file, or a size. Without it "
+            "20%, or the bytes of the replicas that exist, if these are more."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace FILE even if it is no report.")
     ] = False,

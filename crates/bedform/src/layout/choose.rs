@@ -7,6 +7,7 @@ use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of};
 use super::readers::{Reader, ReaderCost, ZarrPython};
 use super::report;
 use super::search::{Growth, Score, ShardGrowth, Space, Unit};
+use crate::size::bytes_text;
 
 /// More shards than this make listings and backups slow.
 const SHARDS_MAX: f64 = 100_000.0;
@@ -204,7 +205,7 @@ impl Search {
         let mut simple = vec![("cube of Smart-IO's size".to_string(), self.space.cube(ocs))];
         for bytes in [least, 65_536.0, 1_048_576.0, most] {
             if (least..=most).contains(&bytes) {
-                let name = format!("cube of {}", report::bytes_text(bytes));
+                let name = format!("cube of {}", bytes_text(bytes));
                 simple.push((name, self.space.cube(bytes)));
             }
         }

@@ -7,6 +7,7 @@ use bedform_format::shown::{NAME_CHARS_MAX, printable};
 use super::advise::{Advice, NamedRead};
 use super::cost::{Read, ReadCost, bytes_of};
 use super::readers::ReaderCost;
+use crate::size::bytes_text;
 
 /// Candidates that are shown; the others stay in the value.
 const ROWS_MAX: usize = 12;
@@ -178,24 +179,6 @@ pub(super) fn verdict(costs: &[ReadCost], best: &[ReadCost], reads: &[NamedRead]
 pub(super) fn shape_text(shape: &[u64]) -> String {
     let sizes: Vec<_> = shape.iter().map(u64::to_string).collect();
     if sizes.is_empty() { "scalar".into() } else { sizes.join("x") }
-}
-
-pub(super) fn bytes_text(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes;
-    let mut unit = units[0];
-    for larger in &units[1..] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    if value < 10.0 && value.fract() != 0.0 {
-        format!("{value:.1} {unit}")
-    } else {
-        format!("{value:.0} {unit}")
-    }
 }
 
 pub(super) fn seconds_text(seconds: f64) -> String {

@@ -318,8 +318,10 @@ impl Drop for Session {
             self.leave_behind();
             return;
         }
-        if self.has_promises && self.is_sound() && self.members.size() == 1 {
-            // What cannot be kept now is there for `bedform recover`.
+        // A second panic while the first unwinds would end the process.
+        let may_drain = self.is_sound() && !std::thread::panicking();
+        if self.has_promises && may_drain && self.members.size() == 1 {
+            // Promises that cannot be kept now are there for `bedform recover`.
             let _ = self.drain();
         }
         self.end_stream();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::targets::placement_of;
-use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace, bytes_text_up};
 use crate::array::Elements;
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
@@ -25,6 +25,7 @@ use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
 use crate::replica::{CATALOGUE, Catalogue, PLACES, PlacesOf, Replica, fingerprint_of};
 use crate::sidecar::{REPLICAS, Sidecar};
+use crate::size::bytes_text;
 use crate::store::{StagedStore, Store};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::NewArray;
@@ -127,8 +128,14 @@ pub fn build_by(
             catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
             remove(&directory, &made.id);
             done.warnings.push(format!(
-                "a replica of {} would have taken {} bytes instead of {}, more than the budget: it was removed",
-                made.array, made.stored_bytes, replica.bytes
+                "a replica of {} took {} instead of {}, and was removed: with it all replicas take {}, more than the \
+                 budget of {}; a budget of {} keeps it",
+                made.array,
+                bytes_text(made.stored_bytes as f64),
+                bytes_text(replica.bytes as f64),
+                bytes_text(bytes as f64),
+                bytes_text(planned.budget_bytes as f64),
+                bytes_text_up(bytes),
             ));
             continue;
         }

@@ -546,8 +546,11 @@ impl<'a> ArrayKinds<'a> {
         layout: &Layout,
     ) -> Option<(f64, f64)> {
         let kind = &self.kinds[number];
-        let is_own = kind.array == self.array;
-        let part = part_of(kind, held, places.map(Vec::as_slice)).filter(|_| is_own)?;
+        // The positions of another array mean nothing here, and it may have other axes.
+        if kind.array != self.array {
+            return None;
+        }
+        let part = part_of(kind, held, places.map(Vec::as_slice))?;
         let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
         let is_same = |exact: &Exact| match (exact, held) {
             (Exact::Points(places), Held::Points { count, .. }) => *count == places.len() as u64,

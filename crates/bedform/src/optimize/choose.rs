@@ -126,6 +126,15 @@ pub(super) fn choose(
     }
 }
 
+/// The smallest budget with which [`choose`] takes any of these; nothing where none pays.
+pub(super) fn least_budget(kinds: &[Kind], candidates: &[CandidateReplica]) -> Option<u64> {
+    let pays = |one: &&CandidateReplica| {
+        let chosen = choose(kinds, vec![(*one).clone()], u64::MAX);
+        !chosen.make.is_empty()
+    };
+    candidates.iter().filter(pays).map(|one| one.bytes).min()
+}
+
 /// Gives up what saves no more than `least` beside the others; `seconds` are those of all reads with such replicas.
 fn give_up_useless(
     chosen: &mut Vec<&CandidateReplica>,

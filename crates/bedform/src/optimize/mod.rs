@@ -55,7 +55,7 @@ use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, Progress};
 use crate::replica::{Catalogue, Expected, Held, Replica, replicas_in};
 use crate::sidecar::Sidecar;
-use crate::size;
+use crate::size::{self, bytes_text};
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
 use crate::trace::{ReplicaUse, newest_knowledge};
@@ -68,8 +68,8 @@ pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
 
 use candidates::candidates_of;
-use choose::choose;
-use reads::{Deciding, kinds_of};
+use choose::{choose, least_budget};
+use reads::{Deciding, Kind, kinds_of};
 
 /// How much replicas may take together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,13 +84,15 @@ pub enum Budget {
 const SHARE_MAX: f64 = 1000.0;
 
 impl Budget {
-    /// A size, or a percentage of the source's bytes.
+    /// A size with its unit, or a percentage of the source's bytes. A number without a unit is refused, but for 0:
+    /// as bytes it would hold no replica, and drop those that are there.
     ///
     /// ```
     /// use bedform::optimize::Budget;
     ///
     /// assert_eq!(Budget::parse("20%")?, Budget::Share(0.2));
     /// assert_eq!(Budget::parse("4 GiB")?, Budget::Bytes(4 << 30));
+    /// assert!(Budget::parse("20").is_err());
     /// # Ok::<(), bedform::Error>(())
     /// ```
     ///
@@ -98,6 +100,12 @@ impl Budget {
     /// `InvalidArgument` for anything else.
     pub fn parse(text: &str) -> Result<Self> {
         let Some(percent) = text.trim().strip_suffix('%') else {
+            let number = text.trim();
+            if number.parse::<f64>().is_ok_and(|number| number != 0.0) {
+                return Err(Error::invalid(format!(
+                    "the budget {number} has no unit: {number}% of the source, or {number} MiB?"
+                )));
+            }
             return size::from_text(text).map(Self::Bytes);
         };
         let share = percent.trim().parse::<f64>().map(|percent| percent / 100.0);
@@ -324,12 +332,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         ));
     }
     if chosen.make.is_empty() && chosen.keep.is_empty() {
-        notes.push(match budget_bytes {
-            0 => "the budget is nothing".to_owned(),
-            _ => "no replica that fits the budget saves more than it takes to make: a larger budget, or a smaller \
-                  region, may hold one"
-                .to_owned(),
-        });
+        notes.push(note_of_nothing(&source, &kinds, budget_bytes)?);
     }
     Ok(OptimizePlan {
         source: place.shown(),
@@ -343,6 +346,26 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         drop: chosen.drop,
         notes,
     })
+}
+
+/// Why a plan has no replica, and which budget has one.
+fn note_of_nothing(source: &Source, kinds: &[Kind], budget_bytes: u64) -> Result<String> {
+    let candidates = candidates_of(source, kinds, u64::MAX)?;
+    Ok(match least_budget(kinds, &candidates) {
+        None => "no replica saves more time than it takes to make, whatever the budget".to_owned(),
+        Some(least) => format!(
+            "no replica fits the budget of {}: one of {} holds the smallest that pays",
+            bytes_text(budget_bytes as f64),
+            bytes_text_up(least),
+        ),
+    })
+}
+
+/// A size that is no smaller than so many bytes, as a budget is written.
+fn bytes_text_up(bytes: u64) -> String {
+    let unit_bytes = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
+    let unit = if unit_bytes == 1 << 10 { "KiB" } else { "MiB" };
+    format!("{} {unit}", bytes.div_ceil(unit_bytes))
 }
 
 /// Chooses and makes replicas: [`plan`], then [`build`].

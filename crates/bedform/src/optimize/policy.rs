@@ -10,6 +10,7 @@ use super::building::directory_of;
 use super::{Budget, OptimizeOptions, OptimizePlan, Optimized, SourcePlace, build, plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::url_of;
+use crate::panics::caught;
 use crate::sidecar::Sidecar;
 use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings, PolicyState, is_watched, learn};
 
@@ -86,7 +87,8 @@ pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
     let Some(_lock) = locked(&place)? else { return Ok(None) };
     let mut outcome = PolicyOutcome::begun(now());
     place.keep_outcome(&outcome);
-    match follow(path, &settings) {
+    // A bug is an outcome as well: this process has no user who would see it.
+    match caught(|| follow(path, &settings)).and_then(|outcome| outcome) {
         Ok((planned, done)) => {
             outcome.gain = gain_of(&planned);
             outcome.verdict = verdict_of(outcome.gain, done.as_ref());

@@ -118,9 +118,29 @@ impl Kind {
 
     /// Elements from the first position of such a read to the last, along each axis.
     pub(super) fn lengths(&self) -> Vec<u64> {
-        let length =
-            |(count, step): (&u64, &u64)| count.saturating_sub(1).saturating_mul(*step) + 1;
+        let length = |(count, step): (&u64, &u64)| match count {
+            0 => 0,
+            count => (count - 1).saturating_mul(*step).saturating_add(1),
+        };
         self.counts.iter().zip(&self.steps).map(length).collect()
+    }
+
+    /// True if such reads take elements, and lie inside the array: along each of its axes, where their places are open.
+    fn has_elements(&self) -> bool {
+        let rank = self.array_shape.len();
+        let is_inside = |region: &Region| {
+            let ends = (0..rank).map(|axis| region.end(axis));
+            region.rank() == rank && ends.zip(&self.array_shape).all(|(end, length)| end <= *length)
+        };
+        let has_axes = [&self.counts, &self.steps].iter().all(|axes| axes.len() == rank);
+        let fits = || {
+            let lengths = self.lengths().into_iter().zip(self.hot.shape());
+            lengths.into_iter().all(|(length, room)| (1..=*room).contains(&length))
+        };
+        is_inside(&self.bounds)
+            && is_inside(&self.hot)
+            && !self.hot.is_empty()
+            && (self.exact.is_some() || (has_axes && fits()))
     }
 
     /// The same kind in an array of another shape: what spans an axis spans it there, the rest is cut.
@@ -196,6 +216,8 @@ pub(super) fn kinds_of(
         (false, _) => expected_kinds(source, place, reads, deciding)?,
     };
     kinds.extend(listed_kinds(source, place, selections)?);
+    // Knowledge comes from a file that may be damaged, and an expected read may span an axis without elements.
+    kinds.retain(Kind::has_elements);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     match deciding {
         Deciding::Replicas => kinds.truncate(KINDS_MAX),
@@ -506,8 +528,8 @@ fn expected_kinds(
             }
             let Some(mut kind) = of_expected(read, &shape, &dims)? else { continue };
             matched[number] = true;
-            // Coordinates are read as a whole.
-            if deciding == Deciding::Replicas && kind.counts == shape {
+            let is_whole = deciding == Deciding::Replicas && kind.counts == shape;
+            if is_whole || kind.bounds.is_empty() {
                 continue;
             }
             kind.array = path.as_str().to_owned();
@@ -529,7 +551,8 @@ fn expected_kinds(
     }
 }
 
-/// A kind of reads that is expected; nothing for an array that lacks an axis.
+/// A kind of reads that is expected, without elements where the array has none; nothing for an array that lacks an
+/// axis.
 fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Option<Kind>> {
     let has = |name: &String| dims.contains(name);
     if !read.spanned.iter().all(has) || !read.region.iter().all(|(name, ..)| has(name)) {
@@ -538,6 +561,9 @@ fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Op
     let (mut start, mut lengths) = (vec![0; shape.len()], shape.to_vec());
     for (name, first, end) in &read.region {
         let axis = dims.iter().position(|known| known == name).unwrap_or(0);
+        if shape[axis] == 0 {
+            continue;
+        }
         let end = (*end).min(shape[axis]);
         if *first >= end {
             let text = format!("{first}:{end} of {name} has no elements");
