@@ -50,7 +50,7 @@ def open_archive(
     map_time: float | str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> ArchiveStore:
-    """The files at ``paths`` as one store; warns of what it lacks of them, and of differences."""
+    """The files at ``paths`` as one store; warns of members left out, and of differences."""
     if not paths:
         raise InvalidArgumentError("the list of paths is empty: give one or more files")
     join = join_of(paths, concat_dim, compat)
@@ -62,7 +62,7 @@ def open_archive(
     differing = store._opened.differing_files()
     if differing is not None:
         warnings.warn(_shown.line(differing), ArchiveWarning, stacklevel=3)
-    left_out = {}
+    left_out: dict[str, str] = {}
     for path in store._groups:
         prefix = f"{path}/" if path else ""
         left_out |= {f"{prefix}{name}": why for name, why in store._left_out(path).items()}

@@ -196,7 +196,7 @@ def convert(
     }
     opening = opening_of(where)
     cache = _internal.source_cache_bytes(limit)
-    given = {"cache": cache, "concat_dim": concat_dim, "compat": compat}
+    given: dict[str, Any] = {"cache": cache, "concat_dim": concat_dim, "compat": compat}
     with open_place(place, **given) as opened:
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),

@@ -1,4 +1,4 @@
-"""What a data set lacks of its files, said in one warning."""
+"""Members of files that a data set lacks, named in one warning."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def open(  # noqa: A001 - the name users expect
         others are those of the first file. Without it the one dimension that can grow, or else the
         one with other labels in each file.
     compat
-        What many files must have alike. ``"equals"``: coordinates along other dimensions, to a
+        The checks that many files must pass. ``"equals"``: coordinates along other dimensions, to a
         millionth, and labels along the joined one that rise or fall throughout; other variables
         that differ are warned of. ``"override"``: nothing is compared, coordinates are those of the
         first file.

@@ -136,7 +136,7 @@ impl ForeignFile {
         self.inner.joined_order()
     }
 
-    /// A line for what files have in other values than the first, whose are read; nothing if they agree.
+    /// A line that names the variables that are read from the first file and have other values in other files.
     fn differing_files(&self) -> Option<String> {
         self.inner.differing_files()
     }

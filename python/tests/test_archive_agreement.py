@@ -299,7 +299,7 @@ def test_xarray_selects_by_labels_what_each_file_has_there(tmp_path: Path) -> No
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Any:
-    """What writes two files, the second changed, and gives their paths."""
+    """A function that writes two files, the second changed, and gives their paths."""
 
     def written(**changes: Any) -> list[Path]:
         first = Part([0.0, 12.0])

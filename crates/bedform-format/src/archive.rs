@@ -2,8 +2,8 @@
 //!
 //! Files of an archive are alike: of each joined variable there are a few *forms*, variables without their
 //! places and with the attributes alone that say what values mean; each file then says which forms its variables
-//! have, where their bytes lie, and what a comparison with the first file found. So an archive of ten thousand
-//! files takes some MiB. A variable whose times are converted to the units of the first file is compact: its
+//! have, where their bytes lie, and how it compares with the first file. So an archive of ten thousand files takes
+//! some MiB. A variable whose times are converted to the units of the first file is compact: its
 //! converted elements are here.
 //!
 //! An [`ArchiveMap`] that [`ArchiveMap::decode`] returned has been checked as a [chunk map](crate::chunk_map) is:

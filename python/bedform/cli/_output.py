@@ -54,8 +54,8 @@ CompatOption = Annotated[
     str,
     typer.Option(
         "--compat",
-        help="What many files must have alike: equals (the default), or override, which takes "
-        "coordinates of the first file.",
+        help="The checks that many files must pass: equals (the default), or override: none, and "
+        "coordinates are those of the first file.",
     ),
 ]
 JsonOption = Annotated[

@@ -132,7 +132,7 @@ impl Agreement<'_> {
         })
     }
 
-    /// How the form of a joined variable differs from that of the first file in what all files must have alike.
+    /// The first difference between the form of a joined variable and that of the first file.
     fn differs(&self, form: &FoundForm, dimension: &str) -> Option<String> {
         let (first, array) = (&self.first[form.variable], &form.array);
         let path = &first.path;

@@ -17,7 +17,9 @@ use super::meaning::{
     Unified, beside, give_units_to_bounds, missing_elements, other_labels, shown, take_units, text,
     time_meaning, unified,
 };
-use super::values::{COMPARED_BYTES_MAX, Elements, TOLERANCE, TOLERANCE_OF_TIMES, bytes_of};
+use super::values::{
+    COMPARED_BYTES_MAX, TOLERANCE, TOLERANCE_OF_TIMES, VariableElements, bytes_of,
+};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::attributes::dimension_names;
 
@@ -29,12 +31,12 @@ const CONVERTED_BYTES_MAX: u64 = 64 << 20;
 
 /// The labels of a coordinate.
 #[derive(Debug, PartialEq)]
-enum Labels {
-    Numbers(Elements),
+enum CoordinateLabels {
+    Numbers(VariableElements),
     Texts(Vec<String>),
 }
 
-impl Labels {
+impl CoordinateLabels {
     fn len(&self) -> usize {
         match self {
             Self::Numbers(elements) => elements.len(),
@@ -64,20 +66,20 @@ impl Labels {
 }
 
 /// The labels of a variable of a file; nothing for one that is not compared.
-fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<Labels>> {
+fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<CoordinateLabels>> {
     let array = &file.map.arrays[number];
     if array.data_type == Some(DataType::String) {
-        return Ok(file.texts(number, limits)?.map(Labels::Texts));
+        return Ok(file.texts(number, limits)?.map(CoordinateLabels::Texts));
     }
     let Some(elements) = file.elements(number, limits)? else { return Ok(None) };
     let width = match (elements.data_type, array.shape.get(1)) {
         // Characters, a text in each row.
         (DataType::FixedBytes(1), Some(width)) => usize::try_from(*width).unwrap_or(usize::MAX),
         (DataType::FixedBytes(width), None) => usize::try_from(width).unwrap_or(usize::MAX),
-        _ => return Ok(Some(Labels::Numbers(elements))),
+        _ => return Ok(Some(CoordinateLabels::Numbers(elements))),
     };
     let text = |row: &[u8]| String::from_utf8_lossy(row).trim_end_matches('\0').to_owned();
-    Ok(Some(Labels::Texts(elements.bytes.chunks_exact(width.max(1)).map(text).collect())))
+    Ok(Some(CoordinateLabels::Texts(elements.bytes.chunks_exact(width.max(1)).map(text).collect())))
 }
 
 /// The dimension that a variable has the labels of; nothing for other variables.
@@ -125,9 +127,9 @@ pub(super) struct Comparison {
     joined: Vec<usize>,
     /// The variable with the labels of the joined dimension.
     coordinate: Option<usize>,
-    labels: Vec<(usize, Labels)>,
+    labels: Vec<(usize, CoordinateLabels)>,
     /// Fields that are not joined; nothing for the elements of a large one.
-    fields: Vec<(usize, Option<Elements>)>,
+    fields: Vec<(usize, Option<VariableElements>)>,
     /// Each so many files have their fields compared.
     stride: usize,
     converted_bytes: AtomicU64,
@@ -307,7 +309,7 @@ impl Comparison {
         &self,
         file: &Examined,
         (number, own): (usize, usize),
-        labels: &Labels,
+        labels: &CoordinateLabels,
     ) -> Result<Option<String>> {
         let (first, array) = (&self.arrays[number], &file.map.arrays[own]);
         let (path, of_first) = (&first.path, &self.file);
@@ -340,7 +342,7 @@ impl Comparison {
         &self,
         file: &Examined,
         (number, own): (usize, usize),
-        elements: Option<&Elements>,
+        elements: Option<&VariableElements>,
     ) -> bool {
         let (first, array) = (&self.arrays[number], &file.map.arrays[own]);
         if first.shape != array.shape || first.data_type != array.data_type {
@@ -362,12 +364,12 @@ impl Comparison {
 /// The outcome of giving a variable the units of the first file.
 enum Unity {
     Same,
-    Converted(Elements),
+    Converted(VariableElements),
     Failed(String),
 }
 
 /// How the values of a coordinate follow each other; nothing is known of one that is too large to be read.
-fn span_of(elements: Option<Elements>, missing: &[Vec<u8>]) -> CoordinateSpan {
+fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> CoordinateSpan {
     let Some(elements) = elements else { return CoordinateSpan::default() };
     let of_kind = |kind| CoordinateSpan { kind, ..CoordinateSpan::default() };
     let is_missing = elements.iter().any(|element| missing.iter().any(|one| one == element));

@@ -9,7 +9,7 @@ use bedform_format::{DataType, Limits};
 use bedform_storage::{Object, Storage, StorageErrorKind};
 
 use super::place::FilePlace;
-use super::values::{COMPARED_BYTES_MAX, Elements, OpenedVariable, bytes_of};
+use super::values::{OpenedVariable, VariableElements, is_small};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
@@ -24,7 +24,7 @@ use crate::threads::workers::check_goes_on;
 const THREADS: usize = 16;
 pub(super) const STOPPED: &str = "opening the files was stopped";
 
-/// What a file says of its variables, and the file itself.
+/// The variables of a file by its metadata, and the file itself.
 #[derive(Clone)]
 pub(super) struct Examined {
     pub(super) map: ChunkMap,
@@ -144,7 +144,7 @@ impl TableBudget {
 }
 
 impl Examined {
-    /// What a map says that has all chunks, of a file that is opened.
+    /// An opened file whose map has all chunks.
     pub(super) fn whole(map: ChunkMap, object: Arc<dyn Object>) -> Self {
         let datasets = vec![None; map.arrays.len()];
         Self { map, datasets, object }
@@ -154,9 +154,13 @@ impl Examined {
     ///
     /// # Errors
     /// `Corrupt`, `Conflict` by the file; those of storage.
-    pub(super) fn elements(&self, number: usize, limits: &Limits) -> Result<Option<Elements>> {
+    pub(super) fn elements(
+        &self,
+        number: usize,
+        limits: &Limits,
+    ) -> Result<Option<VariableElements>> {
         let array = &self.map.arrays[number];
-        if bytes_of(array).is_none_or(|bytes| bytes > COMPARED_BYTES_MAX) {
+        if !is_small(array) {
             return Ok(None);
         }
         let table = match (&array.storage, self.datasets[number]) {
@@ -173,7 +177,11 @@ impl Examined {
         Reader::new(&*self.object, None, false)
     }
 
-    fn elements_of(&self, array: &ForeignArray, table: ChunkTable) -> Result<Option<Elements>> {
+    fn elements_of(
+        &self,
+        array: &ForeignArray,
+        table: ChunkTable,
+    ) -> Result<Option<VariableElements>> {
         let (name, object, table) = (array.path.clone(), self.object.clone(), Arc::new(table));
         match (OpenedVariable { name, array, object, table }).elements() {
             // A codec that nothing here decodes.
@@ -191,7 +199,7 @@ impl Examined {
         let address = self.datasets[number].filter(|_| array.data_type == Some(DataType::String));
         let Some(address) = address else { return Ok(None) };
         let mut stored = hdf5::read_stored_texts(&self.reader(), address, array, limits)?;
-        if bytes_of(&stored).is_none_or(|bytes| bytes > COMPARED_BYTES_MAX) {
+        if !is_small(&stored) {
             return Ok(None);
         }
         let table = match &mut stored.storage {

@@ -1,4 +1,4 @@
-//! What attributes say that stored values mean, and joined times in the units of the first file.
+//! The meaning that attributes give to stored values, and joined times in the units of the first file.
 //!
 //! The bounds of times have no units of their own by CF: they have those of the times.
 
@@ -7,7 +7,7 @@ use bedform_format::chunk_map::{Attribute, Encoding, ForeignArray, ForeignStorag
 use serde_json::Value;
 
 use super::times::{TimeUnits, calendar_name, converted, is_since};
-use super::values::Elements;
+use super::values::VariableElements;
 use crate::foreign::attributes::{Style, group_attributes};
 
 /// Attributes by which stored values become what they mean: files that differ in them cannot be read as one.
@@ -150,13 +150,13 @@ pub(super) enum Unified {
     /// Another text of the same units.
     SameUnits,
     /// Elements in other units.
-    Convert(Conversion),
+    Convert(TimeConversion),
     /// The reason why they cannot become them.
     Never(String),
 }
 
 /// The units of times of a file, and those of the first file.
-pub(super) struct Conversion {
+pub(super) struct TimeConversion {
     from: TimeUnits,
     to: TimeUnits,
     shown: (String, String),
@@ -179,7 +179,7 @@ pub(super) fn unified(first: &ForeignArray, array: &ForeignArray) -> Unified {
     }
     match (from, to) {
         (Some(from), Some(to)) if calendars[0] == calendars[1] => {
-            Unified::Convert(Conversion { from, to, shown: (own.0, of.0) })
+            Unified::Convert(TimeConversion { from, to, shown: (own.0, of.0) })
         }
         _ => Unified::Never(format!(
             "{:?} has times in {:?} ({}), which are not compared with {:?} ({})",
@@ -196,7 +196,7 @@ pub(super) fn take_units(first: &ForeignArray, array: &mut ForeignArray) {
     array.attributes.extend(given.cloned());
 }
 
-impl Conversion {
+impl TimeConversion {
     /// The variable with times in the units of the first file, which are in the variable itself.
     ///
     /// # Errors
@@ -204,8 +204,8 @@ impl Conversion {
     pub(super) fn apply(
         &self,
         array: &mut ForeignArray,
-        times: &Elements,
-    ) -> std::result::Result<Elements, String> {
+        times: &VariableElements,
+    ) -> std::result::Result<VariableElements, String> {
         let missing = missing_elements(array);
         let (own, of) = &self.shown;
         if ["scale_factor", "add_offset"].iter().any(|name| meaning(array, name).is_some()) {

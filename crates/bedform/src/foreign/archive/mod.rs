@@ -84,13 +84,13 @@ pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;
 pub struct JoinOptions {
     /// The dimension along which they are joined; nothing for the one that can grow, or the labels of which differ.
     pub dimension: Option<String>,
-    /// What files must have alike.
+    /// The checks that files must pass.
     pub compat: Compat,
     /// The order in which they are joined.
     pub order: FileOrder,
 }
 
-/// What files must have alike beside the types and shapes of joined variables.
+/// The checks that files must pass, beside the types and shapes of joined variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
     /// Coordinates are equal, and the joined labels rise or fall throughout.
@@ -245,7 +245,8 @@ impl ForeignFile {
         Some((archive.places.given(), archive.is_sorted))
     }
 
-    /// A line for what files have in other values than the first, whose are read; nothing if they agree.
+    /// A line that names the variables that are read from the first file and have other values in other files;
+    /// nothing if all agree.
     pub fn differing_files(&self) -> Option<String> {
         let archive = self.archive.as_ref()?;
         let arrays = &archive.first.map.arrays;

@@ -198,8 +198,8 @@ impl Opening<'_> {
         }
     }
 
-    /// What is known of all files, kept of those that are as they were and examined of the others; and whether some
-    /// were examined.
+    /// The map of all files, kept of those that are as they were and examined of the others; and whether some were
+    /// examined.
     fn map(&self, first: &ForeignFile, kept: Option<ArchiveMap>) -> Result<(ArchiveMap, bool)> {
         let kept = kept.and_then(|kept| self.usable(kept, first)).map(|kept| self.matched(kept));
         let kept = kept.filter(|kept| self.says_dimension(kept, first));

@@ -5,7 +5,7 @@
 
 use bedform_format::DataType;
 
-use super::values::Elements;
+use super::values::VariableElements;
 
 /// Times since an epoch have this word in their units.
 const SINCE: &str = " since ";
@@ -162,11 +162,11 @@ impl TimeUnits {
 /// Times in `from` as elements in `to`; `missing` are the elements that stand for no time. On failure the position
 /// of the first time without an element in `to`; nothing if the units cannot be compared.
 pub(super) fn converted(
-    times: &Elements,
+    times: &VariableElements,
     from: &TimeUnits,
     to: &TimeUnits,
     missing: &[Vec<u8>],
-) -> std::result::Result<Elements, Option<usize>> {
+) -> std::result::Result<VariableElements, Option<usize>> {
     if from.calendar != to.calendar {
         return Err(None);
     }
@@ -184,7 +184,7 @@ pub(super) fn converted(
             None => return Err(Some(at)),
         }
     }
-    Ok(Elements { data_type: times.data_type, bytes })
+    Ok(VariableElements { data_type: times.data_type, bytes })
 }
 
 fn converted_one(
@@ -383,14 +383,14 @@ mod tests {
         assert_eq!(part.epoch_ns - expected.epoch_ns, NS_PER_SECOND / 4);
     }
 
-    fn of_i32(values: &[i32]) -> Elements {
+    fn of_i32(values: &[i32]) -> VariableElements {
         let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        Elements { data_type: DataType::Int32, bytes }
+        VariableElements { data_type: DataType::Int32, bytes }
     }
 
-    fn of_f64(values: &[f64]) -> Elements {
+    fn of_f64(values: &[f64]) -> VariableElements {
         let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        Elements { data_type: DataType::Float64, bytes }
+        VariableElements { data_type: DataType::Float64, bytes }
     }
 
     #[test]

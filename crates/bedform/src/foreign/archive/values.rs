@@ -34,12 +34,12 @@ const SHOWN_BYTES_MAX: usize = 64;
 
 /// The elements of a variable in the machine's byte order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Elements {
+pub(super) struct VariableElements {
     pub(super) data_type: DataType,
     pub(super) bytes: Vec<u8>,
 }
 
-impl Elements {
+impl VariableElements {
     fn item_size(&self) -> usize {
         self.data_type.item_size().unwrap_or(1).max(1)
     }
@@ -145,8 +145,22 @@ impl Elements {
 
 /// Bytes of all elements of a variable; nothing for one without a type of fixed size.
 pub(super) fn bytes_of(array: &ForeignArray) -> Option<u64> {
+    bytes_in(array, &array.shape)
+}
+
+fn bytes_in(array: &ForeignArray, shape: &[u64]) -> Option<u64> {
     let item = array.data_type.and_then(DataType::item_size)? as u64;
-    array.shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))
+    shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))
+}
+
+/// True for a variable that takes little memory to read: its elements, and each of its chunks.
+pub(super) fn is_small(array: &ForeignArray) -> bool {
+    let chunk = match &array.storage {
+        ForeignStorage::Chunked { chunk_shape, .. } => bytes_in(array, chunk_shape),
+        _ => Some(0),
+    };
+    let fits = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes <= COMPARED_BYTES_MAX);
+    fits(bytes_of(array)) && fits(chunk)
 }
 
 /// A variable of an opened file as a source.
@@ -188,9 +202,9 @@ impl OpenedVariable<'_> {
     ///
     /// # Errors
     /// `Corrupt` for damaged elements; those of storage.
-    pub(super) fn elements(&self) -> Result<Option<Elements>> {
+    pub(super) fn elements(&self) -> Result<Option<VariableElements>> {
         let Ok((data_type, layout)) = layout_of(self.array)? else { return Ok(None) };
-        Ok(Some(Elements { data_type, bytes: read_whole(self, &layout)? }))
+        Ok(Some(VariableElements { data_type, bytes: read_whole(self, &layout)? }))
     }
 }
 
