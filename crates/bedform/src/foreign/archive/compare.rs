@@ -282,7 +282,8 @@ impl Comparison {
                 .is_ok();
         let times = if is_small { file.elements(own, &self.limits)? } else { None };
         let Some(times) = times else {
-            let reason = format!("{path:?} has more times in other units than are converted");
+            let units = time_meaning(first).unwrap_or_default();
+            let reason = format!("{path:?} has more times than are converted to {units:?}");
             return Ok(Unity::Failed(self.decoded_instead(&reason)));
         };
         let array = &mut file.map.arrays[own];
@@ -298,7 +299,7 @@ impl Comparison {
 
     fn decoded_instead(&self, reason: &str) -> String {
         format!(
-            "{reason}, those of {}: join decoded times, with xr.open_mfdataset(paths, \
+            "{reason}, the units of {}: join decoded times, with xr.open_mfdataset(paths, \
              engine=\"bedform\")",
             self.file
         )

@@ -217,7 +217,7 @@ impl TimeConversion {
         let found = converted(times, &self.from, &self.to, &missing).map_err(|at| {
             let value = at.map_or_else(String::new, |at| times.shown(at));
             format!(
-                "{:?} has the time {value} {own}, which no stored number of {of} is",
+                "{:?} has the time {value} {own}, which has no exact number in {of:?}",
                 array.path
             )
         })?;
