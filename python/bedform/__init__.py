@@ -41,6 +41,7 @@ from bedform._foreign_store import ForeignStore, NativeReadWarning
 from bedform._group import Group
 from bedform._internal import __version__
 from bedform._layout import Regular
+from bedform._left_out import ArchiveWarning, LeftOutWarning
 from bedform._opening import create, open  # noqa: A004 - the name users expect
 from bedform._optimize import Optimization, optimize
 from bedform._reorganize import Reorganization
@@ -54,6 +55,7 @@ from bedform._write_dataset import write_dataset
 
 __all__ = [
     "Advice",
+    "ArchiveWarning",
     "Array",
     "BedformError",
     "BusyError",
@@ -69,6 +71,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidSelectionError",
     "IoError",
+    "LeftOutWarning",
     "LimitExceededError",
     "NativeReadWarning",
     "NoDirectoryError",

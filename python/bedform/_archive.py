@@ -1,18 +1,19 @@
 """Archives: many foreign files as one store.
 
-The engine joins them: variables that have the joined dimension have the elements of all files, one
-behind the other, all others are those of the first file. Here files that only the library of their
-format understands are described by it.
+The engine joins and compares them: variables that have the joined dimension have the elements of
+all files, one behind the other, all others are those of the first file. Here files that only the
+library of their format understands are described by it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from bedform import _fork, _internal, _json
+from bedform import _fork, _internal, _json, _shown
 from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import (
     BY_KIND,
@@ -25,12 +26,15 @@ from bedform._foreign_child import isolated_chunk_map
 from bedform._foreign_names import ForeignFileError
 from bedform._foreign_store import ForeignStore
 from bedform._hints import foreign_is_read
+from bedform._left_out import ArchiveWarning, warn_of_left_out
+from bedform._paths import join_of
 from bedform._remote import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bedform._foreign_array import ForeignArray
+    from bedform._paths import Join
 
 #: What the engine gives of a chunk map: the description, and the columns of each table.
 _Described = tuple[bytes, list[tuple[Any, Any, Any, Any]]]
@@ -42,21 +46,28 @@ def open_archive(
     options: dict[str, Any],
     *,
     concat_dim: str | None = None,
+    compat: str = "equals",
     map_time: float | str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> ArchiveStore:
-    """The files at ``paths`` as one store."""
+    """The files at ``paths`` as one store; warns of members left out, and of differences."""
     if not paths:
         raise InvalidArgumentError("the list of paths is empty: give one or more files")
-    if concat_dim is not None and not isinstance(concat_dim, str):
-        raise InvalidArgumentError(
-            f"concat_dim must be the name of a dimension, not {concat_dim!r}"
-        )
+    join = join_of(paths, concat_dim, compat)
     if options["writable"]:
         raise ReadOnlyError(f"{foreign_is_read(shown)}; mode 'r' reads them")
     # Another working directory may be that of the process that opens a pickle.
     full = [path if is_url(path) else os.path.abspath(path) for path in paths]  # noqa: PTH100
-    return ArchiveStore(full, shown, options, concat_dim, map_time, progress)
+    store = ArchiveStore(full, shown, options, join, map_time, progress)
+    differing = store._opened.differing_files()
+    if differing is not None:
+        warnings.warn(_shown.line(differing), ArchiveWarning, stacklevel=3)
+    left_out: dict[str, str] = {}
+    for path in store._groups:
+        prefix = f"{path}/" if path else ""
+        left_out |= {f"{prefix}{name}": why for name, why in store._left_out(path).items()}
+    warn_of_left_out(shown, left_out, stacklevel=3)
+    return store
 
 
 class ArchiveStore(ForeignStore):
@@ -70,12 +81,12 @@ class ArchiveStore(ForeignStore):
         paths: list[str],
         shown: str,
         options: dict[str, Any],
-        concat_dim: str | None,
+        join: Join,
         map_time: float | str | None = None,
         progress: Callable[[int, int], object] | None = None,
         opened: _internal.ForeignFile | None = None,
     ) -> None:
-        self._paths, self._concat_dim = paths, concat_dim
+        self._paths, self._join = paths, join
         self._progress = progress
         super().__init__(os.path.realpath(paths[0]), shown, options, False, map_time, opened)
         # Not of later opens, in other threads or processes.
@@ -84,9 +95,7 @@ class ArchiveStore(ForeignStore):
     def _open(self) -> _internal.ForeignFile:
         opening = _json.dump(self._options)
         opened = engine_call(_internal.ForeignFile.open_archive)
-        return opened(
-            self._paths, self._concat_dim, opening, self._described_by_library, self._progress
-        )
+        return opened(self._paths, self._join, opening, self._described_by_library, self._progress)
 
     def _described_by_library(self, path: str) -> _Described:
         try:
@@ -98,7 +107,7 @@ class ArchiveStore(ForeignStore):
         return parts.description, tables
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (_json.dump(self._options), self._concat_dim, self._map_time)
+        options = (_json.dump(self._options), self._join, self._map_time)
         return (_reopened, (tuple(self._paths), self._shown, *options))
 
     def _blocks_of(self, array: ForeignArray) -> dict[str, Any]:
@@ -114,7 +123,12 @@ class ArchiveStore(ForeignStore):
     @property
     def paths(self) -> list[str]:
         """The files, in the order in which they are joined."""
-        return list(self._paths)
+        order, _ = self._order()
+        return [self._paths[number] for number in order]
+
+    def _order(self) -> tuple[list[int], bool]:
+        """Numbers of the paths in the order in which they are joined, and if by their labels."""
+        return self._opened.joined_order() or ([], False)
 
     @property
     def concat_dim(self) -> str:
@@ -125,7 +139,9 @@ class ArchiveStore(ForeignStore):
         """What the files hold together, as plain values."""
         facts = super().info()
         first = {key: facts.pop(key) for key in ("path", "format")}
-        return {**first, "files": len(self._paths), "concat_dim": self.concat_dim, **facts}
+        by = self.concat_dim if self._order()[1] else "name" if self._join[2] else "list"
+        joined = {"files": len(self._paths), "concat_dim": self.concat_dim, "ordered_by": by}
+        return {**first, **joined, "order": self.paths, **facts}
 
     def __repr__(self) -> str:
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"
@@ -140,14 +156,14 @@ def _reopened(
     paths: tuple[str, ...],
     shown: str,
     options: str,
-    concat_dim: str | None,
+    join: Join,
     map_time: float | str | None,
 ) -> ArchiveStore:
     # A child process has handles of its own.
-    key = (paths, options, concat_dim, map_time, _fork.current)
+    key = (paths, options, join, map_time, _fork.current)
     # Two threads may both open it: a lock could be held when the process forks.
     opened = _PICKLED.get(key)
     own = json.loads(options)
-    store = ArchiveStore([*paths], shown, own, concat_dim, map_time, opened=opened)
+    store = ArchiveStore([*paths], shown, own, join, map_time, opened=opened)
     _PICKLED[key] = store._opened
     return store

@@ -99,6 +99,7 @@ def convert(
     target: str | os.PathLike[str],
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     layout: Any = "auto",
     reads: Mapping[tuple[str, ...], float] | None = None,
     profile: Any = None,
@@ -126,7 +127,7 @@ def convert(
     target
         A local path that does not exist yet, or the URL of what will be a store. At a URL nothing
         is kept of a conversion that is stopped.
-    concat_dim
+    concat_dim, compat
         As in :func:`bedform.open`.
     layout
         ``"auto"`` asks :func:`bedform.advise`; a layout is used for every array of its rank.
@@ -202,8 +203,8 @@ def convert(
     }
     opening = opening_of(where)
     cache = _internal.source_cache_bytes(limit)
-    given = {"cache": cache, "concat_dim": concat_dim}
-    with open_place(place, cache=cache, concat_dim=concat_dim) as opened:
+    given: dict[str, Any] = {"cache": cache, "concat_dim": concat_dim, "compat": compat}
+    with open_place(place, **given) as opened:
         conversion = engine_call(_internal.Conversion, where)(
             without_query(name),
             opened._inner,

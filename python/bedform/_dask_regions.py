@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedform import _dask_cluster, _internal, _json
 from bedform._errors import ENGINE_ERRORS, engine_call
+from bedform._paths import PatternPaths
 from bedform._remote import is_url, without_query
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class RegionPool:
         name, place = source
         self._job = {
             "source": _absolute(place) if isinstance(place, str) else [*map(_absolute, place)],
+            "is_pattern": isinstance(place, PatternPaths),
             "name": without_query(name),
             "given": dict(given),
             "exclude": list(exclude),
@@ -116,7 +118,8 @@ def _opened(job: str, threads: int) -> _internal.RegionWorker:
 
     facts = json.loads(job)
     place = json.loads(facts["place"])
-    opened = open_place(facts["source"], **facts["given"], threads=threads)
+    source = PatternPaths(facts["source"]) if facts["is_pattern"] else facts["source"]
+    opened = open_place(source, **facts["given"], threads=threads)
     opening = {**opening_of(place["place"]), "threads": threads}
     return engine_call(_internal.RegionWorker)(
         facts["name"],

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a part of what the library reads.
 _PIECE_BYTES: Final = 64 << 20
+#: Attributes by which stored values become what they mean.
+_MEANINGS: Final = frozenset({"units", "calendar", "scale_factor", "add_offset", "_Unsigned"})
 #: What an element of any length takes at least, in memory.
 _OBJECT_BYTES: Final = 64
 
@@ -202,7 +204,7 @@ class ForeignArray(BasicReads, HasAttributes):
                 raise
             self._store._load()
             again = self._store[self.path]
-            if again.shape != self.shape or again._inner is None:
+            if again._inner is None or not self._means_what(again):
                 raise
             self._described, self._opened = again._described, again._inner
             read = engine_call(self._inner.read)
@@ -211,6 +213,16 @@ class ForeignArray(BasicReads, HasAttributes):
             # The engine gives the machine's order; the variable's type says the file's.
             buffer.byteswap(inplace=True)
         return buffer
+
+    def _means_what(self, again: ForeignArray) -> bool:
+        """Whether values of a variable that was opened again mean what those of this one do."""
+
+        def meaning(array: ForeignArray) -> dict[str, str]:
+            attributes = array._load_attributes()
+            return {name: repr(attributes[name]) for name in _MEANINGS & attributes.keys()}
+
+        is_alike = again.shape == self.shape and again.dtype == self.dtype
+        return is_alike and meaning(again) == meaning(self)
 
     def _warn(self) -> None:
         self._store._check_open()

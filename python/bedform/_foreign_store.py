@@ -227,6 +227,17 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
                 found[name] = member["reason"]
         return found
 
+    def _left_out(self, path: str = "") -> dict[str, str]:
+        """Members of a group that are not shown, and why; attributes are no members."""
+        prefix = f"{path}/" if path else ""
+
+        def is_attribute(name: str) -> bool:
+            owner, colon, _ = name.partition(":")
+            return bool(colon) and (not owner or f"{prefix}{owner}" in self._arrays)
+
+        refused = {item["name"]: item["reason"] for item in self._group(path)["refused"]}
+        return {name: reason for name, reason in refused.items() if not is_attribute(name)}
+
     def arrays(self) -> dict[str, ForeignArray]:
         """Every variable, by its path in the file."""
         return {path: self[path] for path in self._arrays}
@@ -351,6 +362,10 @@ class ForeignGroup(Members, HasAttributes):
     def unlimited_dims(self) -> set[str]:
         """The dimensions that the group defines and that can grow."""
         return self._store.unlimited_dimensions(self.path)
+
+    def _left_out(self) -> dict[str, str]:
+        """Members of the group that are not shown, and why."""
+        return self._store._left_out(self.path)
 
     def groups(self) -> dict[str, ForeignGroup]:
         """Every group below the group, by its path from here."""

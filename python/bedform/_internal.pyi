@@ -44,7 +44,7 @@ _Reads: TypeAlias = tuple[
 
 def optimize(
     source: str | list[str],
-    concat_dim: str | None,
+    join: tuple[str | None, str, bool],
     store: Store | None,
     budget: str,
     reads: _Reads,
@@ -119,12 +119,14 @@ class ForeignFile:
     @staticmethod
     def open_archive(
         paths: list[str],
-        dimension: str | None,
+        join: tuple[str | None, str, bool],
         opening: str,
         make_map: Callable[[str], tuple[bytes, list[tuple[Any, Any, Any, Any]]]],
         progress: Callable[[int, int], object] | None = None,
     ) -> ForeignFile: ...
     def joined_dimension(self) -> str | None: ...
+    def joined_order(self) -> tuple[list[int], bool] | None: ...
+    def differing_files(self) -> str | None: ...
     @staticmethod
     def find(
         path: str | PathLike[str], allow_external: bool, opening: str

@@ -117,6 +117,7 @@ def open(  # noqa: A001 - the name users expect
     mode: Literal["r", "r+"] = "r",
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     cache: int | str = CACHE,
     prefetch: Any = "auto",
     replicas: bool = True,
@@ -148,9 +149,14 @@ def open(  # noqa: A001 - the name users expect
         ``"r"``, or ``"r+"`` to write as well.
     concat_dim
         The dimension along which many files are joined: variables that have it have the elements of
-        all files, in the order of the list, or of the numbers in the names. All others are those of
-        the first file; that they have the same shape and type in all is checked, their values are
-        not compared. Without it the one dimension in which the files differ, or else can grow.
+        all files, in the order of the list, or of a pattern's files by their labels along it. All
+        others are those of the first file. Without it the one dimension that can grow, or else the
+        one with other labels in each file.
+    compat
+        The checks that many files must pass. ``"equals"``: coordinates along other dimensions, to a
+        millionth, and labels along the joined one that rise or fall throughout; other variables
+        that differ are warned of. ``"override"``: nothing is compared, coordinates are those of the
+        first file.
     cache
         Bytes of decoded chunks and shard indexes to keep between reads; 0 keeps nothing.
     prefetch
@@ -236,7 +242,13 @@ def open(  # noqa: A001 - the name users expect
             raise InvalidArgumentError(f"{shown}: allow_external is for one file, not for many")
         return _told(
             open_archive(
-                paths, shown, local, concat_dim=concat_dim, map_time=map_time, progress=progress
+                paths,
+                shown,
+                local,
+                concat_dim=concat_dim,
+                compat=compat,
+                map_time=map_time,
+                progress=progress,
             )
         )
     where = location(path) if references is None else references

@@ -13,7 +13,7 @@ from bedform._integers import budget_text, byte_count, integer
 from bedform._layout import described_readers
 from bedform._location import location
 from bedform._opening import open_place, references_at
-from bedform._paths import paths_of, shown_paths
+from bedform._paths import join_of, paths_of, shown_paths
 from bedform._reorganize import Reorganization
 from bedform._sidecar import warn_of_sidecars
 from bedform._text import format_bytes, format_seconds
@@ -73,6 +73,7 @@ def optimize(
     budget: str | int = "20%",
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
@@ -93,6 +94,7 @@ def optimize(
     budget: str | int = "20%",
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
@@ -113,6 +115,7 @@ def optimize(
     budget: str | int = "20%",
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
@@ -132,6 +135,7 @@ def optimize(
     budget: str | int = "20%",
     *,
     concat_dim: str | None = None,
+    compat: Literal["equals", "override"] = "equals",
     reads: Mapping[Any, float] | None = None,
     region: Mapping[str, tuple[int, int]] | None = None,
     selections: Mapping[str, Iterable[Any]] | None = None,
@@ -156,7 +160,7 @@ def optimize(
         A NetCDF or HDF5 file, or a Zarr store; or a list or pattern of files that are opened as
         one. Replicas of these count for every list of files that begins with the same one, as
         far as the same files stand at the same positions.
-    concat_dim
+    concat_dim, compat
         As in :func:`bedform.open`.
     budget
         How much all replicas of the file may take together: a share of the file, or a size.
@@ -231,7 +235,8 @@ def optimize(
     expected = _expected(reads or {}, region or {})
     budget = budget_text(budget)
     place = where if paths is None else paths
-    exact = [] if reorganize and not selections else _exact(place, concat_dim, selections or {})
+    joined = {"concat_dim": concat_dim, "compat": compat}
+    exact = [] if reorganize and not selections else _exact(place, joined, selections or {})
     if like is None:
         other = None
     else:
@@ -240,7 +245,7 @@ def optimize(
     counted = (expected, exact, other)
     limit = byte_count(memory, "memory")
     cache = _internal.source_cache_bytes(limit)
-    given = {"cache": cache, "concat_dim": concat_dim, "replicas": False, "prefetch": False}
+    given = {"cache": cache, **joined, "replicas": False, "prefetch": False}
     with _dask_regions.exchange_on(dask, (where, place), given) as exchange:
         if reorganize:
             if sidecar is not None:
@@ -258,7 +263,7 @@ def optimize(
         opened = references_at(where) if paths is None else None
         text = engine_call(_internal.optimize, where)(
             place,
-            concat_dim,
+            join_of(place, concat_dim, compat),
             None if opened is None else opened._inner,
             budget,
             counted,
@@ -274,14 +279,14 @@ def optimize(
 
 
 def _exact(
-    place: str | list[str], concat_dim: str | None, selections: Mapping[str, Iterable[Any]]
+    place: str | list[str], joined: Mapping[str, Any], selections: Mapping[str, Iterable[Any]]
 ) -> list[tuple[str, float, tuple[Any, ...]]]:
     """As the engine takes them."""
     if not selections and isinstance(place, str):
         return []
     exact = []
     # Files of an archive that only their library describes are then known.
-    with open_place(place, concat_dim=concat_dim, replicas=False, prefetch=False) as store:
+    with open_place(place, **joined, replicas=False, prefetch=False) as store:
         for name, wanted in selections.items():
             shape = store[name].shape
             for selection in wanted:

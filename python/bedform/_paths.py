@@ -6,21 +6,28 @@ import os
 import re
 from typing import Any, Final
 
-from bedform._errors import NotFoundError
+from bedform._errors import InvalidArgumentError, NotFoundError
 from bedform._location import location
 from bedform._remote import is_url
 
 _NUMBER: Final = re.compile(r"(\d+)")
 #: What makes a name a pattern, as `glob` has it, which is imported for patterns alone.
 _MAGIC: Final = re.compile("[*?[]")
+#: How files are joined: the dimension, ``compat``, and whether they are sorted by its labels.
+Join = tuple[str | None, str, bool]
 #: What lies beside files and is none.
 _SIDECAR: Final = ".bedform"
+
+
+class PatternPaths(list[str]):
+    """Files that a pattern names: an archive of them is sorted by the joined coordinate."""
 
 
 def paths_of(given: Any, what: str = "path") -> list[str] | None:
     """The files that a list of paths or a pattern names; ``None`` for one place.
 
-    Files of a pattern come in the order in which people count: ``t2.nc`` before ``t10.nc``.
+    Files of a pattern come in the order in which people count, ``t2.nc`` before ``t10.nc``, and as
+    :class:`PatternPaths`.
 
     Raises
     ------
@@ -28,7 +35,8 @@ def paths_of(given: Any, what: str = "path") -> list[str] | None:
         No file has a name of the pattern.
     """
     if isinstance(given, (list, tuple)):
-        return [location(one, what) for one in given]
+        located = [location(one, what) for one in given]
+        return PatternPaths(located) if isinstance(given, PatternPaths) else located
     if not isinstance(given, (str, bytes, os.PathLike)):
         return None
     where = location(given, what)
@@ -42,7 +50,18 @@ def paths_of(given: Any, what: str = "path") -> list[str] | None:
     found = [path for path in found if not path.endswith(_SIDECAR)]
     if not found:
         raise NotFoundError(f"{where}: no file has such a name; check the pattern")
-    return sorted(found, key=_natural)
+    return PatternPaths(sorted(found, key=_natural))
+
+
+def join_of(paths: Any, concat_dim: Any, compat: Any) -> Join:
+    """How the files at ``paths`` are joined, as the engine takes it."""
+    if concat_dim is not None and not isinstance(concat_dim, str):
+        raise InvalidArgumentError(
+            f"concat_dim must be the name of a dimension, not {concat_dim!r}"
+        )
+    if compat not in ("equals", "override"):
+        raise InvalidArgumentError(f'compat is "equals" or "override", not {compat!r}')
+    return concat_dim, compat, isinstance(paths, PatternPaths)
 
 
 def shown_paths(given: Any, paths: list[str]) -> str:

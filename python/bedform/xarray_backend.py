@@ -13,7 +13,7 @@ import os
 import re
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from xarray import Variable
 from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint
@@ -28,6 +28,7 @@ from bedform._errors import BedformError, NotFoundError
 from bedform._group import Group
 from bedform._hints import name_of_place
 from bedform._hot_blocks import hot_blocks, hot_replicas
+from bedform._left_out import LeftOutWarning, reasons_of, said_by_caller
 from bedform._opening import CACHE, open_place
 from bedform._store import Store
 from bedform._zarr_encoding import ZarrView
@@ -50,10 +51,6 @@ _SCHEMES = ("s3://", "gs://", "az://")
 _GUESS_SECONDS = 5
 # Groups that a message names.
 _GROUPS_SHOWN = 12
-
-
-class LeftOutWarning(UserWarning):
-    """A data set lacks arrays of its group that cannot be read."""
 
 
 class BedformArray(BackendArray):
@@ -138,7 +135,9 @@ class BedformDataStore(AbstractDataStore):
 
         xarray reads an element of what NumPy calls objects: it could not open the file otherwise.
         """
-        arrays, refused = {}, {}
+        arrays: dict[str, Any] = {}
+        left_out = self._group._left_out()
+        refused = {name: why for name, why in left_out.items() if name not in self._dropped}
         for name, array in self._group.arrays().items():
             if "/" in name or name in self._dropped:
                 continue
@@ -238,8 +237,8 @@ def _printable_text(value: Any) -> Any:
 
 def _left_out(refused: Mapping[str, str]) -> str:
     """The one line that says of a data set what it lacks."""
-    reasons = "; ".join(f"{name!r}: {reason}" for name, reason in refused.items())
     names = ", ".join(repr(name) for name in refused)
+    reasons = reasons_of(refused)
     return f"left out of the data set: {reasons}; drop_variables=[{names}] opens it without them"
 
 
@@ -283,6 +282,7 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         "allow_external",
         "storage_options",
         "concat_dim",
+        "compat",
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -320,10 +320,12 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         allow_external: Any = False,
         storage_options: Any = None,
         concat_dim: str | None = None,
+        compat: Literal["equals", "override"] = "equals",
     ) -> Dataset:
         """Open one group as a data set. Reads no chunk but those of index coordinates."""
         how = {
             "concat_dim": concat_dim,
+            "compat": compat,
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,
@@ -362,11 +364,13 @@ class BedformBackendEntrypoint(BackendEntrypoint):
         allow_external: Any = False,
         storage_options: Any = None,
         concat_dim: str | None = None,
+        compat: Literal["equals", "override"] = "equals",
         **decoding: Any,
     ) -> dict[str, Dataset]:
         """Open every group as a data set, by its absolute path below ``group``."""
         how = {
             "concat_dim": concat_dim,
+            "compat": compat,
             "freshness": freshness,
             "threads": threads,
             "prefetch": prefetch,
@@ -417,7 +421,8 @@ def _group_at(place: Any, path: str | None, snapshot: bool, **options: Any) -> G
 
     A place that is a single array gives that.
     """
-    opened: Any = bf.open(place, **options)
+    with said_by_caller():
+        opened: Any = bf.open(place, **options)
     if snapshot:
         opened = _held(opened)
     inner = "/".join(filter(None, (path or "").split("/")))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bedform::foreign::{ArchiveOptions, Callback};
+use bedform::foreign::{ArchiveOptions, Callback, Compat, FileOrder, JoinOptions};
 use bedform::{Error, ErrorKind, OpenOptions, PlaceKind, detect};
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable};
@@ -56,6 +56,16 @@ fn map_by(make_map: &Py<PyAny>, path: &Path) -> bedform::Result<ChunkMap> {
     map.map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())))
 }
 
+/// How files are joined: the dimension, `compat`, and whether files are sorted by its labels.
+pub(crate) type GivenJoin = (Option<String>, String, bool);
+
+/// The same for the engine.
+pub(crate) fn join_options((dimension, compat, is_sorted): GivenJoin) -> PyResult<JoinOptions> {
+    let order = if is_sorted { FileOrder::ByCoordinate } else { FileOrder::Given };
+    let compat = Compat::parse(&compat).map_err(raise)?;
+    Ok(JoinOptions { dimension, compat, order })
+}
+
 #[pymethods]
 impl ForeignFile {
     /// Opens a file by its own header, or by the chunk map that is kept of it; nothing without one.
@@ -92,24 +102,24 @@ impl ForeignFile {
             .map_err(raise)
     }
 
-    /// Opens files as one, joined along `dimension`, or along the one that is clear without it. `make_map` gives the
-    /// description and chunk tables of a file that is for its library to describe; `progress` is told files done, of
-    /// how many.
+    /// Opens files as one, joined as `join` says. `make_map` gives the description and chunk tables of a file that is
+    /// for its library to describe; `progress` is told files done, of how many.
     #[staticmethod]
-    #[pyo3(signature = (paths, dimension, opening, make_map, progress=None))]
+    #[pyo3(signature = (paths, join, opening, make_map, progress=None))]
     fn open_archive(
         py: Python<'_>,
         paths: Vec<PathBuf>,
-        dimension: Option<&str>,
+        join: GivenJoin,
         opening: &str,
         make_map: &Bound<'_, PyAny>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let (options, make_map) = (options(opening)?, make_map.clone().unbind());
+        let join = join_options(join)?;
         let outcome = detached(py, || {
             let make_map = |path: &Path| map_by(&make_map, path);
             let progress = telling(progress.as_ref());
-            let how = ArchiveOptions { dimension, make_map: Some(&make_map), progress: &progress };
+            let how = ArchiveOptions { join, make_map: Some(&make_map), progress: &progress };
             bedform::ForeignFile::open_archive(&paths, &how, &options)
         });
         ended(outcome).map(|inner| Self { inner })
@@ -118,6 +128,17 @@ impl ForeignFile {
     /// The dimension along which files are joined; nothing for one file.
     fn joined_dimension(&self) -> Option<&str> {
         self.inner.joined_dimension()
+    }
+
+    /// The order in which files are joined, as numbers of the list that was given, and whether it is that of their
+    /// labels; nothing for one file.
+    fn joined_order(&self) -> Option<(Vec<usize>, bool)> {
+        self.inner.joined_order()
+    }
+
+    /// A line that names the variables that are read from the first file and have other values in other files.
+    fn differing_files(&self) -> Option<String> {
+        self.inner.differing_files()
     }
 
     /// What was read ahead, as JSON.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bedform::Error;
 use bedform::convert::{Exchange, RegionTask, TargetPlace};
+use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
 use bedform::optimize::{
     Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build_by, plan, plan_layouts,
@@ -14,6 +15,7 @@ use pyo3::types::PyTuple;
 
 use crate::convert::exchange_by;
 use crate::error::{ended, raise, to_json};
+use crate::foreign::{GivenJoin, join_options};
 use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
@@ -30,10 +32,10 @@ pub(crate) enum GivenSource {
 }
 
 impl GivenSource {
-    pub(crate) fn place(self, dimension: Option<String>) -> SourcePlace {
+    pub(crate) fn place(self, join: JoinOptions) -> SourcePlace {
         match self {
             Self::One(path) => SourcePlace::One(path),
-            Self::Many(paths) => SourcePlace::Archive { paths, dimension },
+            Self::Many(paths) => SourcePlace::Archive { paths, join },
         }
     }
 }
@@ -54,7 +56,7 @@ fn options_of(
     let expected =
         |(spanned, weight, region): Expected| ExpectedRead { array: None, spanned, weight, region };
     options.reads = reads.into_iter().map(expected).collect();
-    options.like = like.map(|like| like.place(None));
+    options.like = like.map(|like| like.place(JoinOptions::default()));
     options.memory_bytes = memory_bytes;
     Ok(options)
 }
@@ -76,12 +78,12 @@ fn with_exchange<T>(
 /// for a dry run, as JSON. `store` is the source, where a place alone does not open it. With `exchange`, as for a
 /// conversion, workers copy.
 #[pyfunction]
-#[pyo3(signature = (source, concat_dim, store, budget, reads, sidecars, memory_bytes, dry_run, progress=None, exchange=None))]
+#[pyo3(signature = (source, join, store, budget, reads, sidecars, memory_bytes, dry_run, progress=None, exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
 pub(crate) fn optimize(
     py: Python<'_>,
     source: GivenSource,
-    concat_dim: Option<String>,
+    join: GivenJoin,
     store: Option<&Store>,
     budget: &str,
     reads: Reads<'_>,
@@ -94,9 +96,10 @@ pub(crate) fn optimize(
     let mut options = options_of(reads, memory_bytes)?;
     options.store = store.map(|store| store.inner.clone());
     options.sidecars = sidecars;
+    let join = join_options(join)?;
     let outcome = detached(py, || {
         options.budget = Budget::parse(budget)?;
-        let place = source.place(concat_dim);
+        let place = source.place(join);
         let planned = plan(&place, &options)?;
         let done = match dry_run {
             true => None,
@@ -129,7 +132,7 @@ pub(crate) fn optimize_layouts(
         let readers: serde_json::Value =
             serde_json::from_str(readers).map_err(|error| Error::invalid(error.to_string()))?;
         options.readers = readers_named(Some(&readers))?;
-        let place = source.place(None);
+        let place = source.place(JoinOptions::default());
         let planned = plan_layouts(&place, &options)?;
         let done = match dry_run {
             true => None,
@@ -151,7 +154,9 @@ pub(crate) fn set_policy(py: Python<'_>, path: PathBuf, after: u64, budget: &str
 /// Whether the reads of the source at `path` are recorded, and what is made of them unasked, as JSON.
 #[pyfunction]
 pub(crate) fn policy_state(py: Python<'_>, source: GivenSource) -> PyResult<String> {
-    ended(detached(py, || to_json(&bedform::optimize::policy_state(&source.place(None))?)))
+    ended(detached(py, || {
+        to_json(&bedform::optimize::policy_state(&source.place(JoinOptions::default()))?)
+    }))
 }
 
 /// Does what the policy of the source at `path` says, at the lowest priority; gives what came of it as JSON, null

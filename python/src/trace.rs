@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use bedform::foreign::JoinOptions;
 use bedform::optimize::SourcePlace;
 use bedform::sidecar::Sidecar;
 use bedform::trace::learn_in;
@@ -21,7 +22,7 @@ use crate::signals::{detached, keep};
 /// Turns on, or off, that reads of a source are recorded; gives the directory of the traces.
 #[pyfunction]
 pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<String> {
-    let directory = detached(py, || match source.place(None) {
+    let directory = detached(py, || match source.place(JoinOptions::default()) {
         SourcePlace::One(path) => bedform::trace::watch(&path, on),
         many => bedform::trace::watch_named(&many.sidecar_name()?, &many.shown(), on),
     });
@@ -43,7 +44,7 @@ pub(crate) fn learn(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let outcome = detached(py, || {
-        let place = source.place(None);
+        let place = source.place(JoinOptions::default());
         let sidecar = Sidecar::find(&place.sidecar_name()?, None)?;
         to_json(&learn_in(sidecar, &place.shown(), &telling(progress.as_ref()))?)
     });

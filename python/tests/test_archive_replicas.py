@@ -30,7 +30,7 @@ def write(path: Path, length: int, seed: int) -> npt.NDArray[Any]:
         stored = {"chunksizes": (1, Y, X)} if form == "NETCDF4" else {}
         file.createVariable("t", "f4", ("time", "y", "x"), **stored)[:] = values
         file.createVariable("n", "f8", ("time",))[:] = np.arange(length)
-        file.createVariable("mask", "i4", ("y", "x"))[:] = seed
+        file.createVariable("mask", "i4", ("y", "x"))[:] = 0
     return values
 
 

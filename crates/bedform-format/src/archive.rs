@@ -2,7 +2,9 @@
 //!
 //! Files of an archive are alike: of each joined variable there are a few *forms*, variables without their
 //! places and with the attributes alone that say what values mean; each file then says which forms its variables
-//! have, and where their bytes lie. So an archive of ten thousand files takes some MiB.
+//! have, where their bytes lie, and how it compares with the first file. So an archive of ten thousand files takes
+//! some MiB. A variable whose times are converted to the units of the first file is compact: its
+//! converted elements are here.
 //!
 //! An [`ArchiveMap`] that [`ArchiveMap::decode`] returned has been checked as a [chunk map](crate::chunk_map) is:
 //! every extent lies inside its file as it was. It says nothing about files that have changed since.
@@ -14,12 +16,12 @@
 //! | bytes | holds |
 //! |---|---|
 //! | 8 | magic `BFARCHV` and a zero |
-//! | 4 | version of this format, 1 |
+//! | 4 | version of this format, 2 |
 //! | 4 | number of joined variables |
 //! | 8 | number of files |
 //! | 8 | bytes of the description |
 //! | .. | the description: JSON, `dimension` and `forms`, each as an array of a chunk map |
-//! | .. | for each file its size, times and identity (40), then for each joined variable: its form (4), what follows (4: 1 a table, 2 bytes), its place (8), and the table (as in a chunk map) or the bytes (their number, 8, and they) |
+//! | .. | for each file its size, times and identity (40), the kind of its span (4), the number of its differing variables (4), the first and the last value of its span (16), the numbers of the differing variables (4 each), then for each joined variable: its form (4), what follows (4: 1 a table, 2 bytes), its place (8), and the table (as in a chunk map) or the bytes (their number, 8, and they) |
 //! | 4 | CRC-32C of everything before |
 
 use std::collections::HashSet;
@@ -33,10 +35,10 @@ use crate::chunk_map::{ChunkMapError, ChunkTable, ForeignArray, ForeignStorage, 
 use crate::{DataType, Limits, checksum};
 
 const MAGIC: [u8; 8] = *b"BFARCHV\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM_BYTES: usize = 4;
 /// Bytes that a file takes at least, and a variable in it.
-const FILE_BYTES: usize = 40;
+const FILE_BYTES: usize = 64;
 const VARIABLE_BYTES: usize = 16;
 const HAS_TABLE: u32 = 1;
 const HAS_BYTES: u32 = 2;
@@ -59,6 +61,73 @@ pub struct ArchivedFile {
     pub source: SourceVersion,
     /// The joined variables, of every file in the same order.
     pub variables: Vec<ArchivedVariable>,
+    /// The values of the joined dimension's coordinate in the file.
+    pub span: CoordinateSpan,
+    /// Variables that are not joined and differ from those of the first file, by their numbers there.
+    pub differing: Vec<u32>,
+}
+
+/// The values of a coordinate in one file.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CoordinateSpan {
+    /// How the values follow each other.
+    pub kind: SpanKind,
+    /// The first value, in the units of the first file.
+    pub first: f64,
+    /// The last value, in the units of the first file.
+    pub last: f64,
+}
+
+/// How the values of a coordinate follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SpanKind {
+    /// The dimension has no coordinate of numbers.
+    #[default]
+    Unlabeled,
+    /// The file has no element along the dimension.
+    Empty,
+    /// One value, or equal ones.
+    Constant,
+    /// No value is below the one before it.
+    Increasing,
+    /// No value is above the one before it.
+    Decreasing,
+    /// In another way, or with missing values.
+    Unordered,
+}
+
+impl SpanKind {
+    const ALL: [Self; 6] = [
+        Self::Unlabeled,
+        Self::Empty,
+        Self::Constant,
+        Self::Increasing,
+        Self::Decreasing,
+        Self::Unordered,
+    ];
+}
+
+impl CoordinateSpan {
+    fn write(&self, bytes: &mut Vec<u8>, differing: u32) {
+        bytes.extend_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes.extend_from_slice(&differing.to_le_bytes());
+        bytes.extend_from_slice(&self.first.to_le_bytes());
+        bytes.extend_from_slice(&self.last.to_le_bytes());
+    }
+
+    /// The span, and the number of variables that follow it.
+    fn read(reader: &mut Reader<'_>) -> Result<Option<(Self, u32)>, ChunkMapError> {
+        let mut parts = || Some((reader.u32()?, reader.u32()?, reader.u64()?, reader.u64()?));
+        let Some((kind, differing, first, last)) = parts() else { return Ok(None) };
+        let kind = usize::try_from(kind).ok().and_then(|kind| SpanKind::ALL.get(kind).copied());
+        let (first, last) = (f64::from_bits(first), f64::from_bits(last));
+        match kind {
+            Some(kind) if first.is_finite() && last.is_finite() => {
+                Ok(Some((Self { kind, first, last }, differing)))
+            }
+            _ => Err(ChunkMapError::Description("a coordinate without an order".into())),
+        }
+    }
 }
 
 /// A variable in a file of an archive.
@@ -131,6 +200,10 @@ impl ArchiveMap {
             bytes.extend_from_slice(&changed_ns.to_le_bytes());
             bytes.extend_from_slice(&identity.0.to_le_bytes());
             bytes.extend_from_slice(&identity.1.to_le_bytes());
+            let differing = u32::try_from(file.differing.len());
+            let differing = differing.map_err(|_| refuse("too many variables".into()))?;
+            file.span.write(&mut bytes, differing);
+            file.differing.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
             for variable in &file.variables {
                 variable.write(&mut bytes)?;
             }
@@ -164,8 +237,12 @@ impl ArchiveMap {
             return Err(ChunkMapError::NotAChunkMap);
         }
         let version = reader.u32().ok_or_else(short)?;
-        if version != VERSION {
+        if version > VERSION {
             return Err(ChunkMapError::NewerVersion { found: version, supported: VERSION });
+        }
+        if version < VERSION {
+            // Its files were not compared: it is made anew.
+            return Err(ChunkMapError::Description(format!("of the older version {version}")));
         }
         if bytes.len() as u64 > limits.index_bytes_max {
             return Err(length("over the limit for an archive"));
@@ -216,6 +293,12 @@ impl ArchivedFile {
             })
         };
         let Some(source) = source() else { return Ok(None) };
+        let Some((span, count)) = CoordinateSpan::read(reader)? else { return Ok(None) };
+        let mut differing = Vec::new();
+        for _ in 0..count {
+            let Some(number) = reader.u32() else { return Ok(None) };
+            differing.push(number);
+        }
         let mut found = Vec::with_capacity(variables as usize);
         for _ in 0..variables {
             let Some(variable) = ArchivedVariable::read(reader)? else { return Ok(None) };
@@ -225,7 +308,7 @@ impl ArchivedFile {
             form.check_place(&variable, source.size).map_err(invalid)?;
             found.push(variable);
         }
-        Ok(Some(Self { source, variables: found }))
+        Ok(Some(Self { source, variables: found, span, differing }))
     }
 }
 
@@ -362,7 +445,8 @@ mod tests {
             all.map(|storage| form(storage).into_form()).into_iter().unzip();
         (0..).zip(&mut variables).for_each(|(number, variable)| variable.form = number);
         let source = SourceVersion { size: 100, ..SourceVersion::default() };
-        let files = vec![ArchivedFile { source, variables }];
+        let span = CoordinateSpan { kind: SpanKind::Increasing, first: -1.5, last: 7.0 };
+        let files = vec![ArchivedFile { source, variables, span, differing: vec![3, 9] }];
         ArchiveMap { dimension: "time".to_owned(), forms, files }
     }
 
@@ -395,6 +479,7 @@ mod tests {
         assert!(refused(&|map| map.files[0].variables[2].data = Some([7; 23].into())));
         assert!(refused(&|map| map.files[0].variables[2].data = None));
         assert!(refused(&|map| map.files[0].variables[4].form = 9));
+        assert!(refused(&|map| map.files[0].span.first = f64::NAN));
         assert!(refused(&|map| map.forms[0].shape[0] = 5));
         let at = |index, offset| ChunkTable {
             indexes: vec![index],

@@ -131,9 +131,15 @@ def run(arguments: Sequence[str]) -> int:
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Print our own warnings as one line each, once, without the place in the source."""
-    from .. import NativeReadWarning, SidecarWarning, SlowOpenWarning
+    from .. import (
+        ArchiveWarning,
+        LeftOutWarning,
+        NativeReadWarning,
+        SidecarWarning,
+        SlowOpenWarning,
+    )
 
-    ours = (NativeReadWarning, SidecarWarning, SlowOpenWarning)
+    ours = (ArchiveWarning, LeftOutWarning, NativeReadWarning, SidecarWarning, SlowOpenWarning)
     said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:

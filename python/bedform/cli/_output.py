@@ -50,6 +50,14 @@ ConcatOption = Annotated[
     str | None,
     typer.Option("--concat-dim", help="The dimension along which many files are joined."),
 ]
+CompatOption = Annotated[
+    str,
+    typer.Option(
+        "--compat",
+        help="The checks that many files must pass: equals (the default), or override: none, and "
+        "coordinates are those of the first file.",
+    ),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of tables.")
 ]
@@ -192,7 +200,7 @@ def readers_of(names: list[str] | None) -> Any:
     return "any" if names in (None, [], ["any"]) else names
 
 
-def open_source(path: str, concat_dim: str | None = None) -> Any:
+def open_source(path: str, concat_dim: str | None = None, compat: str = "equals") -> Any:
     """Open a store or foreign files, after the checks whose answers people need most often."""
     from .._opening import open_place
     from .._paths import paths_of
@@ -201,7 +209,7 @@ def open_source(path: str, concat_dim: str | None = None) -> Any:
         _check_there(path)
         return open_place(path)
     with progress("opening", is_bytes=False) as report:
-        return open_place(path, concat_dim=concat_dim, progress=report)
+        return open_place(path, concat_dim=concat_dim, compat=compat, progress=report)
 
 
 def open_store(path: str, mode: Literal["r", "r+"]) -> Store:

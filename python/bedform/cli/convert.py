@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from .._text import format_bytes, format_seconds, format_shape, parse_reads
 from ._output import (
+    CompatOption,
     ConcatOption,
     JsonOption,
     cell,
@@ -43,6 +44,7 @@ def convert(
         str, typer.Argument(help="The store to make, a path or URL; it must not exist.")
     ],
     concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     reads: Annotated[
         list[str] | None,
         typer.Option(help="Dimensions that a read spans, and its weight: lat,lon=0.7. Repeat it."),
@@ -92,7 +94,7 @@ def convert(
 
     memory_bytes = memory_of(memory)
     kinds = parse_reads(reads or ()) or None
-    with open_source(source, concat_dim):
+    with open_source(source, concat_dim, compat):
         pass
     started = time.monotonic()
     try:
@@ -101,6 +103,7 @@ def convert(
                 source,
                 target,
                 concat_dim=concat_dim,
+                compat=cast("Any", compat),
                 reads=kinds,
                 readers=readers_of(readers),
                 memory=memory_bytes,

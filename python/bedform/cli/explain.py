@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from .._text import parse_selection
-from ._output import ConcatOption, JsonOption, emit, help_of, open_array, open_source, paragraph
+from ._output import (
+    CompatOption,
+    ConcatOption,
+    JsonOption,
+    emit,
+    help_of,
+    open_array,
+    open_source,
+    paragraph,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +31,7 @@ def explain(
         str, typer.Argument(help="As inside NumPy's brackets: 10,:,200:300 (quote it).")
     ],
     concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     as_json: JsonOption = False,
 ) -> None:
     """Show the plan of a read: what would be fetched, at what price; reads no values.
@@ -34,7 +44,7 @@ def explain(
 
     Example: [bold]bedform explain era5.zarr t2m ":,300,700"[/bold]
     """
-    with open_source(path, concat_dim) as store:
+    with open_source(path, concat_dim, compat) as store:
         found = open_array(store, array, path)
         explanation = found.explain(parse_selection(selection, found.shape))
     emit(explanation.to_dict(), paragraph(str(explanation)), as_json)

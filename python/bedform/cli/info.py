@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from .._errors import BedformError
 from .._text import format_bytes, format_shape
 from .._traces import watch_state
 from ._output import (
+    CompatOption,
     ConcatOption,
     JsonOption,
     cell,
@@ -27,6 +29,8 @@ from .watch import said_of
 _RULE = (
     "taken: fastest to read, of those at most 2 % larger than zstd; encoded: bytes for raw bytes"
 )
+# Files of an archive that are named.
+_FILES_SHOWN = 12
 _ARRAY_COLUMNS = ("shape", "dtype", "dims", "chunks", "shards", "order", "codecs", "bytes")
 
 
@@ -41,13 +45,14 @@ def info(
     ],
     array: Annotated[str | None, typer.Argument(help="Tell about this array only.")] = None,
     concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     as_json: JsonOption = False,
 ) -> None:
     """Tell what a store or file holds: arrays, shapes, layouts, attributes.
 
     Example: [bold]bedform info era5.nc[/bold], then [bold]bedform info era5.nc t2m[/bold]
     """
-    with open_source(path, concat_dim) as store:
+    with open_source(path, concat_dim, compat) as store:
         if array is None:
             facts = {**store.info(), **_watched(path)}
             arrays = dict(sorted(facts["arrays"].items()))
@@ -76,12 +81,22 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
     for name, entry in arrays.items():
         table.add_row(cell(name), *(cell(_show(column, entry.get(column))) for column in columns))
     others = {key: value for key, value in facts.items() if key not in ("arrays", "attributes")}
+    if "order" in others:
+        others["order"] = _show_order(others["order"])
     if "watch" in others:
         others["watch"] = f"reads {said_of(others['watch'])}"
     parts: list[Any] = [_render_facts(path, others), Text(""), table]
     if facts.get("attributes"):
         parts += [Text(""), _render_facts("attributes", facts["attributes"])]
     return Group(*parts)
+
+
+def _show_order(paths: list[str]) -> str:
+    """The names of joined files in their order, the first and the last of many."""
+    names = [Path(path).name for path in paths]
+    if len(names) > _FILES_SHOWN:
+        names = [*names[: _FILES_SHOWN - 2], "...", names[-1]]
+    return ", ".join(names)
 
 
 def _render_array(name: str, facts: dict[str, Any]) -> Group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -17,6 +17,7 @@ from .._errors import InvalidArgumentError
 from .._text import format_bytes, format_seconds, format_shape, parse_reads, parse_selection
 from .._traces import run_policy
 from ._output import (
+    CompatOption,
     ConcatOption,
     JsonOption,
     cell,
@@ -70,6 +71,7 @@ def optimize(
     ] = None,
     memory: Annotated[str, typer.Option(help="Limit for blocks in flight.")] = "512MiB",
     concat_dim: ConcatOption = None,
+    compat: CompatOption = "equals",
     reorganize: Annotated[
         bool,
         typer.Option("--reorganize", help="Lay out the arrays of a store anew, in its place."),
@@ -136,11 +138,12 @@ def optimize(
                 readers=readers_of(readers),
                 dask=dask,
                 concat_dim=concat_dim,
+                compat=cast("Any", compat),
                 reads=kinds,
                 region=where,
                 like=like,
                 sidecar=sidecar,
-                selections=_selections_of(path, concat_dim, selections),
+                selections=_selections_of(path, (concat_dim, compat), selections),
                 memory=memory_bytes,
                 dry_run=dry_run,
                 progress=report,
@@ -165,7 +168,7 @@ def _follow_policy(path: str, as_json: bool) -> None:
 
 
 def _selections_of(
-    path: str, concat_dim: str | None, file: str | None
+    path: str, join: tuple[str | None, str], file: str | None
 ) -> dict[str, list[Any]] | None:
     """Read the file of --selections."""
     if file is None:
@@ -178,7 +181,7 @@ def _selections_of(
         items = {str(name): list(texts) for name, texts in document.items()}
     except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise InvalidArgumentError(f"--selections {file}: {error}") from None
-    with open_source(path, concat_dim) as store:
+    with open_source(path, *join) as store:
         shapes = {name: open_array(store, name, path).shape for name in items}
     return {
         name: [parse_selection(str(text), shapes[name]) for text in texts]

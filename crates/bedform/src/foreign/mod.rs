@@ -59,7 +59,7 @@ use crate::prefetch::{Follows, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
 
 pub use crate::sidecar::source_version;
-pub use archive::{ArchiveOptions, MakeMap, archive_sidecar};
+pub use archive::{ArchiveOptions, Compat, FileOrder, JoinOptions, MakeMap, archive_sidecar};
 pub use bedform_format::chunk_map::SourceVersion;
 pub use bedform_format::hdf5::StoredTexts;
 pub use callback::{Callback, CallbackArray, ReadElements};

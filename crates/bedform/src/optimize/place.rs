@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
-use crate::foreign::{ArchiveOptions, archive, archive_sidecar};
+use crate::foreign::{ArchiveOptions, JoinOptions, archive, archive_sidecar};
 use crate::options::OpenOptions;
 use crate::sidecar::SidecarName;
 use crate::store::Store;
@@ -13,12 +13,12 @@ use crate::store::Store;
 pub enum SourcePlace {
     /// A store or a file.
     One(PathBuf),
-    /// Files, in the order in which they are joined.
+    /// Files that are opened as one.
     Archive {
         /// Each file.
         paths: Vec<PathBuf>,
-        /// As in [`ArchiveOptions`].
-        dimension: Option<String>,
+        /// How they are joined.
+        join: JoinOptions,
     },
 }
 
@@ -40,9 +40,8 @@ impl SourcePlace {
     pub(super) fn open(&self, options: OpenOptions) -> Result<Store> {
         match self {
             Self::One(path) => Store::open_path(path, options),
-            Self::Archive { paths, dimension } => {
-                let dimension = dimension.as_deref();
-                let how = ArchiveOptions { dimension, ..ArchiveOptions::default() };
+            Self::Archive { paths, join } => {
+                let how = ArchiveOptions { join: join.clone(), ..ArchiveOptions::default() };
                 Store::open_archive(paths, &how, options)
             }
         }

@@ -83,12 +83,12 @@ impl<'a> Objects<'a> {
         Ok(found)
     }
 
-    /// What tells the array from others that lay at its path: its key, or the joined dimension.
+    /// The identity of the array among others at its path: its key, or the joined dimension and units of times.
     pub(super) fn key(&self) -> Option<&str> {
         match self {
             Self::File => None,
             Self::Store(stored) => Some(&stored.key),
-            Self::Archive(joined) => Some(joined.dimension()),
+            Self::Archive(joined) => Some(joined.key()),
         }
     }
 

@@ -4,19 +4,60 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use bedform_format::chunk_map::{ForeignArray, ForeignStorage};
-use serde_json::Value;
 
-use super::forms::{FileVariables, Forms, FoundForm, MEANINGS};
+use super::forms::{FileVariables, Forms, FoundForm};
+use super::meaning::{MEANINGS, meaning, shown};
 use super::place::ArchiveFiles;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::attributes::{Style, dimension_names, group_attributes};
+use crate::foreign::attributes::dimension_names;
 
-/// What is to be found out of files that were examined.
+const SAY_WHICH: &str = "say along which one they are joined, with concat_dim";
+
+/// Files that were examined, held against the first one.
 pub(super) struct Agreement<'a> {
     /// The variables of the first file.
     pub(super) first: &'a [ForeignArray],
     pub(super) forms: &'a Forms,
     pub(super) places: &'a ArchiveFiles,
+}
+
+/// A file that was examined: its number, its variables, and the reason why it does not fit, if one is known.
+pub(super) type ExaminedFile<'a> = (usize, &'a FileVariables, Option<&'a String>);
+
+/// The one dimension that can grow in the file at `path`; nothing where none can.
+///
+/// # Errors
+/// `InvalidArgument` for several.
+pub(super) fn unlimited_dimension(first: &[ForeignArray], path: &Path) -> Result<Option<String>> {
+    let axes = first
+        .iter()
+        .flat_map(|array| dimension_names(array).into_iter().zip(array.unlimited.clone()));
+    let found = axes.filter(|(_, is_unlimited)| *is_unlimited).map(|(name, _)| name).collect();
+    only_one(found, "several dimensions can grow:", &path.display().to_string())
+}
+
+/// The only dimension of several candidates; nothing where there is none.
+///
+/// # Errors
+/// `InvalidArgument` names the candidates.
+pub(super) fn only_one(
+    mut candidates: BTreeSet<String>,
+    why: &str,
+    files: &str,
+) -> Result<Option<String>> {
+    if candidates.len() < 2 {
+        return Ok(candidates.pop_first());
+    }
+    let names = Vec::from_iter(candidates).join(", ");
+    Err(Error::invalid(format!("{files}: {why} {names}: {SAY_WHICH}")))
+}
+
+/// The error for files of which nothing says along which dimension they are joined.
+pub(super) fn no_dimension(path: &Path) -> Error {
+    Error::invalid(format!(
+        "{}: the files differ in no dimension and none can grow: {SAY_WHICH}",
+        path.display()
+    ))
 }
 
 fn axis_of(array: &ForeignArray, dimension: &str) -> Option<usize> {
@@ -65,90 +106,49 @@ impl Agreement<'_> {
         self.places.files[number].path.display().to_string()
     }
 
-    /// The dimension along which the files are joined, if nobody says it: the one in which they differ, else the
-    /// one that can grow.
-    ///
-    /// # Errors
-    /// `InvalidArgument` where it is not clear.
-    pub(super) fn dimension(&self) -> Result<String> {
-        let mut differing = BTreeSet::new();
-        for form in &self.forms.all {
-            let first = &self.first[form.variable];
-            let names = dimension_names(first);
-            if names == dimension_names(&form.array) {
-                let axes = first.shape.iter().zip(&form.array.shape).zip(names);
-                differing.extend(axes.filter(|((a, b), _)| a != b).map(|(_, name)| name));
-            }
-        }
-        let unlimited = || {
-            let axes = self
-                .first
-                .iter()
-                .flat_map(|array| dimension_names(array).into_iter().zip(array.unlimited.clone()));
-            axes.filter(|(_, is_unlimited)| *is_unlimited).map(|(name, _)| name).collect()
-        };
-        let is_by_length = !differing.is_empty();
-        let found: BTreeSet<String> = if is_by_length { differing } else { unlimited() };
-        match (found.len(), found.first()) {
-            (1, Some(one)) => Ok(one.clone()),
-            _ => {
-                let names: Vec<_> = found.into_iter().collect();
-                let why = match (names.len(), is_by_length) {
-                    (0, _) => "the files differ in no dimension and none can grow".to_owned(),
-                    (_, true) => format!("the files differ in {}", names.join(", ")),
-                    (_, false) => format!("several dimensions can grow: {}", names.join(", ")),
-                };
-                Err(Error::invalid(format!(
-                    "{}: {why}: say along which one they are joined, with concat_dim",
-                    self.file(0)
-                )))
-            }
-        }
-    }
-
-    /// Fails with the first file that does not fit the first one, and how. `files` are the variables of those that
-    /// were examined, by their numbers.
+    /// Fails with the first file that does not fit the first one, and how.
     ///
     /// # Errors
     /// `InvalidArgument` names the file, the variable, and how they differ.
-    pub(super) fn check(&self, dimension: &str, files: &[(usize, &FileVariables)]) -> Result<()> {
+    pub(super) fn check(&self, dimension: &str, files: &[ExaminedFile<'_>]) -> Result<()> {
         let forms = self.forms.all.iter();
-        let differing = forms.filter_map(|form| Some((form.file, self.differs(form, dimension)?)));
-        let lacking = files.iter().filter_map(|(file, found)| {
+        let differing =
+            forms.filter_map(|form| Some((form.file, 1, self.differs(form, dimension)?)));
+        let lacking = files.iter().filter_map(|(file, found, _)| {
             let variable = found.iter().position(Option::is_none)?;
             let array = &self.first[variable];
-            // One that is not joined and cannot be read is left to the first file.
             let text = format!("has no variable {:?}, which {} has", array.path, self.file(0));
-            Some((*file, text))
+            Some((*file, 1, text))
         });
         let others = self.forms.others.iter().filter_map(|(path, (file, names))| {
             let text = format!("has a variable {path:?}, which {} lacks", self.file(0));
-            names.iter().any(|name| name == dimension).then_some((*file, text))
+            names.iter().any(|name| name == dimension).then_some((*file, 1, text))
         });
-        let first = differing.chain(lacking).chain(others).min();
-        first.map_or(Ok(()), |(file, how)| {
+        // A reason that is known says more than the attributes that differ by it.
+        let found = files.iter().filter_map(|(file, _, known)| Some((*file, 0, (*known)?.clone())));
+        let first = differing.chain(lacking).chain(others).chain(found).min();
+        first.map_or(Ok(()), |(file, _, how)| {
             Err(Error::invalid(format!("{}: {how}", self.file(file))))
         })
     }
 
-    /// How a form differs from that of the first file in what all files must have alike.
+    /// The first difference between the form of a joined variable and that of the first file.
     fn differs(&self, form: &FoundForm, dimension: &str) -> Option<String> {
         let (first, array) = (&self.first[form.variable], &form.array);
         let path = &first.path;
         let of_first = self.file(0);
         let (names, own) = (dimension_names(first), dimension_names(array));
+        if !names.iter().chain(&own).any(|name| name == dimension) {
+            return None;
+        }
         if names != own {
             let (names, own) = (names.join(", "), own.join(", "));
             return Some(format!("{path:?} has the dimensions ({own}), in {of_first} ({names})"));
         }
-        let is_joined = names.iter().any(|name| name == dimension);
         for (axis, name) in names.iter().enumerate() {
             let (length, own) = (first.shape[axis], array.shape[axis]);
             if length != own && name != dimension {
-                let that = if is_joined { "" } else { ", which is not joined," };
-                return Some(format!(
-                    "{path:?}{that} has {own} along {name}, in {of_first} {length}"
-                ));
+                return Some(format!("{path:?} has {own} along {name}, in {of_first} {length}"));
             }
         }
         if is_native(first) != is_native(array) {
@@ -162,9 +162,6 @@ impl Agreement<'_> {
         if !is_same {
             let (is, was) = (type_of(array), type_of(first));
             return Some(format!("{path:?} holds {is}, in {of_first} {was}"));
-        }
-        if !is_joined {
-            return None;
         }
         MEANINGS.iter().find_map(|name| {
             let (of, own) = (meaning(first, name), meaning(array, name));
@@ -191,19 +188,4 @@ fn type_of(array: &ForeignArray) -> String {
         (Some(data_type), Some(_)) => format!("an enumeration of {data_type}"),
         (None, _) => "elements without a type of fixed size".to_owned(),
     }
-}
-
-/// The value of an attribute, whatever its byte order, and whether one number is a list or not.
-fn meaning(array: &ForeignArray, name: &str) -> Option<Value> {
-    let (_, attribute) = array.attributes.iter().find(|(own, _)| own == name)?;
-    let only = [(name.to_owned(), attribute.clone())];
-    let value = group_attributes(&only, Style::H5netcdf).remove(name)?;
-    Some(match value {
-        Value::Array(list) if list.len() == 1 => list.into_iter().next().unwrap_or_default(),
-        other => other,
-    })
-}
-
-fn shown(value: Option<&Value>) -> String {
-    value.map_or_else(|| "missing".to_owned(), Value::to_string)
 }

@@ -1,12 +1,15 @@
 //! Chunk maps of many files, found in several threads.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignStorage};
-use bedform_storage::{Storage, StorageErrorKind};
+use bedform_format::{DataType, Limits};
+use bedform_storage::{Object, Storage, StorageErrorKind};
 
 use super::place::FilePlace;
+use super::values::{OpenedVariable, VariableElements, is_small};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
@@ -19,13 +22,15 @@ use crate::threads::workers::check_goes_on;
 
 /// Threads that look at files: they wait for storage most of the time.
 const THREADS: usize = 16;
-const STOPPED: &str = "opening the files was stopped";
+pub(super) const STOPPED: &str = "opening the files was stopped";
 
-/// What a file says of its variables.
+/// The variables of a file by its metadata, and the file itself.
+#[derive(Clone)]
 pub(super) struct Examined {
     pub(super) map: ChunkMap,
     /// For each variable the address of its dataset, where the map lacks its chunks.
     pub(super) datasets: Vec<Option<u64>>,
+    pub(super) object: Arc<dyn Object>,
 }
 
 /// What `act` gives for each number below `count`, in several threads.
@@ -68,27 +73,32 @@ pub(super) fn examine(
     if source != place.source {
         return Err(changed(path));
     }
-    match opened.kind()? {
+    let found = match opened.kind()? {
         PlaceKind::WithHeader(_) => {
             let read = |offset, buffer: &mut [u8]| Ok(opened.read(offset, buffer)?);
             let map = read_header(&read, &source, &options.limits)
                 .map_err(|error| error.at(path.display()))?;
             let datasets = vec![None; map.arrays.len()];
-            Ok(Some(Examined { map, datasets }))
+            Ok(Some((map, datasets)))
         }
         PlaceKind::Hdf5 => of_hdf5(place, &opened, options, tables),
         PlaceKind::OtherFile(looks) => Err(other(path, &looks)),
         PlaceKind::References => Err(other(path, REFERENCES)),
         _ => Err(other(path, NO_FILE)),
-    }
+    };
+    let found = found?;
+    Ok(found.map(|(map, datasets)| Examined { map, datasets, object: Arc::from(opened.object) }))
 }
+
+/// A chunk map, and for each variable the address of its dataset where the map lacks its chunks.
+type Described = (ChunkMap, Vec<Option<u64>>);
 
 fn of_hdf5(
     place: &FilePlace,
     opened: &Fronted,
     options: &OpenOptions,
     tables: &TableBudget,
-) -> Result<Option<Examined>> {
+) -> Result<Option<Described>> {
     if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
@@ -102,9 +112,13 @@ fn of_hdf5(
                 *address = None;
             }
         }
-        return Ok(Some(Examined { map, datasets }));
+        return Ok(Some((map, datasets)));
     }
-    Ok(kept_map(&place.path, &place.source, &options.limits)?.map(Examined::whole))
+    let kept = kept_map(&place.path, &place.source, &options.limits)?;
+    Ok(kept.map(|map| {
+        let datasets = vec![None; map.arrays.len()];
+        (map, datasets)
+    }))
 }
 
 /// Bytes of chunk tables that are still looked for: of small ones, which a later read of many files would look for
@@ -130,10 +144,79 @@ impl TableBudget {
 }
 
 impl Examined {
-    /// What a map says that has all chunks.
-    pub(super) fn whole(map: ChunkMap) -> Self {
+    /// An opened file whose map has all chunks.
+    pub(super) fn whole(map: ChunkMap, object: Arc<dyn Object>) -> Self {
         let datasets = vec![None; map.arrays.len()];
-        Self { map, datasets }
+        Self { map, datasets, object }
+    }
+
+    /// The elements of a variable; nothing for a large one, and for one that only the library of the format reads.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Conflict` by the file; those of storage.
+    pub(super) fn elements(
+        &self,
+        number: usize,
+        limits: &Limits,
+    ) -> Result<Option<VariableElements>> {
+        let array = &self.map.arrays[number];
+        if !is_small(array) {
+            return Ok(None);
+        }
+        let table = match (&array.storage, self.datasets[number]) {
+            (ForeignStorage::Chunked { .. }, Some(address)) => {
+                hdf5::read_table(&self.reader(), address, array, limits)?
+            }
+            (ForeignStorage::Chunked { chunks, .. }, None) => chunks.clone(),
+            _ => ChunkTable::default(),
+        };
+        self.elements_of(array, table)
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&*self.object, None, false)
+    }
+
+    fn elements_of(
+        &self,
+        array: &ForeignArray,
+        table: ChunkTable,
+    ) -> Result<Option<VariableElements>> {
+        let (name, object, table) = (array.path.clone(), self.object.clone(), Arc::new(table));
+        match (OpenedVariable { name, array, object, table }).elements() {
+            // A codec that nothing here decodes.
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            read => read,
+        }
+    }
+
+    /// The texts of a variable of texts of any length; nothing for others, and where only the library reads them.
+    ///
+    /// # Errors
+    /// As [`Examined::elements`].
+    pub(super) fn texts(&self, number: usize, limits: &Limits) -> Result<Option<Vec<String>>> {
+        let array = &self.map.arrays[number];
+        let address = self.datasets[number].filter(|_| array.data_type == Some(DataType::String));
+        let Some(address) = address else { return Ok(None) };
+        let mut stored = hdf5::read_stored_texts(&self.reader(), address, array, limits)?;
+        if !is_small(&stored) {
+            return Ok(None);
+        }
+        let table = match &mut stored.storage {
+            ForeignStorage::Chunked { chunks, .. } => std::mem::take(chunks),
+            _ => ChunkTable::default(),
+        };
+        let Some(elements) = self.elements_of(&stored, table)? else { return Ok(None) };
+        let texts = hdf5::read_texts(&self.reader(), &elements.bytes, &array.path, limits)?;
+        let mut rest = &texts.bytes[..];
+        let mut found = Vec::with_capacity(texts.lengths.len());
+        for length in texts.lengths {
+            let length = usize::try_from(length).unwrap_or(usize::MAX).min(rest.len());
+            let (text, behind) = rest.split_at(length);
+            found.push(String::from_utf8_lossy(text).into_owned());
+            rest = behind;
+        }
+        Ok(Some(found))
     }
 }
 

@@ -7,12 +7,9 @@ use bedform_format::archive::ArchivedVariable;
 use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
 
 use super::examine::Examined;
+use super::meaning::MEANINGS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::dimension_names;
-
-/// Attributes by which stored values become what they mean: files that differ in them cannot be read as one.
-pub(super) const MEANINGS: [&str; 7] =
-    ["units", "calendar", "scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"];
 
 /// The forms of the variables that the first file has.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Positions, Selection};
 use bedform_storage::Object;
 
 use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
+use super::meaning::time_meaning;
 use super::member::Member;
 use super::{Archive, VariableForm};
 use crate::cache::Scope;
@@ -33,6 +34,8 @@ pub(crate) struct JoinedVariable {
     map: Arc<ChunkMap>,
     position: usize,
     facts: VariableFacts,
+    /// The joined dimension, and for times their units.
+    key: String,
 }
 
 /// A file that a read takes something of.
@@ -65,8 +68,12 @@ impl JoinedVariable {
         let layout = StoredLayout { grid, per_object, ..layout.clone() };
         let scope = file.cache.scope(&array.path, 0);
         let facts = VariableFacts::of_file(file, &array.path, (*data_type, layout), scope);
+        let key = match time_meaning(&archive.form(0, number).array) {
+            Some(units) => format!("{} of {units}", archive.dimension),
+            None => archive.dimension.clone(),
+        };
         let (archive, map) = (archive.clone(), file.map.clone());
-        Ok(Self { archive, number, map, position, facts })
+        Ok(Self { archive, number, map, position, facts, key })
     }
 
     /// Calls `act` with the plan that reads `selection`: a piece for each file that it touches.
@@ -139,9 +146,10 @@ impl JoinedVariable {
         self.archive.joined[self.number].axis
     }
 
-    /// The dimension along which the files are joined.
-    pub(crate) fn dimension(&self) -> &str {
-        &self.archive.dimension
+    /// The text that decides, beside the files, which elements there are: the joined dimension, and for times the
+    /// units of the first file, in which those of other files are given.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     /// True if every read looks whether files have changed.

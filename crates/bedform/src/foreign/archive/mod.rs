@@ -3,7 +3,9 @@
 //! # Promises
 //!
 //! - A variable that has the *joined dimension* has the elements of all files, one file behind the other in the
-//!   order in which they were given. Any other is that of the first file, of the same shape and type in all.
+//!   order of their labels along it, or in which they were given. Any other is that of the first file.
+//! - Labels are true: coordinates along other dimensions are equal in all files, those along the joined one rise or
+//!   fall throughout, and times are in the units of the first file. `Compat::Override` takes this promise away.
 //! - Files may differ in chunks, codecs, byte order and format. They agree in everything that says which element
 //!   stands where and what its value means; the first file that does not is named.
 //! - No file is read as another one than was opened: each is compared with what was known of it when it is opened
@@ -27,23 +29,33 @@
 //! | `examine` | chunk maps of many files, in threads |
 //! | `forms` | what files have in common |
 //! | `agree` | which dimension is joined, and whether the files fit together |
+//! | `compare` | coordinates and fields, compared with those of the first file |
+//! | `meaning` | units and calendars; joined times in the units of the first file |
+//! | `times` | CF times, converted |
+//! | `values` | the elements of small variables |
+//! | `order` | the order of files by their labels |
 //! | `open` | archives, opened |
 //! | `member` | a variable of one file as a source; files that are open |
 //! | `joined` | a joined variable |
 //! | `cut` | selections, file by file |
 
 mod agree;
+mod compare;
 mod cut;
 mod examine;
 mod forms;
 mod joined;
+mod meaning;
 mod member;
 mod open;
+mod order;
 mod place;
 #[cfg(test)]
 mod tests;
+mod times;
+mod values;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,10 +79,55 @@ pub(crate) use place::shown;
 /// Gives the chunk map of a file that the parser does not understand.
 pub type MakeMap<'a> = &'a dyn Fn(&Path) -> Result<ChunkMap>;
 
+/// How files are joined.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JoinOptions {
+    /// The dimension along which they are joined; nothing for the one that can grow, or the labels of which differ.
+    pub dimension: Option<String>,
+    /// The checks that files must pass.
+    pub compat: Compat,
+    /// The order in which they are joined.
+    pub order: FileOrder,
+}
+
+/// The checks that files must pass, beside the types and shapes of joined variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compat {
+    /// Coordinates are equal, and the joined labels rise or fall throughout.
+    #[default]
+    Equals,
+    /// Nothing: coordinates are those of the first file.
+    Override,
+}
+
+impl Compat {
+    /// The option that a user calls `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for another name.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "equals" => Ok(Self::Equals),
+            "override" => Ok(Self::Override),
+            _ => Err(Error::invalid(format!("compat is \"equals\" or \"override\", not {name:?}"))),
+        }
+    }
+}
+
+/// The order in which files are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileOrder {
+    /// That in which they are given.
+    #[default]
+    Given,
+    /// That of the labels of the joined dimension; without such that in which they are given.
+    ByCoordinate,
+}
+
 /// How many files are opened as one.
 pub struct ArchiveOptions<'a> {
-    /// The dimension along which they are joined; nothing for the one in which they differ, or that can grow.
-    pub dimension: Option<&'a str>,
+    /// How they are joined.
+    pub join: JoinOptions,
     /// Asked for files that only the library of their format understands; without it they are refused.
     pub make_map: Option<MakeMap<'a>>,
     /// Told how many files are done, of how many.
@@ -79,14 +136,14 @@ pub struct ArchiveOptions<'a> {
 
 impl Default for ArchiveOptions<'_> {
     fn default() -> Self {
-        Self { dimension: None, make_map: None, progress: &|_, _| () }
+        Self { join: JoinOptions::default(), make_map: None, progress: &|_, _| () }
     }
 }
 
 impl std::fmt::Debug for ArchiveOptions<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = formatter.debug_struct("ArchiveOptions");
-        shown.field("dimension", &self.dimension).finish_non_exhaustive()
+        shown.field("join", &self.join).finish_non_exhaustive()
     }
 }
 
@@ -105,6 +162,8 @@ pub(super) struct Archive {
     by_path: HashMap<String, usize>,
     /// Where each file begins along the joined dimension, and where the last one ends.
     starts: Vec<u64>,
+    /// Whether the files are in the order of their labels because they were sorted.
+    is_sorted: bool,
     open: OpenFiles,
     limits: Limits,
 }
@@ -177,5 +236,39 @@ impl ForeignFile {
     /// The dimension along which files are joined; nothing for one file.
     pub fn joined_dimension(&self) -> Option<&str> {
         self.archive.as_ref().map(|archive| archive.dimension.as_str())
+    }
+
+    /// The order in which files are joined, as numbers of the list that was given, and whether it is that of their
+    /// labels; nothing for one file.
+    pub fn joined_order(&self) -> Option<(Vec<usize>, bool)> {
+        let archive = self.archive.as_ref()?;
+        Some((archive.places.given(), archive.is_sorted))
+    }
+
+    /// A line that names the variables that are read from the first file and have other values in other files;
+    /// nothing if all agree.
+    pub fn differing_files(&self) -> Option<String> {
+        let archive = self.archive.as_ref()?;
+        let arrays = &archive.first.map.arrays;
+        let others =
+            archive.files.iter().enumerate().filter(|(_, file)| !file.differing.is_empty());
+        let others: Vec<_> = others.collect();
+        let (first, _) = others.first()?;
+        let variables: BTreeSet<u32> =
+            others.iter().flat_map(|(_, file)| file.differing.iter().copied()).collect();
+        let path = |number: u32| arrays.get(usize::try_from(number).ok()?).map(|array| &array.path);
+        let names = variables.into_iter().filter_map(path).map(|path| format!("{path:?}"));
+        let names: Vec<String> = names.collect();
+        let more = match others.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "{}{more}: other values than {} in {}, which are not joined: those of {} are read",
+            archive.file_name(*first),
+            archive.file_name(0),
+            names.join(", "),
+            archive.file_name(0)
+        ))
     }
 }

@@ -1,6 +1,6 @@
 //! Archives, opened: by what is kept of them, or by their files.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,23 +8,32 @@ use bedform_format::Limits;
 use bedform_format::archive::{ArchiveMap, ArchivedFile};
 use bedform_format::checksum::Fingerprint;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, RefusedMember, SourceVersion};
+use bedform_storage::Object;
 
-use super::agree::{Agreement, is_native, joined_axes};
-use super::examine::{Examined, TableBudget, changed, examine, in_threads};
+use super::agree::{
+    Agreement, is_native, joined_axes, no_dimension, only_one, unlimited_dimension,
+};
+use super::compare::{Compared, Comparison, differing_dimensions, joined_coordinate};
+use super::examine::{Examined, STOPPED, TableBudget, changed, examine, in_threads};
 use super::forms::{FileVariables, Forms};
+use super::meaning::text;
 use super::member::OpenFiles;
-use super::place::{ArchiveFiles, shown};
-use super::{Archive, ArchiveOptions, JoinedAxis, VariableForm};
+use super::place::{ArchiveFiles, FilePlace, shown};
+use super::{
+    Archive, ArchiveOptions, Compat, FileOrder, JoinOptions, JoinedAxis, VariableForm, order,
+};
 use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::foreign::attributes::dimension_names;
 use crate::foreign::opening::unknown_map;
+use crate::foreign::source_version;
 use crate::foreign::variable::{decoding, layout_of};
 use crate::opening::add_kept_profile;
 use crate::options::{Freshness, OpenOptions};
 use crate::replica::Replicas;
 use crate::sidecar::{Helper, Sidecar, SidecarName};
+use crate::threads::workers::check_goes_on;
 
 /// Bytes of the chunk tables that are looked for when an archive is opened, and chunks of each.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
@@ -42,16 +51,22 @@ impl Helper for ArchiveMap {
     }
 }
 
-/// The name of what is kept in the sidecar: of another dimension it is another archive.
-fn name_of(dimension: Option<&str>) -> String {
-    let Some(dimension) = dimension else { return "archive".to_owned() };
+/// The name of the archive's helper file: files that are joined in another way are another archive.
+fn name_of(join: &JoinOptions) -> String {
+    let is_override = join.compat == Compat::Override;
+    if join.dimension.is_none() && !is_override {
+        return "archive".to_owned();
+    }
     let mut fingerprint = Fingerprint::new();
-    fingerprint.update(dimension.as_bytes());
+    fingerprint.update(join.dimension.as_deref().unwrap_or_default().as_bytes());
+    if is_override {
+        fingerprint.update(b"\0override");
+    }
     format!("archive-{:032x}", fingerprint.finish())
 }
 
 impl ForeignFile {
-    /// Opens the files at `paths` as one, which are joined in this order along one dimension.
+    /// Opens the files at `paths` as one, joined along one dimension.
     ///
     /// # Errors
     /// `InvalidArgument` if the files do not fit together, or it is not clear along which dimension, with the first
@@ -63,7 +78,7 @@ impl ForeignFile {
         options: &OpenOptions,
     ) -> Result<Self> {
         let mut options = options.clone();
-        let places = ArchiveFiles::find(paths, &options)?;
+        let mut places = ArchiveFiles::find(paths, &options)?;
         if options.sidecar.is_none() {
             options.sidecar = Sidecar::find(&SidecarName::of_archive(&places.files[0].path), None)?;
         }
@@ -71,12 +86,79 @@ impl ForeignFile {
         // Those of the archive are none of its first file.
         options.replicas = false;
         add_kept_profile(&mut options, &places.files[0].path);
-        let opening = Opening { places: &places, how, options: &options };
-        let first = opening.first()?;
-        let ArchiveMap { dimension, forms, files } = opening.map(&first)?;
-        let joined = joined(shown(paths), first, places, (dimension, forms, files), &options)?;
+        let (first, map) = known_files(&mut places, how, &options)?;
+        if how.join.compat == Compat::Equals {
+            let arrays = &first.map.arrays;
+            let coordinate = joined_coordinate(arrays, &map.dimension);
+            let units = coordinate.and_then(|number| text(&arrays[number], "units"));
+            let labels = (map.dimension.as_str(), units.as_deref());
+            order::check(labels, &map.files, &places, how.join.order)?;
+        }
+        let is_sorted = how.join.order == FileOrder::ByCoordinate && order::is_labelled(&map.files);
+        let joined = joined(shown(paths), first, places, (map, is_sorted), &options)?;
         Ok(Self { replicas, ..joined })
     }
+}
+
+/// Opens the first file and finds what is known of all, from the sidecar or from the files. Brings `places` into the
+/// order in which they are joined.
+fn known_files(
+    places: &mut ArchiveFiles,
+    how: &ArchiveOptions<'_>,
+    options: &OpenOptions,
+) -> Result<(ForeignFile, ArchiveMap)> {
+    let (name, sidecar) = (name_of(&how.join), options.sidecar.as_ref());
+    let is_sorted = how.join.order == FileOrder::ByCoordinate;
+    let mut kept: Option<ArchiveMap> =
+        sidecar.and_then(|sidecar| sidecar.load(&name, &SourceVersion::default(), &options.limits));
+    if let Some(kept) = kept.as_ref().filter(|_| is_sorted) {
+        places.arrange(&order_of_kept(kept, places));
+    }
+    let mut may_sort = is_sorted;
+    loop {
+        let opening = Opening { places, how, options };
+        let first = opening.first()?;
+        let (mut map, mut is_new) = opening.map(&first, kept.take())?;
+        let own: Vec<usize> = (0..map.files.len()).collect();
+        let order = match may_sort {
+            true => order::sorted(&map.files, &places.given()),
+            false => own.clone(),
+        };
+        let is_first = order.first() == own.first();
+        if order != own {
+            places.arrange(&order);
+            map.files = order.iter().map(|file| map.files[*file].clone()).collect();
+            is_new = true;
+        }
+        if is_first {
+            if let Some(sidecar) = sidecar.filter(|_| is_new) {
+                sidecar.save(&name, &map);
+            }
+            return Ok((first, map));
+        }
+        // Another file is the first one: all are compared with that.
+        may_sort = false;
+    }
+}
+
+/// The numbers of the files in the order in which they are kept, new ones behind them.
+fn order_of_kept(kept: &ArchiveMap, places: &ArchiveFiles) -> Vec<usize> {
+    let known = numbers_by_state(&kept.files);
+    let mut order: Vec<usize> = (0..places.files.len()).collect();
+    let at = |file: &usize| known.get(&key_of(&places.files[*file].source)).copied();
+    order.sort_by_key(|file| at(file).unwrap_or(usize::MAX));
+    order
+}
+
+type StateKey = (u64, i64, i64, (u64, u64));
+
+fn key_of(state: &SourceVersion) -> StateKey {
+    (state.size, state.modified_ns, state.changed_ns, state.identity)
+}
+
+fn numbers_by_state(files: &[ArchivedFile]) -> HashMap<StateKey, usize> {
+    // Of files with one state, which are one file, the first counts.
+    files.iter().enumerate().rev().map(|(at, file)| (key_of(&file.source), at)).collect()
 }
 
 /// An archive on its way.
@@ -116,35 +198,53 @@ impl Opening<'_> {
         }
     }
 
-    /// What is known of all files: what is kept of those that are as they were, and what the others say.
-    fn map(&self, first: &ForeignFile) -> Result<ArchiveMap> {
-        let name = name_of(self.how.dimension);
-        let sidecar = self.options.sidecar.as_ref();
-        let mut kept = sidecar.and_then(|sidecar| {
-            let kept = sidecar.load(&name, &SourceVersion::default(), &self.options.limits)?;
-            self.usable(kept, first)
-        });
-        let known = kept.as_ref().map_or(0, |kept| kept.files.len());
-        // Files may have come, or gone, since.
-        if let Some(kept) = &mut kept {
-            kept.files.resize(self.places.files.len(), ArchivedFile::default());
-        }
+    /// The map of all files, kept of those that are as they were and examined of the others; and whether some were
+    /// examined.
+    fn map(&self, first: &ForeignFile, kept: Option<ArchiveMap>) -> Result<(ArchiveMap, bool)> {
+        let kept = kept.and_then(|kept| self.usable(kept, first)).map(|kept| self.matched(kept));
+        let kept = kept.filter(|kept| self.says_dimension(kept, first));
         let is_new = |(file, _): &(usize, _)| {
             let state = &self.places.files[*file].source;
-            kept.as_ref().is_none_or(|kept| *file >= known || kept.files[*file].source != *state)
+            kept.as_ref().is_none_or(|kept| kept.files[*file].source != *state)
         };
         let files = self.places.files.iter().enumerate();
         let new: Vec<usize> = files.filter(is_new).map(|(file, _)| file).collect();
         match kept {
-            Some(map) if new.is_empty() => Ok(map),
-            kept => {
-                let map = self.examined(first, kept, &new)?;
-                if let Some(sidecar) = sidecar {
-                    sidecar.save(&name, &map);
-                }
-                Ok(map)
-            }
+            Some(map) if new.is_empty() => Ok((map, false)),
+            kept => Ok((self.examined(first, kept, &new)?, true)),
         }
+    }
+
+    /// True if the files that are kept say along which dimension all are joined: files that differed from the first
+    /// may be gone.
+    fn says_dimension(&self, kept: &ArchiveMap, first: &ForeignFile) -> bool {
+        let path = &self.places.files[0].path;
+        if self.how.join.dimension.is_some()
+            || unlimited_dimension(&first.map.arrays, path).is_ok_and(|found| found.is_some())
+        {
+            return true;
+        }
+        let Ok(joined) = joined_axes(&first.map.arrays, &kept.dimension, path) else {
+            return false;
+        };
+        let along = |file: &ArchivedFile| {
+            let (variable, (_, axis)) = (file.variables.first()?, joined.first()?);
+            Some((kept.forms[variable.form as usize].shape[*axis], file.span))
+        };
+        let known = |file: &&ArchivedFile| !file.variables.is_empty();
+        kept.files.iter().skip(1).filter(known).any(|file| along(file) != along(&kept.files[0]))
+    }
+
+    /// The same with the files in their places, an empty one in the place of each that is not known.
+    fn matched(&self, mut kept: ArchiveMap) -> ArchiveMap {
+        let known = numbers_by_state(&kept.files);
+        let file_at = |place: &FilePlace| {
+            let number = known.get(&key_of(&place.source));
+            number.map(|number| kept.files[*number].clone()).unwrap_or_default()
+        };
+        let files = self.places.files.iter().map(file_at).collect();
+        kept.files = files;
+        kept
     }
 
     /// What was kept, if it is of files that the first one is still of.
@@ -172,80 +272,144 @@ impl Opening<'_> {
         kept: Option<ArchiveMap>,
         new: &[usize],
     ) -> Result<ArchiveMap> {
-        let mut forms = Forms::of_first(&first.map);
-        let mut files = vec![ArchivedFile::default(); self.places.files.len()];
-        let mut known = None;
-        if let Some(mut kept) = kept {
-            new.iter().for_each(|file| kept.files[*file] = ArchivedFile::default());
-            // What other files had says nothing of these.
-            let kept = compacted(kept);
-            add_kept(&mut forms, kept.forms, &kept.files)?;
-            (files, known) = (kept.files, Some(kept.dimension));
-        }
-        let forms = Mutex::new(forms);
-        let found = self.look_at(new, first, &forms)?;
-        let forms = forms.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let agreement = Agreement { first: &first.map.arrays, forms: &forms, places: self.places };
-        let dimension = match self.how.dimension {
-            Some(dimension) => dimension.to_owned(),
-            None => agreement.dimension()?,
-        };
+        let of_first = of_opened(first)?;
+        let dimension = self.dimension(&of_first, kept.as_ref())?;
         // Of the files that are kept it is known how they are joined along another one.
-        if known.is_some_and(|known| known != dimension) {
+        if kept.as_ref().is_some_and(|kept| kept.dimension != dimension) {
             let all: Vec<usize> = (0..self.places.files.len()).collect();
             return self.examined(first, None, &all);
         }
-        let path = &self.places.files[0].path;
-        let joined = joined_axes(&first.map.arrays, &dimension, path)?;
-        let pairs: Vec<_> = new.iter().copied().zip(&found).collect();
-        agreement.check(&dimension, &pairs)?;
-        for (file, found) in pairs {
+        let mut forms = Forms::of_first(&first.map);
+        let mut files = vec![ArchivedFile::default(); self.places.files.len()];
+        if let Some(kept) = kept {
+            // What other files had says nothing of these.
+            let kept = compacted(kept);
+            add_kept(&mut forms, kept.forms, &kept.files)?;
+            files = kept.files;
+        }
+        let comparison = Comparison::new(
+            &of_first,
+            (self.file(0), new.len()),
+            &dimension,
+            (self.how.join.compat, &self.options.limits),
+        )?;
+        let forms = Mutex::new(forms);
+        let found = self.look_at(new, &of_first, &comparison, &forms)?;
+        let forms = forms.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let arrays = comparison.arrays();
+        let joined = joined_axes(arrays, &dimension, &self.places.files[0].path)?;
+        let agreement = Agreement { first: arrays, forms: &forms, places: self.places };
+        let examined = new.iter().zip(&found);
+        let examined = examined
+            .map(|(file, (variables, compared))| (*file, variables, compared.problem.as_ref()));
+        agreement.check(&dimension, &examined.collect::<Vec<_>>())?;
+        for (&file, (found, compared)) in new.iter().zip(found) {
             // Checked to be there.
             let variables = joined.iter().map(|(number, _)| found[*number].clone());
             let variables = variables.map(Option::unwrap_or_default).collect();
             let source = self.places.files[file].source.clone();
-            files[file] = ArchivedFile { source, variables };
+            let Compared { span, differing, .. } = compared;
+            files[file] = ArchivedFile { source, variables, span, differing };
         }
         let forms = forms.all.into_iter().map(|form| form.array).collect();
         Ok(compacted(ArchiveMap { dimension, forms, files }))
     }
 
-    /// The variables of the files `new`.
+    /// The dimension along which the files are joined: the one that was given, that can grow, or the labels of which
+    /// differ between the first file and another.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where it is not clear.
+    fn dimension(&self, first: &Examined, kept: Option<&ArchiveMap>) -> Result<String> {
+        if let Some(given) = &self.how.join.dimension {
+            return Ok(given.clone());
+        }
+        let path = &self.places.files[0].path;
+        if let Some(found) = unlimited_dimension(&first.map.arrays, path)? {
+            return Ok(found);
+        }
+        if let Some(kept) = kept {
+            return Ok(kept.dimension.clone());
+        }
+        let tables = TableBudget::new(0);
+        for file in 1..self.places.files.len() {
+            check_goes_on(STOPPED)?;
+            let other = self.examined_file(file, &tables)?;
+            let found = differing_dimensions(first, &other, &self.options.limits);
+            let found = found.map_err(|error| error.at(self.file(file)))?;
+            let files = format!("{} and {}", self.file(0), self.file(file));
+            if let Some(found) = only_one(found, "the files differ in", &files)? {
+                return Ok(found);
+            }
+        }
+        Err(no_dimension(path))
+    }
+
+    fn file(&self, number: usize) -> String {
+        self.places.files[number].path.display().to_string()
+    }
+
+    /// A file as it says itself, or as its library says.
+    fn examined_file(&self, file: usize, tables: &TableBudget) -> Result<Examined> {
+        let (place, storage) = (&self.places.files[file], &**self.places.storage(file));
+        match examine(place, storage, self.options, tables)? {
+            Some(examined) => Ok(examined),
+            None => self.examined_by_library(file),
+        }
+    }
+
+    fn examined_by_library(&self, file: usize) -> Result<Examined> {
+        let map = self.map_of_library(file)?;
+        let place = &self.places.files[file];
+        let object: Arc<dyn Object> = Arc::from(self.places.storage(file).open(&place.name)?);
+        match source_version(object.version()) == place.source {
+            true => Ok(Examined::whole(map, object)),
+            false => Err(changed(&place.path)),
+        }
+    }
+
+    /// The variables of the files `new`, compared with those of the first.
     fn look_at(
         &self,
         new: &[usize],
-        first: &ForeignFile,
+        first: &Examined,
+        comparison: &Comparison,
         forms: &Mutex<Forms>,
-    ) -> Result<Vec<FileVariables>> {
+    ) -> Result<Vec<(FileVariables, Compared)>> {
         let lock = || forms.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = lock().first.clone();
-        let take = |examined, file| {
+        // Not all of the opening can be shared by threads.
+        let (places, options) = (self.places, self.options);
+        let take = |mut examined: Examined, number: usize| {
+            let file = new[number];
+            let compared = comparison.compare(&mut examined, number);
+            let compared = compared.map_err(|error| error.at(places.files[file].path.display()))?;
             let described = variables.described(examined)?;
-            Ok(lock().take(described, file))
+            Ok((lock().take(described, file), compared))
         };
         let tables = TableBudget::new(TABLE_BYTES_MAX);
         let found = in_threads(new.len(), self.how.progress, |number| {
             let file = new[number];
             if file == 0 {
-                return take(of_opened(first), 0).map(Some);
+                let (own, compared) = comparison.of_first(first)?;
+                return Ok(Some((lock().take(variables.described(own)?, 0), compared)));
             }
-            let storage = &**self.places.storage(file);
-            let examined = examine(&self.places.files[file], storage, self.options, &tables)?;
-            examined.map(|examined| take(examined, file)).transpose()
+            let examined = examine(&places.files[file], &**places.storage(file), options, &tables)?;
+            examined.map(|examined| take(examined, number)).transpose()
         })?;
         // The library is asked by this thread, which called.
-        let found = found.into_iter().zip(new).map(|(found, file)| match found {
+        let found = found.into_iter().enumerate().map(|(number, found)| match found {
             Some(found) => Ok(found),
-            None => take(Examined::whole(self.map_of_library(*file)?), *file),
+            None => take(self.examined_by_library(new[number])?, number),
         });
         found.collect()
     }
 }
 
 /// What a file that is open says of its variables.
-fn of_opened(file: &ForeignFile) -> Examined {
+fn of_opened(file: &ForeignFile) -> Result<Examined> {
     let datasets = (0..file.map.arrays.len()).map(|number| file.tables.address(number)).collect();
-    Examined { map: (*file.map).clone(), datasets }
+    Ok(Examined { map: (*file.map).clone(), datasets, object: file.object()? })
 }
 
 /// Adds the forms that were kept of these files, each of which is there once, under their numbers.
@@ -287,9 +451,10 @@ fn joined(
     name: String,
     first: ForeignFile,
     places: ArchiveFiles,
-    (dimension, forms, files): (String, Vec<ForeignArray>, Vec<ArchivedFile>),
+    (known, is_sorted): (ArchiveMap, bool),
     options: &OpenOptions,
 ) -> Result<ForeignFile> {
+    let ArchiveMap { dimension, forms, files } = known;
     let found = joined_axes(&first.map.arrays, &dimension, &places.files[0].path)?;
     let starts = starts_of(&found, &forms, &files, &places)?;
     let total = starts.last().copied().unwrap_or(0);
@@ -313,6 +478,7 @@ fn joined(
         joined,
         by_path,
         starts,
+        is_sorted,
         open: OpenFiles::new(options.freshness == Freshness::Read),
         limits: options.limits.clone(),
     };

@@ -35,6 +35,8 @@ pub(super) struct FilePlace {
     pub(super) name: ObjectPath,
     /// Its state when it was looked for.
     pub(super) source: SourceVersion,
+    /// Its number in the list that was given.
+    given: usize,
 }
 
 impl ArchiveFiles {
@@ -47,7 +49,7 @@ impl ArchiveFiles {
         let found = resolved(paths)?;
         let (mut directories, mut numbers) = (Vec::new(), HashMap::new());
         let mut files = Vec::with_capacity(found.len());
-        for (path, source) in found {
+        for (given, (path, source)) in found.into_iter().enumerate() {
             let plain = path.file_name().and_then(|name| name.to_str()).map(ObjectPath::parse);
             let (directory, name) = match (path.parent(), plain) {
                 (Some(parent), Some(Ok(name))) => {
@@ -68,9 +70,20 @@ impl ArchiveFiles {
                     (directories.len() - 1, name)
                 }
             };
-            files.push(FilePlace { path, directory, name, source });
+            files.push(FilePlace { path, directory, name, source, given });
         }
         Ok(Self { directories, files })
+    }
+
+    /// The numbers that the files had in the list that was given.
+    pub(super) fn given(&self) -> Vec<usize> {
+        self.files.iter().map(|file| file.given).collect()
+    }
+
+    /// Brings the files into another order, of their numbers.
+    pub(super) fn arrange(&mut self, order: &[usize]) {
+        let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().map(Some).collect();
+        self.files = order.iter().filter_map(|file| files[*file].take()).collect();
     }
 
     /// The directory of a file.

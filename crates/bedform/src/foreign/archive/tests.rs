@@ -78,7 +78,8 @@ fn archive(scratch: &Scratch, lengths: &[u64]) -> Store {
     let directory = bedform_format::ObjectPath::parse("archive").unwrap();
     let sidecar = crate::sidecar::Sidecar::in_storage(Arc::new(kept.unwrap()), directory, None);
     let options = OpenOptions { sidecar: Some(sidecar), ..OpenOptions::default() };
-    let how = ArchiveOptions { dimension: Some("time"), ..ArchiveOptions::default() };
+    let join = JoinOptions { dimension: Some("time".to_owned()), ..JoinOptions::default() };
+    let how = ArchiveOptions { join, ..ArchiveOptions::default() };
     Store::open_archive(&paths, &how, options).unwrap()
 }
 

@@ -1,0 +1,432 @@
+//! Files compared with the first one: coordinates, fields that are not joined, and the joined coordinate's values.
+//!
+//! The labels of an archive are those of its first file. A file with other labels would be read under wrong ones,
+//! so that these are compared while the file is examined. The result is kept with the archive.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bedform_format::archive::{CoordinateSpan, SpanKind};
+use bedform_format::chunk_map::ForeignArray;
+use bedform_format::{DataType, Limits};
+
+use super::Compat;
+use super::agree::is_native;
+use super::examine::Examined;
+use super::meaning::{
+    Unified, beside, give_units_to_bounds, missing_elements, other_labels, shown, take_units, text,
+    time_meaning, unified,
+};
+use super::values::{
+    COMPARED_BYTES_MAX, TOLERANCE, TOLERANCE_OF_TIMES, VariableElements, bytes_of,
+};
+use crate::error::{ErrorKind, Result};
+use crate::foreign::attributes::dimension_names;
+
+/// Bytes of fields of the first file that are held, and that are read of all other files.
+const FIELD_BYTES_MAX: u64 = 64 << 20;
+const FIELD_BYTES_READ_MAX: u64 = 256 << 20;
+/// Bytes of converted times that an archive holds.
+const CONVERTED_BYTES_MAX: u64 = 64 << 20;
+
+/// The labels of a coordinate.
+#[derive(Debug, PartialEq)]
+enum CoordinateLabels {
+    Numbers(VariableElements),
+    Texts(Vec<String>),
+}
+
+impl CoordinateLabels {
+    fn len(&self) -> usize {
+        match self {
+            Self::Numbers(elements) => elements.len(),
+            Self::Texts(texts) => texts.len(),
+        }
+    }
+
+    fn shown(&self, at: usize) -> String {
+        match self {
+            Self::Numbers(elements) => elements.shown(at),
+            Self::Texts(texts) => texts.get(at).map(|text| format!("{text:?}")).unwrap_or_default(),
+        }
+    }
+
+    /// The first position with another label than `other`, which has as many, those of `array`.
+    fn differs_at(&self, other: &Self, array: &ForeignArray) -> Option<usize> {
+        let is_time = time_meaning(array).is_some();
+        let tolerance = if is_time { TOLERANCE_OF_TIMES } else { TOLERANCE };
+        match (self, other) {
+            (Self::Numbers(own), Self::Numbers(that)) => own.differs_at(that, tolerance),
+            (Self::Texts(own), Self::Texts(that)) => {
+                own.iter().zip(that).position(|(own, that)| own != that)
+            }
+            _ => Some(0),
+        }
+    }
+}
+
+/// The labels of a variable of a file; nothing for one that is not compared.
+fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<CoordinateLabels>> {
+    let array = &file.map.arrays[number];
+    if array.data_type == Some(DataType::String) {
+        return Ok(file.texts(number, limits)?.map(CoordinateLabels::Texts));
+    }
+    let Some(elements) = file.elements(number, limits)? else { return Ok(None) };
+    let width = match (elements.data_type, array.shape.get(1)) {
+        // Characters, a text in each row.
+        (DataType::FixedBytes(1), Some(width)) => usize::try_from(*width).unwrap_or(usize::MAX),
+        (DataType::FixedBytes(width), None) => usize::try_from(width).unwrap_or(usize::MAX),
+        _ => return Ok(Some(CoordinateLabels::Numbers(elements))),
+    };
+    let text = |row: &[u8]| String::from_utf8_lossy(row).trim_end_matches('\0').to_owned();
+    Ok(Some(CoordinateLabels::Texts(elements.bytes.chunks_exact(width.max(1)).map(text).collect())))
+}
+
+/// The dimension that a variable has the labels of; nothing for other variables.
+fn labelled(array: &ForeignArray) -> Option<String> {
+    let name = array.path.rsplit('/').next().unwrap_or(&array.path);
+    let dimensions = dimension_names(array);
+    let is_text = array.data_type == Some(DataType::FixedBytes(1));
+    let has_labels = dimensions.len() == 1 || dimensions.len() == 2 && is_text;
+    let first = dimensions.into_iter().next();
+    first.filter(|first| has_labels && first == name)
+}
+
+/// The paths of variables that others name as their coordinates.
+fn named_coordinates(arrays: &[ForeignArray]) -> HashSet<String> {
+    let named = arrays.iter().filter_map(|array| Some((array, text(array, "coordinates")?)));
+    let paths = named.flat_map(|(array, names)| {
+        names.split_whitespace().map(|name| beside(&array.path, name)).collect::<Vec<_>>()
+    });
+    paths.collect()
+}
+
+/// The variable with the labels of the joined dimension, the one nearest to the root.
+pub(super) fn joined_coordinate(arrays: &[ForeignArray], dimension: &str) -> Option<usize> {
+    let is_number = |array: &ForeignArray| {
+        let is_text = matches!(
+            array.data_type,
+            None | Some(DataType::String | DataType::FixedBytes(_) | DataType::FixedUnicode(_))
+        );
+        !is_native(array) && !is_text
+    };
+    let numbers = 0..arrays.len();
+    let found = numbers.filter(|number| {
+        let array = &arrays[*number];
+        labelled(array).as_deref() == Some(dimension) && is_number(array)
+    });
+    found.min_by_key(|number| arrays[*number].path.matches('/').count())
+}
+
+/// The variables of the first file that those of the others are compared with.
+pub(super) struct Comparison {
+    /// All variables, times bounds with the units of their times.
+    arrays: Vec<ForeignArray>,
+    file: String,
+    limits: Limits,
+    joined: Vec<usize>,
+    /// The variable with the labels of the joined dimension.
+    coordinate: Option<usize>,
+    labels: Vec<(usize, CoordinateLabels)>,
+    /// Fields that are not joined; nothing for the elements of a large one.
+    fields: Vec<(usize, Option<VariableElements>)>,
+    /// Each so many files have their fields compared.
+    stride: usize,
+    converted_bytes: AtomicU64,
+}
+
+/// The result of a comparison with the first file.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    pub(super) span: CoordinateSpan,
+    pub(super) differing: Vec<u32>,
+    /// The first reason why the file does not fit.
+    pub(super) problem: Option<String>,
+}
+
+impl Comparison {
+    /// The variables of `first`, which is at `file`, joined along `dimension`, for `count` other files.
+    ///
+    /// # Errors
+    /// As [`Examined::elements`].
+    pub(super) fn new(
+        first: &Examined,
+        (file, count): (String, usize),
+        dimension: &str,
+        (compat, limits): (Compat, &Limits),
+    ) -> Result<Self> {
+        let mut arrays = first.map.arrays.clone();
+        give_units_to_bounds(&mut arrays);
+        let named = named_coordinates(&arrays);
+        let (mut joined, mut labels, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left = FIELD_BYTES_MAX;
+        for (number, array) in arrays.iter().enumerate() {
+            let is_coordinate =
+                labelled(array).is_some() || array.shape.len() == 1 && named.contains(&array.path);
+            if dimension_names(array).iter().any(|name| name == dimension) {
+                joined.push(number);
+                continue;
+            }
+            if compat == Compat::Override {
+                continue;
+            }
+            if is_coordinate {
+                let found = labels_of(first, number, limits).map_err(|error| error.at(&file))?;
+                labels.extend(found.map(|found| (number, found)));
+            } else if !is_native(array) {
+                let bytes = bytes_of(array).unwrap_or(u64::MAX);
+                let is_held = bytes <= COMPARED_BYTES_MAX.min(left);
+                let read = is_held.then(|| first.elements(number, limits).ok().flatten()).flatten();
+                left -= read.as_ref().map_or(0, |read| read.bytes.len() as u64);
+                fields.push((number, read));
+            }
+        }
+        let bytes = (FIELD_BYTES_MAX - left).saturating_mul(count as u64);
+        let stride = usize::try_from(bytes.div_ceil(FIELD_BYTES_READ_MAX)).unwrap_or(usize::MAX);
+        let coordinate = joined_coordinate(&arrays, dimension);
+        Ok(Self {
+            arrays,
+            file,
+            limits: limits.clone(),
+            joined,
+            coordinate,
+            labels,
+            fields,
+            stride: stride.max(1),
+            converted_bytes: AtomicU64::new(CONVERTED_BYTES_MAX),
+        })
+    }
+
+    /// The variables of the first file, as the others are compared with them.
+    pub(super) fn arrays(&self) -> &[ForeignArray] {
+        &self.arrays
+    }
+
+    /// The first file as the others are compared with it, with the joined coordinate's values.
+    ///
+    /// # Errors
+    /// As [`Examined::elements`].
+    pub(super) fn of_first(&self, first: &Examined) -> Result<(Examined, Compared)> {
+        let mut own = first.clone();
+        own.map.arrays.clone_from(&self.arrays);
+        let span = match self.coordinate {
+            Some(number) => span_of(
+                first.elements(number, &self.limits).map_err(|error| error.at(&self.file))?,
+                &missing_elements(&self.arrays[number]),
+            ),
+            None => CoordinateSpan::default(),
+        };
+        Ok((own, Compared { span, ..Compared::default() }))
+    }
+
+    /// Compares a file, the `position`-th of those that are new, and converts its joined times.
+    ///
+    /// # Errors
+    /// As [`Examined::elements`].
+    pub(super) fn compare(&self, file: &mut Examined, position: usize) -> Result<Compared> {
+        give_units_to_bounds(&mut file.map.arrays);
+        let paths = file.map.arrays.iter().map(|array| array.path.clone());
+        let numbers: HashMap<String, usize> = paths.zip(0..).collect();
+        let number_of = |number: usize| numbers.get(&self.arrays[number].path).copied();
+        let mut compared = Compared::default();
+        let mut problem = None;
+        for &number in &self.joined {
+            let Some(own) = number_of(number) else { continue };
+            let found = self.unify(file, (number, own))?;
+            if let Unity::Failed(reason) = found {
+                problem = problem.or(Some(reason));
+                continue;
+            }
+            if self.coordinate == Some(number) {
+                let elements = match found {
+                    Unity::Converted(elements) => Some(elements),
+                    _ => file.elements(own, &self.limits)?,
+                };
+                compared.span = span_of(elements, &missing_elements(&file.map.arrays[own]));
+            }
+        }
+        for (number, labels) in &self.labels {
+            let Some(own) = number_of(*number) else { continue };
+            problem = problem.or(self.other_labels(file, (*number, own), labels)?);
+        }
+        if position.is_multiple_of(self.stride) {
+            for (number, elements) in &self.fields {
+                let Some(own) = number_of(*number) else { continue };
+                if self.is_other_field(file, (*number, own), elements.as_ref()) {
+                    compared.differing.extend(u32::try_from(*number));
+                }
+            }
+        }
+        Ok(Compared { problem, ..compared })
+    }
+
+    /// Gives a joined variable of a file the units of that of the first file.
+    fn unify(&self, file: &mut Examined, (number, own): (usize, usize)) -> Result<Unity> {
+        let first = &self.arrays[number];
+        let conversion = match unified(first, &file.map.arrays[own]) {
+            Unified::AsTheyAre => return Ok(Unity::Same),
+            Unified::SameUnits => {
+                take_units(first, &mut file.map.arrays[own]);
+                return Ok(Unity::Same);
+            }
+            Unified::Never(reason) => return Ok(Unity::Failed(self.decoded_instead(&reason))),
+            Unified::Convert(conversion) => conversion,
+        };
+        let path = &first.path;
+        let bytes = bytes_of(&file.map.arrays[own]).unwrap_or(u64::MAX);
+        let take = |left: u64| left.checked_sub(bytes);
+        let is_small = bytes <= COMPARED_BYTES_MAX
+            && self
+                .converted_bytes
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                .is_ok();
+        let times = if is_small { file.elements(own, &self.limits)? } else { None };
+        let Some(times) = times else {
+            let units = time_meaning(first).unwrap_or_default();
+            let reason = format!("{path:?} has more times than are converted to {units:?}");
+            return Ok(Unity::Failed(self.decoded_instead(&reason)));
+        };
+        let array = &mut file.map.arrays[own];
+        match conversion.apply(array, &times) {
+            Ok(elements) => {
+                take_units(first, array);
+                file.datasets[own] = None;
+                Ok(Unity::Converted(elements))
+            }
+            Err(reason) => Ok(Unity::Failed(self.decoded_instead(&reason))),
+        }
+    }
+
+    fn decoded_instead(&self, reason: &str) -> String {
+        format!(
+            "{reason}, the units of {}: join decoded times, with xr.open_mfdataset(paths, \
+             engine=\"bedform\")",
+            self.file
+        )
+    }
+
+    /// The way in which a coordinate of a file differs from that of the first file.
+    fn other_labels(
+        &self,
+        file: &Examined,
+        (number, own): (usize, usize),
+        labels: &CoordinateLabels,
+    ) -> Result<Option<String>> {
+        let (first, array) = (&self.arrays[number], &file.map.arrays[own]);
+        let (path, of_first) = (&first.path, &self.file);
+        let hint = "the labels of one file do not fit the other; compat=\"override\" takes those \
+                    of the first file";
+        if let Some((name, of, own)) = other_labels(first, array) {
+            let (of, own) = (shown(of.as_ref()), shown(own.as_ref()));
+            let text =
+                format!("{path:?} has the attribute {name} {own}, in {of_first} {of}: {hint}");
+            return Ok(Some(text));
+        }
+        let dimensions = [first, array].map(|array| dimension_names(array).into_iter().next());
+        if dimensions[0] != dimensions[1] {
+            let [of, own] = dimensions.map(Option::unwrap_or_default);
+            return Ok(Some(format!("{path:?} lies along {own}, in {of_first} along {of}")));
+        }
+        let Some(found) = labels_of(file, own, &self.limits)? else { return Ok(None) };
+        if found.len() != labels.len() {
+            let (own, of) = (found.len(), labels.len());
+            return Ok(Some(format!("{path:?} has {own} labels, in {of_first} {of}")));
+        }
+        Ok(found.differs_at(labels, first).map(|at| {
+            let (own, of) = (found.shown(at), labels.shown(at));
+            format!("{path:?} is {own} at position {at}, in {of_first} {of}: {hint}")
+        }))
+    }
+
+    /// True if a field of a file, which is not joined, differs from that of the first file.
+    fn is_other_field(
+        &self,
+        file: &Examined,
+        (number, own): (usize, usize),
+        elements: Option<&VariableElements>,
+    ) -> bool {
+        let (first, array) = (&self.arrays[number], &file.map.arrays[own]);
+        if first.shape != array.shape || first.data_type != array.data_type {
+            return true;
+        }
+        if other_labels(first, array).is_some() {
+            return true;
+        }
+        let Some(elements) = elements else { return false };
+        match file.elements(own, &self.limits) {
+            Ok(Some(found)) => found.is_other(elements),
+            Ok(None) => false,
+            // Damaged elements are not the same.
+            Err(error) => error.kind() != ErrorKind::Interrupted,
+        }
+    }
+}
+
+/// The outcome of giving a variable the units of the first file.
+enum Unity {
+    Same,
+    Converted(VariableElements),
+    Failed(String),
+}
+
+/// How the values of a coordinate follow each other; nothing is known of one that is too large to be read.
+fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> CoordinateSpan {
+    let Some(elements) = elements else { return CoordinateSpan::default() };
+    let of_kind = |kind| CoordinateSpan { kind, ..CoordinateSpan::default() };
+    let is_missing = elements.iter().any(|element| missing.iter().any(|one| one == element));
+    let numbers = (0..elements.len()).map(|at| elements.number(at));
+    let Some(numbers) = numbers.collect::<Option<Vec<f64>>>() else {
+        return CoordinateSpan::default();
+    };
+    let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+        return of_kind(SpanKind::Empty);
+    };
+    if is_missing || !numbers.iter().all(|number| number.is_finite()) {
+        return of_kind(SpanKind::Unordered);
+    }
+    let rises = numbers.windows(2).all(|pair| pair[0] <= pair[1]);
+    let falls = numbers.windows(2).all(|pair| pair[0] >= pair[1]);
+    let kind = match (rises, falls) {
+        (true, true) => SpanKind::Constant,
+        (true, false) => SpanKind::Increasing,
+        (false, true) => SpanKind::Decreasing,
+        (false, false) => SpanKind::Unordered,
+    };
+    CoordinateSpan { kind, first: *first, last: *last }
+}
+
+/// The dimensions along which two files may be joined: those with other labels, else those without labels that
+/// differ in length.
+///
+/// # Errors
+/// As [`Examined::elements`].
+pub(super) fn differing_dimensions(
+    first: &Examined,
+    other: &Examined,
+    limits: &Limits,
+) -> Result<BTreeSet<String>> {
+    let of_other = other.map.arrays.iter().map(|array| array.path.as_str());
+    let numbers: HashMap<&str, usize> = of_other.zip(0..).collect();
+    let (mut by_labels, mut by_length) = (BTreeSet::new(), BTreeSet::new());
+    for (number, array) in first.map.arrays.iter().enumerate() {
+        let Some(&own) = numbers.get(array.path.as_str()) else { continue };
+        let that = &other.map.arrays[own];
+        let names = dimension_names(array);
+        if names != dimension_names(that) {
+            continue;
+        }
+        if let Some(dimension) = labelled(array) {
+            let is_other = array.shape.first() != that.shape.first()
+                || other_labels(array, that).is_some()
+                || match (labels_of(first, number, limits)?, labels_of(other, own, limits)?) {
+                    (Some(of), Some(own)) => own.differs_at(&of, array).is_some(),
+                    _ => false,
+                };
+            by_labels.extend(is_other.then_some(dimension));
+            continue;
+        }
+        let axes = array.shape.iter().zip(&that.shape).zip(names);
+        by_length.extend(axes.filter(|((a, b), _)| a != b).map(|(_, name)| name));
+    }
+    Ok(if by_labels.is_empty() { by_length } else { by_labels })
+}

@@ -1,0 +1,238 @@
+//! The elements of small variables, read whole to compare them.
+
+use std::sync::Arc;
+
+use bedform_format::DataType;
+use bedform_format::chunk_map::{ChunkTable, ForeignArray, ForeignStorage};
+use bedform_geometry::Selection;
+use bedform_storage::Object;
+
+use super::times::integer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::foreign::chunks::{Table, cell_of};
+use crate::foreign::inline::Inline;
+use crate::foreign::variable::layout_of;
+use crate::options::OpenOptions;
+use crate::plan::copy::Target;
+use crate::plan::opening::Need;
+use crate::plan::tuning::Tuning;
+use crate::run::deliver::Deliver;
+use crate::run::execute::execute;
+use crate::run::plan::{Piece, ReadPlan};
+use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
+
+/// Bytes of a variable up to which it is compared.
+pub(super) const COMPARED_BYTES_MAX: u64 = 16 << 20;
+
+/// A relative difference of coordinates that rounding explains.
+pub(super) const TOLERANCE: f64 = 1e-6;
+/// The same of times, which count from any epoch.
+pub(super) const TOLERANCE_OF_TIMES: f64 = 1e-12;
+/// The most that labels may differ, as a share of the distance between neighbours.
+const TOLERANCE_OF_STEP: f64 = 0.1;
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// The elements of a variable in the machine's byte order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct VariableElements {
+    pub(super) data_type: DataType,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl VariableElements {
+    fn item_size(&self) -> usize {
+        self.data_type.item_size().unwrap_or(1).max(1)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() / self.item_size()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.item_size())
+    }
+
+    fn element(&self, at: usize) -> &[u8] {
+        let size = self.item_size();
+        self.bytes.get(at * size..(at + 1) * size).unwrap_or_default()
+    }
+
+    /// The element as a number; nothing for text.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn number(&self, at: usize) -> Option<f64> {
+        let element = self.element(at);
+        match self.data_type {
+            DataType::Float32 => Some(f32::from_ne_bytes(element.try_into().ok()?).into()),
+            DataType::Float64 => Some(f64::from_ne_bytes(element.try_into().ok()?)),
+            other => integer(other, element).map(|number| number as f64),
+        }
+    }
+
+    pub(super) fn is_nan(&self, at: usize) -> bool {
+        self.number(at).is_some_and(f64::is_nan)
+    }
+
+    /// The element for a message.
+    pub(super) fn shown(&self, at: usize) -> String {
+        let element = self.element(at);
+        if let Some(number) = integer(self.data_type, element) {
+            return number.to_string();
+        }
+        if let Some(number) = self.number(at) {
+            return format!("{number:?}");
+        }
+        let text = &element[..element.len().min(SHOWN_BYTES_MAX)];
+        format!("{:?}", String::from_utf8_lossy(text).trim_end_matches('\0'))
+    }
+
+    /// The first position at which two variables of one length differ by more than the relative `tolerance`.
+    pub(super) fn differs_at(&self, other: &Self, tolerance: f64) -> Option<usize> {
+        if self == other {
+            return None;
+        }
+        let step = self.step();
+        (0..self.len()).find(|&at| !self.is_close(other, at, (tolerance, step)))
+    }
+
+    fn is_real(&self) -> bool {
+        matches!(self.data_type, DataType::Float32 | DataType::Float64)
+    }
+
+    /// True if the elements at a position are one label. Whole numbers and texts are exact; a number near zero, or
+    /// far from it, is held against the distance `step` of neighbours.
+    fn is_close(&self, other: &Self, at: usize, (tolerance, step): (f64, Option<f64>)) -> bool {
+        let (element, same) = (self.element(at), other.element(at));
+        if self.data_type == other.data_type && element == same {
+            return true;
+        }
+        let whole = (integer(self.data_type, element), integer(other.data_type, same));
+        if let (Some(own), Some(that)) = whole {
+            return own == that;
+        }
+        let is_real = self.is_real() || other.is_real();
+        let (Some(own), Some(that), true) = (self.number(at), other.number(at), is_real) else {
+            return false;
+        };
+        if own.is_nan() || that.is_nan() {
+            return own.is_nan() && that.is_nan();
+        }
+        let relative = tolerance * own.abs().max(that.abs());
+        let allowed = match step {
+            Some(step) => relative.clamp(tolerance * step, TOLERANCE_OF_STEP * step),
+            None => relative,
+        };
+        (own - that).abs() <= allowed
+    }
+
+    /// The least distance between neighbours of labels in a strict order; nothing for others.
+    fn step(&self) -> Option<f64> {
+        let numbers: Vec<f64> = (0..self.len()).map(|at| self.number(at)).collect::<Option<_>>()?;
+        let steps: Vec<f64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let is_ordered =
+            steps.iter().all(|step| *step > 0.0) || steps.iter().all(|step| *step < 0.0);
+        let least = steps.into_iter().map(f64::abs).min_by(f64::total_cmp);
+        least.filter(|least| is_ordered && least.is_finite())
+    }
+
+    /// True if two variables differ in more than rounding explains.
+    pub(super) fn is_other(&self, other: &Self) -> bool {
+        let is_alike = self.data_type == other.data_type && self.bytes.len() == other.bytes.len();
+        !is_alike
+            || self.bytes != other.bytes
+                && (0..self.len()).any(|at| !self.is_close(other, at, (TOLERANCE, None)))
+    }
+}
+
+/// Bytes of all elements of a variable; nothing for one without a type of fixed size.
+pub(super) fn bytes_of(array: &ForeignArray) -> Option<u64> {
+    bytes_in(array, &array.shape)
+}
+
+fn bytes_in(array: &ForeignArray, shape: &[u64]) -> Option<u64> {
+    let item = array.data_type.and_then(DataType::item_size)? as u64;
+    shape.iter().try_fold(item, |bytes, length| bytes.checked_mul(*length))
+}
+
+/// True for a variable that takes little memory to read: its elements, and each of its chunks.
+pub(super) fn is_small(array: &ForeignArray) -> bool {
+    let chunk = match &array.storage {
+        ForeignStorage::Chunked { chunk_shape, .. } => bytes_in(array, chunk_shape),
+        _ => Some(0),
+    };
+    let fits = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes <= COMPARED_BYTES_MAX);
+    fits(bytes_of(array)) && fits(chunk)
+}
+
+/// A variable of an opened file as a source.
+pub(super) struct OpenedVariable<'a> {
+    pub(super) name: String,
+    pub(super) array: &'a ForeignArray,
+    pub(super) object: Arc<dyn Object>,
+    pub(super) table: Arc<ChunkTable>,
+}
+
+impl Source for OpenedVariable<'_> {
+    fn open(
+        &self,
+        _: &[u64],
+        _: Need,
+        _: Option<PendingCell>,
+        _: &dyn Fn(),
+    ) -> Result<Option<OpenCell>> {
+        let object: Arc<dyn Object> = match &self.array.storage {
+            ForeignStorage::Empty => return Ok(None),
+            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            _ => self.object.clone(),
+        };
+        let table = || Table::Own(self.table.clone());
+        Ok(Some(cell_of(object, &self.array.storage, None, table)))
+    }
+
+    fn object_name(&self, _: &[u64]) -> String {
+        self.name.clone()
+    }
+
+    fn has_names(&self) -> bool {
+        false
+    }
+}
+
+impl OpenedVariable<'_> {
+    /// All elements; nothing for a variable that only the library of its format reads.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged elements; those of storage.
+    pub(super) fn elements(&self) -> Result<Option<VariableElements>> {
+        let Ok((data_type, layout)) = layout_of(self.array)? else { return Ok(None) };
+        Ok(Some(VariableElements { data_type, bytes: read_whole(self, &layout)? }))
+    }
+}
+
+/// All elements of a variable, read by the caller's thread: the files of an archive are read side by side.
+///
+/// # Errors
+/// `LimitExceeded` for more than are compared; those of reading.
+pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<Vec<u8>> {
+    let selection = Selection::all(layout.grid.array_shape());
+    let geometry = layout.geometry(&selection)?;
+    let bytes = geometry.result_bytes();
+    if bytes > COMPARED_BYTES_MAX {
+        let text = format!("{}: {bytes} bytes to compare", source.object_name(&[]));
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    let tuning = Tuning::with(&OpenOptions { threads: Some(1), ..OpenOptions::default() });
+    let piece = Piece {
+        source,
+        moment: &Settled,
+        layout,
+        meaning: 0,
+        geometry: &geometry,
+        cache: None,
+        begins: None,
+        cells_before: 0,
+    };
+    let plan = ReadPlan::new(std::slice::from_ref(&piece), &tuning);
+    execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;
+    Ok(buffer)
+}
