@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from bedform import _fork, _internal, _json
+from bedform._catalogue import conditions_of
 from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import (
     BY_KIND,
@@ -126,6 +127,9 @@ class ArchiveStore(ForeignStore):
         facts = super().info()
         first = {key: facts.pop(key) for key in ("path", "format")}
         return {**first, "files": len(self._paths), "concat_dim": self.concat_dim, **facts}
+
+    def _replica_conditions(self) -> list[dict[str, Any]]:
+        return conditions_of(list(self._paths), self.concat_dim)
 
     def __repr__(self) -> str:
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"

@@ -6,18 +6,20 @@ What cannot be believed counts as no replica, as it does for the engine
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from bedform import _internal, _sidecar
-from bedform._errors import engine_call
+from bedform._errors import BedformError, engine_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = [
+    "conditions_of",
     "current_replicas_of",
     "is_count",
     "is_counts",
@@ -26,7 +28,7 @@ __all__ = [
     "runs_fit",
 ]
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BYTES_MAX: Final = 64 << 20
 _REPLICAS_MAX: Final = 1024
 _RUNS_MAX: Final = 1 << 20
@@ -47,6 +49,23 @@ def current_replicas_of(where: str) -> list[dict[str, Any]]:
     """Those of the file as it is now."""
     replicas, current = _named_of(where)
     return [replica for replica in replicas if replica["id"] in current]
+
+
+def conditions_of(
+    source: str | list[str], concat_dim: str | None = None, store: _internal.Store | None = None
+) -> list[dict[str, Any]]:
+    """The replicas of a source, each with its ``state``, and the ``reason`` if it is not read.
+
+    ``store`` is the source, opened, where a place alone does not open it. What cannot be opened by
+    the engine alone has no replicas to tell of.
+    """
+    shown = source if isinstance(source, str) else source[0]
+    try:
+        text = engine_call(_internal.replica_conditions, shown)(source, concat_dim, store)
+    except BedformError:
+        return []
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def _named_of(where: str) -> tuple[list[dict[str, Any]], set[str]]:

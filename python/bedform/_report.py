@@ -116,12 +116,7 @@ def gather_facts(
     facts["plan"] = _planned(where, budget, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    if facts["plan"] is not None and is_url(where):
-        # Of these the plan alone compares the state.
-        known_ids = {*facts["plan"]["keep"], *facts["plan"]["drop"]}
-        own = [one for one in replicas if not one.get("is_of_site")]
-        is_current = all(one["id"] in known_ids for one in own)
-    facts["replicas_are_current"] = is_current or not replicas
+    facts["replicas_are_current"] = not replicas or _are_current(where, notes, is_current)
     steps.done()
     facts["budgets"] = _budgets(where, facts["plan"], steps)
     _join_predictions(facts)
@@ -129,6 +124,15 @@ def gather_facts(
     facts["next"] = _next_step(facts)
     facts["notes"] = notes
     return facts
+
+
+def _are_current(where: str, notes: list[str], is_current: bool) -> bool:
+    """Whether all replicas are read; adds why some are not to the notes."""
+    found = _catalogue.conditions_of(where)
+    for one in found:
+        if one["state"] != "current":
+            notes.append(f"replica {one['id']} of {one['array']}: {one['reason']}")
+    return all(one["state"] == "current" for one in found) if found else is_current
 
 
 class _Steps:

@@ -283,9 +283,11 @@ def test_hostile_catalogues_are_none(file: Path) -> None:
     ):
         catalogue.write_bytes(content)
         assert not is_used(), content[:200]
-    # A replica that says that it lacks objects is read where it has some.
-    catalogue.write_bytes(changed(objects=10**18))
-    is_used()
+    objects = document["replicas"][0]["objects"]
+    one = {**objects[0], "at": [99, 0, 0]}
+    for listed in (10**18, [], [{**objects[0], "at": [0]}], [one], [*objects, *([one] * 65536)]):
+        catalogue.write_bytes(changed(objects=listed))
+        assert not is_used(), str(listed)[:200]
 
 
 def test_the_catalogue_is_sealed_as_the_page_of_formats_says(file: Path) -> None:
@@ -295,8 +297,16 @@ def test_the_catalogue_is_sealed_as_the_page_of_formats_says(file: Path) -> None
     assert data.startswith(b'{"seal":"') and int(length) == len(data)
     assert int(checksum, 16) == crc32c(data[:20] + b"00000000" + data[28:])
     catalogue = json.loads(data)
-    assert catalogue["version"] == 2
-    assert catalogue["source"]["size"] == file.stat().st_size
+    assert catalogue["version"] == 3
+    for replica in catalogue["replicas"]:
+        (source,) = replica["of"]["objects"]
+        assert source["version"]["size"] == file.stat().st_size
+        own = Path(f"{file}.bedform/replicas/{replica['id']}/{replica['array']}")
+        versions = {
+            ".".join(["c", *map(str, one["at"])]): one["version"]["size"]
+            for one in replica["objects"]
+        }
+        assert versions == {one.name: one.stat().st_size for one in own.glob("c.*")}
 
 
 def test_replicas_can_be_left_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
