@@ -17,7 +17,9 @@ use crate::array::{Array, Bound};
 use crate::convert::{ConvertSource, read_both};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
-use crate::replica::{Held, OwnObject, PLACES, Replica, SourceObject, Standing, fingerprint_of};
+use crate::replica::{
+    CATALOGUE, Held, OwnObject, PLACES, Replica, SourceObject, Standing, fingerprint_of,
+};
 use crate::sidecar::Sidecar;
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
@@ -65,6 +67,7 @@ pub fn wake(
             let known = replicas.iter_mut().find(|one| one.id == compared.id);
             known.into_iter().for_each(|known| known.clone_from(&compared));
         })?;
+        sidecar.open_to_readers(&[CATALOGUE]);
     }
     Ok(woken)
 }

@@ -270,8 +270,8 @@ impl Array {
         of.objects.retain(|object| after.get(&object.at) == Some(object));
         let found = of.objects.len();
         if found < count && (all || found == 0) {
-            let text = "it is being written, or has commits that are not settled: try again when it is not, or \
-                        settle it first";
+            let text = "it is being written, or commits that are not settled lie over it: run 'bedform settle', or try \
+                        again later";
             return Err(located(Error::new(ErrorKind::Conflict, text)));
         }
         Ok(Bound { meaning, of })
