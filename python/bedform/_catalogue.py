@@ -56,8 +56,8 @@ def conditions_of(
 ) -> list[dict[str, Any]]:
     """The replicas of a source, each with its ``state``, and the ``reason`` if it is not read.
 
-    ``store`` is the source, opened, where a place alone does not open it. What cannot be opened by
-    the engine alone has no replicas to tell of.
+    ``store`` is the source, opened, where a place alone does not open it. The list is empty where
+    the engine needs the library of the format to open the source.
     """
     shown = source if isinstance(source, str) else source[0]
     try:

@@ -283,7 +283,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def info(self) -> dict[str, Any]:
-        """What the file holds, as plain values; ``replicas`` as in :meth:`Store.info`."""
+        """The contents of the file as plain values; ``replicas`` as in :meth:`Store.info`."""
         return {
             "path": self._shown,
             "format": self.format,

@@ -1,4 +1,4 @@
-"""Replicas, and sources that change in every way: what is read is what the source has.
+"""Replicas, and sources that change in every way: reads give the values of the source.
 
 A case makes a source and replicas of it, changes one of them, and reads. Files are compared with h5py
 and scipy, Zarr arrays of others with zarr-python, stores of Bedform with a model in NumPy.
@@ -31,7 +31,7 @@ SHAPE = (100, 40, 50)
 OLD = time.time() - 3600
 
 def values_of(chance: random.Random, shape: tuple[int, ...] = SHAPE) -> Any:
-    """Numbers, one half of which are the fill value: what is lost must not look like it."""
+    """Numbers, one half of them the fill value: lost data must not look like it."""
     values = np.random.default_rng(chance.getrandbits(32)).integers(1, 9999, shape).astype("<i4")
     values[:, : shape[1] // 2] = 0
     return values
@@ -84,7 +84,7 @@ class Source:
         raise NotImplementedError
 
     def truth(self) -> Any:
-        """What another library reads now."""
+        """The values that another library reads now."""
         raise NotImplementedError
 
     def overwrite(self) -> None:
@@ -98,7 +98,7 @@ class Source:
         region = self.chance.choice([{}, {"region": {self.dimension: (0, 80)}}])
         return bf.optimize(self.where, "900%", reads={self.dimension: 1}, **region)
 
-    # What is done to it.
+    # Changes.
 
     def overwritten(self) -> None:
         self.overwrite()

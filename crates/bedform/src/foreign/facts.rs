@@ -26,7 +26,7 @@ pub(crate) struct VariableFacts {
     pub(crate) path: String,
     pub(crate) data_type: DataType,
     pub(crate) layout: StoredLayout,
-    /// What replicas of it are bound to beside the bytes of the file: see
+    /// The fingerprint that its replicas must have beside the bytes of the file: see
     /// [`Replica::meaning`](crate::replica::Replica).
     pub(crate) meaning: String,
     /// What its chunks have in common in the cache.

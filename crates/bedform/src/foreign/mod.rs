@@ -279,7 +279,7 @@ impl ForeignFile {
     }
 
     /// True if the file is as it was opened: see [`ForeignVariable::is_as_opened`](facts::ForeignVariable). On a disk
-    /// a look costs nothing beside a read, and what was written in place is read by handles that never look, too.
+    /// a look costs little beside a read, and handles that never look read bytes that others write in place, too.
     ///
     /// # Errors
     /// Those of storage.

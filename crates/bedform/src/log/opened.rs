@@ -199,8 +199,7 @@ impl OpenedStore {
         Ok(lock().get_or_insert(found).clone())
     }
 
-    /// True for a handle that looks for changes once, and makes none: what it reads of several arrays, one after the
-    /// other, is of one moment.
+    /// True for a handle that looks for changes once, and makes none: its reads of several arrays are of one moment.
     fn stays(&self) -> bool {
         self.options.freshness != Freshness::Read && !self.options.writable
     }
@@ -357,7 +356,7 @@ impl OpenedStore {
     fn where_it_stays<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 0..REPLACED_MAX {
             match act() {
-                // What was opened on a server is gone; what is there now may be of the moment.
+                // An object on a server was replaced; the new one may be of the moment.
                 Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
                     self.cache.forget_own();
                 }

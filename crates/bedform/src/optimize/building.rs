@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::targets::placement_of;
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace};
-use crate::array::{Bound, Elements};
+use crate::array::{BoundObjects, Elements};
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
     run_on_workers,
@@ -95,7 +95,7 @@ pub fn build_by(
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
-    let catalogue = Named { sidecar, place };
+    let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
         remove(&directory, id);
@@ -133,7 +133,7 @@ pub fn build_by(
     Ok(done)
 }
 
-/// The lock of whoever makes replicas in a directory.
+/// Locks a directory of replicas, for one process that makes some.
 ///
 /// # Errors
 /// `Conflict` if another process has it; those of storage.
@@ -203,7 +203,7 @@ fn make(
     let opening = OpenOptions { placement, ..OpenOptions::default() };
     // What no catalogue names was made of whatever the source was then.
     remove(directory, &replica.id);
-    let Bound { meaning, of } =
+    let BoundObjects { meaning, of } =
         whole.bound(&selection, replica.places.is_some(), || match &replica.places {
             Some(places) => make_points(source, &place, replica, places, progress),
             None => {
@@ -419,19 +419,19 @@ pub(super) fn drop_of_replaced(
     };
     let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
     let Some(_lock) = storage.try_lock(&ObjectPath::root())? else { return Ok(Vec::new()) };
-    let catalogue = Named { sidecar, place };
+    let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !replaced.contains(&one.id)))?;
     replaced.iter().for_each(|id| remove(&directory, id));
     Ok(replaced)
 }
 
 /// The catalogue of a source.
-pub(super) struct Named<'a> {
+pub(super) struct NamedCatalogue<'a> {
     pub(super) sidecar: &'a Sidecar,
     pub(super) place: &'a SourcePlace,
 }
 
-impl Named<'_> {
+impl NamedCatalogue<'_> {
     /// Changes which replicas it names; gives them.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Selection};
 use bedform_storage::Profile;
 
-use super::conditions::{Condition, ReplicaState};
+use super::conditions::{ReplicaJudgement, ReplicaState};
 use super::reads::{Exact, Kind, recency};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
@@ -195,7 +195,7 @@ fn block_at(kind: &Kind, share: f64) -> Result<Region> {
 
 fn existing(
     source: &Source,
-    (replica, condition): &(Replica, Condition),
+    (replica, condition): &(Replica, ReplicaJudgement),
     kinds: &[Kind],
 ) -> CandidateReplica {
     let still = if condition.state == ReplicaState::Broken { 0.0 } else { condition.share };

@@ -31,7 +31,7 @@ pub enum ReplicaState {
 
 /// The state of a replica, and why it has that.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Condition {
+pub(super) struct ReplicaJudgement {
     pub(super) state: ReplicaState,
     /// The share of the source's objects that are as they were, or may be.
     pub(super) share: f64,
@@ -69,7 +69,7 @@ pub fn conditions(place: &SourcePlace, options: &OptimizeOptions) -> Result<Vec<
         return Ok(Vec::new());
     }
     let source = Source::open_with_all(place, options)?;
-    let named = |replica: &Replica, condition: &Condition, is_of_site| ReplicaCondition {
+    let named = |replica: &Replica, condition: &ReplicaJudgement, is_of_site| ReplicaCondition {
         id: replica.id.clone(),
         array: replica.array.clone(),
         stored_bytes: replica.stored_bytes,
@@ -82,7 +82,7 @@ pub fn conditions(place: &SourcePlace, options: &OptimizeOptions) -> Result<Vec<
     Ok(own.chain(of_site.map(|(replica, condition)| named(replica, condition, true))).collect())
 }
 
-impl Condition {
+impl ReplicaJudgement {
     /// That of a replica in a sidecar, of an array of an opened store.
     pub(super) fn of(store: &Store, sidecar: &Sidecar, replica: &Replica) -> Self {
         let own = own_standing(sidecar, replica).unwrap_or(Standing::Changed);

@@ -77,7 +77,7 @@ pub use waking::wake;
 
 use candidates::candidates_of;
 use choose::choose;
-use conditions::Condition;
+use conditions::ReplicaJudgement;
 use reads::{Deciding, kinds_of};
 
 /// How much replicas may take together.
@@ -251,9 +251,9 @@ struct Source {
     /// Nothing where there is no place for one yet.
     sidecar: Option<Sidecar>,
     /// The replicas of this user.
-    replicas: Vec<(Replica, Condition)>,
+    replicas: Vec<(Replica, ReplicaJudgement)>,
     /// The replicas of the site, which are not this user's to make or to drop.
-    of_site: Vec<(Replica, Condition)>,
+    of_site: Vec<(Replica, ReplicaJudgement)>,
     /// Names of replicas of this user that nothing is read of, and nothing will be.
     dead: Vec<String>,
     /// That of a file.
@@ -269,13 +269,12 @@ impl Source {
         self.uses.values().map(|used| used.last_ns).max().unwrap_or(0)
     }
 
-    /// Opens the source at `place`, without what reads of others have: nothing is recorded, read ahead or taken of
-    /// replicas.
+    /// Opens the source at `place` for reads that nobody records, reads ahead, or takes of replicas.
     fn open(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut source = Self::open_with_all(place, asked)?;
         // Another list of files may begin with the same one, and have what a replica was made of.
         let is_archive = matches!(place, SourcePlace::Archive { .. });
-        let is_dead = |(replica, condition): &(Replica, Condition)| {
+        let is_dead = |(replica, condition): &(Replica, ReplicaJudgement)| {
             let is_dead = match condition.state {
                 ReplicaState::Broken => true,
                 ReplicaState::Outdated => !is_archive,
@@ -299,9 +298,9 @@ impl Source {
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
-        let named_in = |sidecar: &Sidecar| -> Vec<(Replica, Condition)> {
+        let named_in = |sidecar: &Sidecar| -> Vec<(Replica, ReplicaJudgement)> {
             let named = replicas_in(sidecar, &Limits::default()).into_iter();
-            named.map(|one| (one.clone(), Condition::of(&store, sidecar, &one))).collect()
+            named.map(|one| (one.clone(), ReplicaJudgement::of(&store, sidecar, &one))).collect()
         };
         let replicas = sidecar.as_ref().map_or_else(Vec::new, named_in);
         let of_site = sidecar.as_ref().and_then(Sidecar::site).map_or_else(Vec::new, named_in);

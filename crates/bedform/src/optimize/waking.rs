@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisSelection, Points, Region, Selection};
 
-use super::building::{Named, directory_of, locked};
+use super::building::{NamedCatalogue, directory_of, locked};
 use super::conditions::{ReplicaState, open_own};
 use super::{OptimizeOptions, Source, SourcePlace};
-use crate::array::{Array, Bound};
+use crate::array::{Array, BoundObjects};
 use crate::convert::{ConvertSource, read_both};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
@@ -62,7 +62,7 @@ pub fn wake(
         if !compared.of.objects.is_empty() {
             woken.push(compared.id.clone());
         }
-        let catalogue = Named { sidecar, place };
+        let catalogue = NamedCatalogue { sidecar, place };
         catalogue.change(|replicas| {
             let known = replicas.iter_mut().find(|one| one.id == compared.id);
             known.into_iter().for_each(|known| known.clone_from(&compared));
@@ -75,7 +75,7 @@ pub fn wake(
 /// A replica that rests, and its source.
 struct Comparison<'a> {
     replica: &'a Replica,
-    /// What the replica holds, as a part of the source.
+    /// The part of the source that the replica holds.
     part: ConvertSource,
     whole: Array,
     own: Store,
@@ -119,13 +119,14 @@ impl<'a> Comparison<'a> {
         };
         self.objects = versions.into_iter().filter(may_be_same).collect();
         let mut differing = BTreeSet::new();
-        let Bound { meaning, mut of } = self.whole.bound(&selection, places.is_some(), || {
-            differing = match &places {
-                Some(places) => self.compare_points(places)?,
-                None => self.compare_runs(memory_bytes)?,
-            };
-            Ok(())
-        })?;
+        let BoundObjects { meaning, mut of } =
+            self.whole.bound(&selection, places.is_some(), || {
+                differing = match &places {
+                    Some(places) => self.compare_points(places)?,
+                    None => self.compare_runs(memory_bytes)?,
+                };
+                Ok(())
+            })?;
         of.objects.retain(|object| {
             let was_compared =
                 self.objects.iter().any(|one| one.at == object.at && one.version == object.version);

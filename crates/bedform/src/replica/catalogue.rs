@@ -11,7 +11,7 @@ pub(crate) const CATALOGUE: &str = "catalogue";
 /// The array of a replica of points that holds the places of its elements.
 pub(crate) const PLACES: &str = "places";
 
-// Of a source in whatever state: each replica has the versions of what it was made of.
+// It counts for every state of the source: each replica records the versions of its objects.
 impl Helper for Catalogue {
     const BYTES_MAX: u64 = 64 << 20;
 

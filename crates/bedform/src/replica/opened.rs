@@ -162,7 +162,7 @@ fn are_off(options: &OpenOptions) -> bool {
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
 }
 
-/// The replicas that the catalogue in a sidecar names, of whatever states of the source.
+/// The replicas that the catalogue in a sidecar names, current or not.
 pub(crate) fn replicas_in(sidecar: &Sidecar, limits: &Limits) -> Vec<Replica> {
     let newest = sidecar.load_newest(CATALOGUE, &SourceVersion::default(), limits);
     newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
@@ -208,7 +208,7 @@ impl Replicas {
         Some(Arc::new(Self { sidecars, options, seen: Mutex::default() }))
     }
 
-    /// Those that are there now, or were two seconds ago.
+    /// The replicas that are there now, or were two seconds ago.
     pub(crate) fn now(&self) -> Arc<NamedReplicas> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = &*seen

@@ -42,7 +42,7 @@ pub(crate) struct ArrayState {
     /// A hash of what decides, beside the array's objects and commits, which elements it has: the same in other
     /// handles.
     pub(crate) meaning: u64,
-    /// What replicas of it are bound to beside its objects, in every process: see
+    /// The fingerprint that its replicas must have beside its objects: see
     /// [`Replica::meaning`](crate::replica::Replica).
     pub(crate) form: String,
     /// Nothing for a draft, and where storage could not be asked after a change.

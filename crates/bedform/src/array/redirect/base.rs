@@ -33,7 +33,7 @@ pub(crate) struct Base<'a> {
     pub(super) moment: &'a dyn Moment,
     pub(super) layout: &'a StoredLayout,
     pub(super) meaning: u64,
-    /// What replicas of it are bound to beside its objects.
+    /// The fingerprint that its replicas must have beside its objects.
     pub(super) form: &'a str,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,

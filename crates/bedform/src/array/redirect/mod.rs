@@ -34,7 +34,7 @@ use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection};
 use self::base::{Base, OpenedOnce, Part, PartOf};
 use self::cutting::{Choice, Cut, Cutting, axes_of, eighths, key_of, made_for};
 use self::kinds::{Kind, kind_of};
-pub(crate) use self::objects::{Bound, Standings};
+pub(crate) use self::objects::{BoundObjects, Standings};
 use self::objects::{Objects, StoredObjects};
 use self::points::asks_for_points;
 use super::known::Known;

@@ -1,8 +1,8 @@
 //! The objects of an array that replicas are made of, and whether each is as it was.
 //!
 //! A replica is made of an object only if that has one version before and after, is older than a step of its file
-//! system's clock, and no commit lies over it: [`Array::bound`]. What was not so is not listed, and is read of the
-//! array itself.
+//! system's clock, and no commit lies over it: [`Array::bound`]. Other objects are not listed, and reads take them from
+//! the array itself.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -29,7 +29,7 @@ use crate::threads::workers::check_goes_on;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
-/// Longer than a step of most file systems' clocks: what was written before it is told from what is written then.
+/// Longer than a step of most file systems' clocks: two writes that are so far apart have different times.
 const LEAST_STEP: Duration = Duration::from_millis(20);
 
 /// What of an array changes by itself. An object is known by its coordinates: of an archive, where its file
@@ -216,23 +216,23 @@ impl Base<'_> {
     }
 }
 
-/// Objects of which a replica may be made, and what they mean.
+/// Objects that a replica may be made of, and the fingerprint of the array's metadata.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Bound {
+pub(crate) struct BoundObjects {
     /// As in [`Replica`](crate::replica::Replica).
     pub(crate) meaning: String,
     /// The objects of a selection.
     pub(crate) of: ObjectsOf,
 }
 
-/// How the objects of a source relate to what a replica was made of.
+/// How many objects of a source have the versions that a replica records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Standings {
     /// Objects that are listed.
     pub(crate) listed: usize,
     /// Those of them that have their recorded versions.
     pub(crate) same: usize,
-    /// Those that may be the same: see [`Standing::Alike`].
+    /// Objects that may be the same: see [`Standing::Alike`].
     pub(crate) alike: usize,
 }
 
@@ -249,9 +249,9 @@ impl Array {
         selection: &Selection,
         all: bool,
         act: impl FnOnce() -> Result<()>,
-    ) -> Result<Bound> {
+    ) -> Result<BoundObjects> {
         let located = |error: Error| error.at(self.name());
-        // What is written in the same step of the clock may not be told from what is there.
+        // Two writes in one step of the clock may leave the same time.
         sleep(LEAST_STEP);
         let mut before = self.settled_objects(selection, SystemTime::now()).map_err(located)?;
         if let Some(step) = before.young {
@@ -260,7 +260,7 @@ impl Array {
         }
         act()?;
         let after = self.settled_objects(selection, SystemTime::now()).map_err(located)?.bound;
-        let (count, Bound { meaning, mut of }) = (before.count, before.bound);
+        let (count, BoundObjects { meaning, mut of }) = (before.count, before.bound);
         if meaning != after.meaning || of.key != after.of.key {
             let text = "its metadata have changed meanwhile: try again";
             return Err(located(Error::new(ErrorKind::Conflict, text)));
@@ -274,11 +274,11 @@ impl Array {
                         again later";
             return Err(located(Error::new(ErrorKind::Conflict, text)));
         }
-        Ok(Bound { meaning, of })
+        Ok(BoundObjects { meaning, of })
     }
 
     /// The objects of a selection as they are now, but those of which no replica may be made at `time`.
-    fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<Settling> {
+    fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<SettledObjects> {
         self.with_objects(|objects, meaning| {
             let coordinates = objects.of_selection(selection)?;
             let (count, mut young) = (coordinates.len(), None);
@@ -292,7 +292,11 @@ impl Array {
                 }
             }
             let of = ObjectsOf { key: objects.key().to_owned(), objects: found };
-            Ok(Settling { bound: Bound { meaning: meaning.to_owned(), of }, count, young })
+            Ok(SettledObjects {
+                bound: BoundObjects { meaning: meaning.to_owned(), of },
+                count,
+                young,
+            })
         })
     }
 
@@ -317,8 +321,8 @@ impl Array {
         })
     }
 
-    /// How its objects relate to what a replica was made of; nothing of one that was made of another array, or of
-    /// this one with other metadata.
+    /// How many of its objects have the recorded versions; none for the record of another array, or of this one with
+    /// other metadata.
     ///
     /// # Errors
     /// Those of storage.
@@ -374,7 +378,7 @@ impl Array {
         })
     }
 
-    /// What tells it from other arrays that lay at its path: its key, or the joined dimension.
+    /// Its key, which no other array at its path has; of an archive the joined dimension.
     ///
     /// # Errors
     /// Of looking it up.
@@ -395,7 +399,7 @@ impl Array {
         })
     }
 
-    /// Calls `act` with what of the array changes by itself, as of now, and with what that means.
+    /// Calls `act` with the objects of the array, as of now, and the fingerprint of its metadata.
     fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>, &str) -> Result<T>) -> Result<T> {
         match self.known()? {
             Known::Stored(handle, state, _) => {
@@ -416,8 +420,8 @@ impl Array {
 }
 
 /// What [`Array::settled_objects`] finds.
-struct Settling {
-    bound: Bound,
+struct SettledObjects {
+    bound: BoundObjects,
     /// The objects that the selection touches.
     count: usize,
     /// The longest step of the clocks by which some are too young.
