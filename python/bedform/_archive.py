@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from bedform import _fork, _internal, _json, _shown
+from bedform._catalogue import conditions_of
 from bedform._dask_blocks import PreferredChunks, block_shape
 from bedform._errors import (
     BY_KIND,
@@ -142,6 +143,9 @@ class ArchiveStore(ForeignStore):
         by = self.concat_dim if self._order()[1] else "name" if self._join[2] else "list"
         joined = {"files": len(self._paths), "concat_dim": self.concat_dim, "ordered_by": by}
         return {**first, **joined, "order": self.paths, **facts}
+
+    def _replica_conditions(self) -> list[dict[str, Any]]:
+        return conditions_of(list(self._paths), self._join)
 
     def __repr__(self) -> str:
         return f"<bedform.ArchiveStore {self._shown!r} of {len(self._paths)} files>"

@@ -6,18 +6,23 @@ What cannot be believed counts as no replica, as it does for the engine
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from bedform import _internal, _sidecar
-from bedform._errors import engine_call
+from bedform._errors import BedformError, engine_call
+from bedform._paths import AS_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from bedform._paths import Join
+
 __all__ = [
+    "conditions_of",
     "current_replicas_of",
     "is_count",
     "is_counts",
@@ -27,7 +32,7 @@ __all__ = [
     "runs_fit",
 ]
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BYTES_MAX: Final = 64 << 20
 _REPLICAS_MAX: Final = 1024
 _RUNS_MAX: Final = 1 << 20
@@ -61,6 +66,24 @@ def current_replicas_of(where: str) -> list[dict[str, Any]]:
 
 def _current_ids(where: str) -> set[str]:
     return set(engine_call(_internal.current_replicas, where)(where))
+
+
+def conditions_of(
+    source: str | list[str], join: Join = AS_GIVEN, store: _internal.Store | None = None
+) -> list[dict[str, Any]]:
+    """The replicas of a source, each with its ``state``, and the ``reason`` if it is not read.
+
+    ``join`` says how files of an archive are joined; ``store`` is the source, opened, where a place
+    alone does not open it. The list is empty where
+    the engine needs the library of the format to open the source.
+    """
+    shown = source if isinstance(source, str) else source[0]
+    try:
+        text = engine_call(_internal.replica_conditions, shown)(source, join, store)
+    except BedformError:
+        return []
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:

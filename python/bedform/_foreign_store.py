@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bedform import _foreign_encoding, _fork, _internal, _json, _shown
 from bedform._ahead import ReadsAhead
 from bedform._attributes import HasAttributes
+from bedform._catalogue import conditions_of
 from bedform._errors import (
     BY_KIND,
     NOT_CHECKED,
@@ -293,7 +294,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def info(self) -> dict[str, Any]:
-        """What the file holds, as plain values."""
+        """The contents of the file as plain values; ``replicas`` as in :meth:`Store.info`."""
         return {
             "path": self._shown,
             "format": self.format,
@@ -301,7 +302,11 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
             "groups": sorted(self.groups()),
             "arrays": {path: array.info() for path, array in self.arrays().items()},
             "refused": self.refused(),
+            "replicas": self._replica_conditions(),
         }
+
+    def _replica_conditions(self) -> list[dict[str, Any]]:
+        return conditions_of(self._path)
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:
         """Read every variable once, and give one line per variable that cannot be read.

@@ -15,6 +15,8 @@ _NUMBER: Final = re.compile(r"(\d+)")
 _MAGIC: Final = re.compile("[*?[]")
 #: How files are joined: the dimension, ``compat``, and whether they are sorted by its labels.
 Join = tuple[str | None, str, bool]
+#: Files that are joined in their order along the dimension in which they differ.
+AS_GIVEN: Final[Join] = (None, "equals", False)
 #: What lies beside files and is none.
 _SIDECAR: Final = ".bedform"
 

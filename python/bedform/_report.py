@@ -17,7 +17,7 @@ from bedform._errors import BedformError, InvalidArgumentError, NotFoundError
 from bedform._location import location
 from bedform._opening import open_place
 from bedform._optimize import optimize
-from bedform._paths import paths_of, shown_paths
+from bedform._paths import join_of, paths_of, shown_paths
 from bedform._remote import is_url, without_query
 from bedform._report_reads import read_array
 from bedform._text import format_bytes
@@ -127,7 +127,7 @@ def gather_facts(
     facts["plan"] = _planned(source, budget, own, known, about_plan)
     if is_url(where) and facts["plan"] is not None:
         facts["stored_bytes"] = facts["plan"]["source_bytes"]
-    facts["replicas_are_current"] = _are_current(source, own, facts["plan"])
+    facts["replicas_are_current"] = _are_current(source, replicas, notes)
     steps.done()
     facts["budgets"] = _budgets(source, facts["plan"], steps)
     _join_predictions(facts)
@@ -135,6 +135,21 @@ def gather_facts(
     facts["next"] = _next_step(facts)
     facts["notes"] = notes
     return facts
+
+
+def _are_current(source: str | list[str], replicas: list[dict[str, Any]], notes: list[str]) -> bool:
+    """Whether all replicas are read; adds why some are not to the notes."""
+    if not replicas:
+        return True
+    found = _catalogue.conditions_of(source, join_of(source, None, "equals"))
+    notes.extend(
+        f"replica {one['id']} of {one['array']}: {one['reason']}"
+        for one in found
+        if one["state"] not in ("current", "outdated")
+    )
+    if found:
+        return all(one["state"] == "current" for one in found)
+    return isinstance(source, str) and _catalogue.replicas_of(source)[1]
 
 
 class _Steps:
@@ -147,19 +162,6 @@ class _Steps:
         self.count += 1
         if self.tell is not None:
             self.tell(self.count, self.total)
-
-
-def _are_current(
-    source: str | list[str], own: list[dict[str, Any]], plan: dict[str, Any] | None
-) -> bool:
-    """Whether all of the user's own replicas are of the source as it is now."""
-    if isinstance(source, str) and not is_url(source):
-        return _catalogue.replicas_of(source)[1]
-    if plan is None:
-        return not own
-    # Of a URL, and of the files of an archive, the plan alone compares the state.
-    known_ids = {*plan["keep"], *plan["drop"]}
-    return all(one["id"] in known_ids for one in own)
 
 
 def _source_facts(source: str | list[str], notes: list[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from bedform import _fork, _internal, _json, _settle
 from bedform._advise import Profile, kept_profile
 from bedform._ahead import ReadsAhead
 from bedform._array import Array
+from bedform._catalogue import conditions_of
 from bedform._comm import Messages, declining
 from bedform._errors import (
     InvalidArgumentError,
@@ -510,7 +511,9 @@ class Store(ReadsAhead, Group):
         ``bytes`` of those; ``segments_open`` are segments whose writers are at work, or have died:
         :meth:`recover` finds what those have left. It is None where nobody may list them. ``tiers``
         are the burst tiers, with their nodes, through which such writers may have promised commits
-        that are not visible. ``refused`` are arrays that cannot be read, and why.
+        that are not visible. ``refused`` are arrays that cannot be read, and why. ``replicas`` have
+        a ``state`` each: ``"current"``; ``"resting"`` until :func:`optimize` has compared it,
+        because files were copied or moved; ``"outdated"``; ``"broken"``; and the ``reason``.
         """
         arrays, refused = self._opened_arrays()
         return {
@@ -521,6 +524,7 @@ class Store(ReadsAhead, Group):
             "log": json.loads(self._call(self._inner.log_summary)()),
             "arrays": {name: array.info() for name, array in arrays.items()},
             "refused": refused,
+            "replicas": conditions_of(self._path_of_store, store=self._inner),
         }
 
     def verify(self, progress: Callable[[int, int], object] | None = None) -> list[str]:

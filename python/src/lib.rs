@@ -47,7 +47,9 @@ mod _internal {
     #[pymodule_export]
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
-    use crate::optimize::{optimize, optimize_layouts, policy_state, run_policy, set_policy};
+    use crate::optimize::{
+        optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy,
+    };
     #[pymodule_export]
     use crate::patterns::predicted;
     #[pymodule_export]

@@ -7,8 +7,8 @@ use bedform::convert::{Exchange, RegionTask, TargetPlace};
 use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
 use bedform::optimize::{
-    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, build_by, plan, plan_layouts,
-    reorganize, run_at_low_priority,
+    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, plan, plan_layouts, reorganize,
+    run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -100,16 +100,30 @@ pub(crate) fn optimize(
     let outcome = detached(py, || {
         options.budget = Budget::parse(budget)?;
         let place = source.place(join);
-        let planned = plan(&place, &options)?;
-        let done = match dry_run {
-            true => None,
-            false => Some(with_exchange(exchange.as_ref(), |exchange| {
-                build_by(&place, &planned, &options, &telling(progress.as_ref()), exchange)
-            })?),
-        };
-        to_json(&(&planned, &done))
+        if dry_run {
+            return to_json(&(plan(&place, &options)?, ()));
+        }
+        let done = with_exchange(exchange.as_ref(), |exchange| {
+            bedform::optimize::optimize(&place, &options, &telling(progress.as_ref()), exchange)
+        });
+        to_json(&done?)
     });
     ended(outcome)
+}
+
+/// The replicas of a source, of this user and of the site, each with whether it is read, and why not, as JSON. `store`
+/// as in [`optimize`].
+#[pyfunction]
+pub(crate) fn replica_conditions(
+    py: Python<'_>,
+    source: GivenSource,
+    join: GivenJoin,
+    store: Option<&Store>,
+) -> PyResult<String> {
+    let mut options = OptimizeOptions::default();
+    options.store = store.map(|store| store.inner.clone());
+    let place = source.place(join_options(join)?);
+    ended(detached(py, || to_json(&bedform::optimize::conditions(&place, &options)?)))
 }
 
 /// Decides which layouts the arrays of a store should have, and gives them these unless it is a dry run; gives plan

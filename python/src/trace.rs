@@ -53,7 +53,7 @@ pub(crate) fn learn(
 
 /// The sidecar of a source; nothing where no place is named.
 fn sidecar_of(source: GivenSource) -> PyResult<Option<Sidecar>> {
-    let name = source.place(None).sidecar_name();
+    let name = source.place(JoinOptions::default()).sidecar_name();
     name.and_then(|name| Sidecar::find(&name, None)).map_err(raise)
 }
 

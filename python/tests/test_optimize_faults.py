@@ -6,6 +6,7 @@ process has left is gone after the next.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 import pytest
-from support import cases
+from support import cases, sealed
 
 import bedform as bf
 
@@ -68,6 +69,31 @@ def check(path: Path) -> set[str]:
             np.testing.assert_array_equal(points, values[tuple(POINTS)])
         replicas = store.stats()["replicas"]
     return {one["id"] for one in replicas if one["reads"] and not one["is_broken"]}
+
+
+def vouched(sidecar: Path) -> None:
+    """Has the catalogue list the files of replicas as they are: harm must show in them alone."""
+    catalogue = max((sidecar / "catalogue").iterdir())
+    try:
+        document = json.loads(catalogue.read_bytes())
+    except ValueError:
+        return
+    for replica in document["replicas"]:
+        directory = sidecar / "replicas" / replica["id"]
+        places = replica.get("places", {"objects": []})["objects"]
+        for array, objects in ((replica["array"], replica["objects"]), ("places", places)):
+            for one in objects:
+                path = directory / array / ".".join(["c", *map(str, one["at"])])
+                if not path.is_file():
+                    continue
+                found = path.stat()
+                one["version"] = {
+                    "size": found.st_size,
+                    "modified_ns": found.st_mtime_ns,
+                    "changed_ns": found.st_ctime_ns,
+                    "identity": [found.st_dev, found.st_ino],
+                }
+    catalogue.write_bytes(sealed(document))
 
 
 def is_clean(sidecar: Path) -> bool:
@@ -192,10 +218,14 @@ def test_every_harmed_byte_of_a_sidecar_is_noticed(file: Path) -> None:
             for other in (bytes(changed), content[:at]):
                 path.write_bytes(other)
                 check(file)
+                if path.parent.name != "catalogue":
+                    vouched(sidecar)
+                    check(file)
                 harmed += 1
             path.unlink()
             check(file)
         path.write_bytes(content)
+        vouched(sidecar)
     assert check(file) == used
     sys.stdout.write(f"\nCOUNT sidecars_harmed {harmed}\n")
 
@@ -223,9 +253,12 @@ def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
         else:
             shutil.copy2(source, target)
         check(file)
+        vouched(own)
+        check(file)
         swaps += 1
         shutil.rmtree(own)
         shutil.copytree(kept, own)
+        vouched(own)
 
     swapped("", foreign)
     for entry in foreign.iterdir():

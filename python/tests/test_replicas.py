@@ -283,9 +283,11 @@ def test_hostile_catalogues_are_none(file: Path) -> None:
     ):
         catalogue.write_bytes(content)
         assert not is_used(), content[:200]
-    # A replica that says that it lacks objects is read where it has some.
-    catalogue.write_bytes(changed(objects=10**18))
-    is_used()
+    objects = document["replicas"][0]["objects"]
+    one = {**objects[0], "at": [99, 0, 0]}
+    for listed in (10**18, [], [{**objects[0], "at": [0]}], [one], [*objects, *([one] * 65536)]):
+        catalogue.write_bytes(changed(objects=listed))
+        assert not is_used(), str(listed)[:200]
 
 
 def test_the_catalogue_is_sealed_as_the_page_of_formats_says(file: Path) -> None:
@@ -295,8 +297,16 @@ def test_the_catalogue_is_sealed_as_the_page_of_formats_says(file: Path) -> None
     assert data.startswith(b'{"seal":"') and int(length) == len(data)
     assert int(checksum, 16) == crc32c(data[:20] + b"00000000" + data[28:])
     catalogue = json.loads(data)
-    assert catalogue["version"] == 2
-    assert catalogue["source"]["size"] == file.stat().st_size
+    assert catalogue["version"] == 3
+    for replica in catalogue["replicas"]:
+        (source,) = replica["of"]["objects"]
+        assert source["version"]["size"] == file.stat().st_size
+        own = Path(f"{file}.bedform/replicas/{replica['id']}/{replica['array']}")
+        versions = {
+            ".".join(["c", *map(str, one["at"])]): one["version"]["size"]
+            for one in replica["objects"]
+        }
+        assert versions == {one.name: one.stat().st_size for one in own.glob("c.*")}
 
 
 def test_replicas_can_be_left_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,12 +588,13 @@ def test_a_snapshot_reads_its_moment_whatever_replicas_there_are(store_path: Pat
     with bf.open(store_path) as store, store.snapshot() as then:
         before = then["g/t"][:, 7, 9]
         with bf.open(store_path, "r+") as writer, writer.session(settle="later") as session:
-            session.write("g/t", np.full((120, 1, 50), -1, "f4"), start=(0, 7, 0))
+            session.write("g/t", np.full((60, 1, 50), -1, "f4"), start=(0, 7, 0))
             session.commit()
         bf.optimize(store_path, "400%", reads={"time": 1})
         np.testing.assert_array_equal(then["g/t"][:, 7, 9], before)
     with bf.open(store_path) as store:
-        assert (store["g/t"][:, 7, 9] == -1).all()
+        assert (store["g/t"][:60, 7, 9] == -1).all()
+        np.testing.assert_array_equal(store["g/t"][60:, 7, 9], before[60:])
 
 
 def test_random_writes_beside_replicas_are_always_seen(store_path: Path) -> None:

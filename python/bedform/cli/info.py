@@ -85,7 +85,14 @@ def _render_store(path: str, facts: dict[str, Any], arrays: dict[str, dict[str, 
         others["order"] = _show_order(others["order"])
     if "watch" in others:
         others["watch"] = f"reads {said_of(others['watch'])}"
+    replicas = others.pop("replicas", [])
+    if replicas:
+        size = format_bytes(sum(replica["stored_bytes"] for replica in replicas))
+        others["replicas"] = f"{len(replicas)}, {size}"
     parts: list[Any] = [_render_facts(path, others), Text(""), table]
+    unread = [replica for replica in replicas if replica["state"] != "current"]
+    parts += [Text("")] if unread else []
+    parts += [paragraph(_said_of_replica(replica)) for replica in unread]
     if facts.get("attributes"):
         parts += [Text(""), _render_facts("attributes", facts["attributes"])]
     return Group(*parts)
@@ -97,6 +104,13 @@ def _show_order(paths: list[str]) -> str:
     if len(names) > _FILES_SHOWN:
         names = [*names[: _FILES_SHOWN - 2], "...", names[-1]]
     return ", ".join(names)
+
+
+def _said_of_replica(replica: dict[str, Any]) -> str:
+    """Why a replica is not read, or not all of it."""
+    words = {"resting": "rests", "outdated": "is outdated", "broken": "is broken"}
+    said = words.get(replica["state"], replica["state"])
+    return f"replica {replica['id']} of {replica['array']} {said}: {replica['reason']}"
 
 
 def _render_array(name: str, facts: dict[str, Any]) -> Group:

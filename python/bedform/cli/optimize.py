@@ -215,7 +215,9 @@ def _render(done: Optimization) -> Group:
         made = len(done.made)
         took = done.done["bytes"]
         share = took / max(plan["source_bytes"], 1)
+        woken = len(done.done["woken"])
         verdict = f"{made} made, {len(plan['keep'])} kept, {len(done.done['dropped'])} dropped: "
+        verdict = f"{woken} woken, {verdict}" if woken else verdict
         verdict += f"{format_bytes(took)}, {share:.1%} of the file"
     parts += [Text(""), paragraph(verdict)]
     notes = [*plan["notes"], *(done.done["warnings"] if done.done else [])]

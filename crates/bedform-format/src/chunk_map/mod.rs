@@ -68,8 +68,10 @@ pub enum Header {
     },
 }
 
-/// Which bytes a map was made of: the same fields as a version in the storage crate.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Which bytes a map was made of: the same fields as a version in the storage crate. Versions are equal that stand for
+/// the same bytes. Of a file, which has a time of the last change of attributes, the device does not count: its number
+/// is a matter of the mount, which another machine, or the same one after a restart, numbers otherwise.
+#[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceVersion {
     /// Bytes of the file.
@@ -78,8 +80,18 @@ pub struct SourceVersion {
     pub modified_ns: i64,
     /// Time of the last change of bytes or attributes, likewise.
     pub changed_ns: i64,
-    /// Device and file number.
+    /// Device and file number, or a hash of the ETag.
     pub identity: (u64, u64),
+}
+
+impl PartialEq for SourceVersion {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { size, modified_ns, changed_ns, identity: (first, second) } = self;
+        let of_file = *changed_ns != 0;
+        (*size, *modified_ns, *changed_ns, *second)
+            == (other.size, other.modified_ns, other.changed_ns, other.identity.1)
+            && (of_file || *first == other.identity.0)
+    }
 }
 
 /// A group of a foreign file.

@@ -15,7 +15,7 @@ use crate::sealed::{from_sealed, to_sealed};
 
 pub use held::{Held, Runs};
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Replicas of a source.
 const REPLICAS_MAX: usize = 1024;
 /// Bytes of a replica's name.
@@ -53,17 +53,19 @@ pub struct Replica {
     pub stored_bytes: u64,
     /// Bytes of its elements.
     pub raw_bytes: u64,
-    /// Objects that hold its chunks.
-    pub objects: u64,
+    /// Every object that holds its chunks: one that is absent or another makes the replica unreadable.
+    pub objects: Vec<OwnObject>,
     /// The document of its array: a reader need not fetch it.
     pub document: Value,
     /// The time when it was made, in seconds since 1970.
     pub made: u64,
     /// Seconds that making it took.
     pub building_seconds: f64,
-    /// The objects that it was made of, where the source is a store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<ObjectsOf>,
+    /// A fingerprint of the type, grid, codecs and fill value of the array: the objects of the source mean the same
+    /// elements only under the same.
+    pub meaning: String,
+    /// The objects of the source that it was made of.
+    pub of: ObjectsOf,
     /// The places of its elements, if it has single ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<PlacesOf>,
@@ -79,6 +81,18 @@ pub struct PlacesOf {
     pub fingerprint: String,
     /// The document of the array that holds the places: a reader need not fetch it.
     pub document: Value,
+    /// Every object that holds chunks of that array.
+    pub objects: Vec<OwnObject>,
+}
+
+/// An object of a replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnObject {
+    /// Its coordinates.
+    pub at: Vec<u64>,
+    /// Its version, which no archive that is unpacked can forge: the time of the last change of attributes and the
+    /// file number are the system's.
+    pub version: SourceVersion,
 }
 
 /// The fingerprint of a list of places.
@@ -88,39 +102,56 @@ pub fn fingerprint_of(places: &[u64]) -> String {
     format!("{:032x}", fingerprint.finish())
 }
 
+/// The fingerprint of a text that says how an array is stored: see [`Replica::meaning`].
+pub fn meaning_of(text: &str) -> String {
+    let mut fingerprint = Fingerprint::new();
+    fingerprint.update(text.as_bytes());
+    format!("{:032x}", fingerprint.finish())
+}
+
 /// The objects of an array that a replica was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectsOf {
-    /// The random key of the array, in hexadecimal digits; empty for an array that Bedform has not made.
+    /// The random key of the array, in hexadecimal digits; of an archive the joined dimension; empty for a file, and
+    /// for an array that Bedform has not made.
     pub key: String,
-    /// The coordinates of each object, and its version; `None` for an object that is absent. Changes of unlisted
-    /// objects are not noticed.
-    pub objects: Vec<(Vec<u64>, Option<SourceVersion>)>,
-    /// For each object the CRC-32C of pieces of it, 0 for an absent one; empty where none was read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pieces: Vec<u32>,
-    /// The time when the pieces were read, in nanoseconds since 1970.
-    #[serde(default)]
-    pub sampled_ns: i64,
+    /// The objects. An object that is not listed counts as changed.
+    pub objects: Vec<SourceObject>,
 }
 
-/// The most objects that one replica is made of.
+/// An object of the source, as it was when a replica was made of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceObject {
+    /// Its coordinates: of a file of an archive its first position and its end along the joined axis; none for a
+    /// source that is one file.
+    pub at: Vec<u64>,
+    /// Its version; `None` for an object that was absent.
+    pub version: Option<SourceVersion>,
+    /// The last commit that it contained; 0 where objects contain no commits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub commit: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// The most objects that one replica is made of, and the most that it has.
 pub const OBJECTS_MAX: usize = 1 << 16;
 
-/// The replicas of a source as it was in one state.
+/// The replicas of a source, each with the states of the objects that it was made of.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Catalogue {
     version: u64,
-    /// The state of the source.
-    pub source: SourceVersion,
     /// All replicas.
     pub replicas: Vec<Replica>,
 }
 
 impl Catalogue {
-    /// The replicas of a source in the state `source`.
-    pub fn new(source: &SourceVersion, replicas: Vec<Replica>) -> Self {
-        Self { version: VERSION, source: source.clone(), replicas }
+    /// The catalogue of these replicas.
+    pub fn new(replicas: Vec<Replica>) -> Self {
+        Self { version: VERSION, replicas }
     }
 
     /// The bytes of the catalogue.
@@ -146,12 +177,10 @@ impl Replica {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let rank = self.array_shape.len();
         let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
-        let is_of = |of: &ObjectsOf| {
-            let has_pieces = of.pieces.len() == of.objects.len();
-            (of.pieces.is_empty() || has_pieces)
-                && of.objects.len() <= OBJECTS_MAX
-                // Objects of an archive have the begin and the end of a file.
-                && of.objects.iter().all(|(at, _)| at.len() == rank || at.len() == 2)
+        // Objects of an archive have the begin and the end of a file; a file has no coordinates.
+        let is_at = |object: &SourceObject| [0, 2, rank].contains(&object.at.len());
+        let are_own = |objects: &[OwnObject], rank: usize| {
+            objects.len() <= OBJECTS_MAX && objects.iter().all(|object| object.at.len() == rank)
         };
         let is_read = |read: &Expected| {
             read.shape.len() <= limits.rank_max
@@ -163,7 +192,10 @@ impl Replica {
             && self.held.fits(&self.array_shape)
             && self.stored_bytes.max(self.raw_bytes) <= CLAIMED_BYTES_MAX
             && is_time(self.building_seconds)
-            && self.of.as_ref().is_none_or(is_of)
+            && self.of.objects.len() <= OBJECTS_MAX
+            && self.of.objects.iter().all(is_at)
+            && are_own(&self.objects, self.held.shape().len())
+            && self.places.as_ref().is_none_or(|places| are_own(&places.objects, 1))
             && self.expected.len() <= EXPECTED_MAX
             && self.expected.iter().all(is_read)
     }
@@ -181,11 +213,12 @@ mod tests {
             held: Held::of_runs(vec![vec![(0, 8)], vec![(1, 2)]], &[8, 4]).unwrap(),
             stored_bytes: 100,
             raw_bytes: 64,
-            objects: 1,
+            objects: vec![OwnObject { at: vec![0, 0], version: SourceVersion::default() }],
             document: Value::Null,
             made: 0,
             building_seconds: 0.5,
-            of: None,
+            meaning: String::new(),
+            of: ObjectsOf { key: String::new(), objects: Vec::new() },
             places: None,
             expected: Vec::new(),
         }
@@ -194,7 +227,7 @@ mod tests {
     #[test]
     fn a_catalogue_that_could_lead_elsewhere_or_does_not_fit_its_array_is_none() {
         let decoded = |replica| {
-            let bytes = Catalogue::new(&SourceVersion::default(), vec![replica]).encode().unwrap();
+            let bytes = Catalogue::new(vec![replica]).encode().unwrap();
             Catalogue::decode(&bytes, &Limits::default())
         };
         assert_eq!(decoded(replica("r-1")).unwrap().replicas, [replica("r-1")]);
@@ -204,15 +237,17 @@ mod tests {
         assert!(decoded(Replica { array_shape: vec![8, 2], ..replica("r") }).is_none());
         assert!(decoded(Replica { stored_bytes: u64::MAX, ..replica("r") }).is_none());
         assert!(decoded(Replica { building_seconds: -1.0, ..replica("r") }).is_none());
-        let objects = vec![(vec![0], None)];
-        let of = ObjectsOf { key: String::new(), objects, pieces: Vec::new(), sampled_ns: 0 };
-        assert!(decoded(Replica { of: Some(of), ..replica("r") }).is_none());
+        let objects = vec![SourceObject { at: vec![0], version: None, commit: 0 }];
+        let of = ObjectsOf { key: String::new(), objects };
+        assert!(decoded(Replica { of, ..replica("r") }).is_none());
+        let objects = vec![OwnObject { at: vec![0], version: SourceVersion::default() }];
+        assert!(decoded(Replica { objects, ..replica("r") }).is_none());
         assert!(Catalogue::decode(b"{}", &Limits::default()).is_none());
     }
 
     #[test]
     fn a_catalogue_with_a_changed_bit_is_none() {
-        let whole = Catalogue::new(&SourceVersion::default(), vec![replica("r-1")]);
+        let whole = Catalogue::new(vec![replica("r-1")]);
         let bytes = whole.encode().unwrap();
         assert_eq!(Catalogue::decode(&bytes, &Limits::default()), Some(whole));
         for bit in 0..bytes.len() * 8 {

@@ -41,6 +41,7 @@ use crate::options::OpenOptions;
 use crate::zarr::state::ArrayState;
 
 pub use crate::write::elements::Elements;
+pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
 pub use write::{Append, Growth, append, append_with};
 

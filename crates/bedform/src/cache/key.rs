@@ -4,13 +4,17 @@ use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bedform_storage::Version;
 
-/// The coarsest steps in which file systems count time, twice over. (Linux before 6.13 counts the ticks of
-/// its timer, of 1 to 10 ms.)
+/// The steps in which most file systems count time, twice over. (Linux before 6.13 counts the ticks of its timer, of
+/// 1 to 10 ms.)
 const CLOCK_STEP_NS: i64 = 20_000_000;
+/// More than a step of file systems that count whole seconds, as ext4 with small inodes, ext3 and sshfs do, or every
+/// second one, as FAT does.
+const COARSE_STEP_NS: i64 = 3_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -202,7 +206,18 @@ pub(crate) fn was_too_young(version: &Version, time: SystemTime) -> bool {
     }
     let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    version.changed_ns > time.saturating_sub(CLOCK_STEP_NS)
+    version.changed_ns > time.saturating_sub(clock_step_ns(version.changed_ns))
+}
+
+/// More than a step of the clock that gave a time: where that has no fraction of a second, the clock has none.
+/// A finer one gives such a time once in many millions, which then counts as young a little longer.
+fn clock_step_ns(changed_ns: i64) -> i64 {
+    if changed_ns % SECOND_NS == 0 { COARSE_STEP_NS } else { CLOCK_STEP_NS }
+}
+
+/// As long as an object that was changed at a time may look the same after another change.
+pub(crate) fn clock_step(changed_ns: i64) -> Duration {
+    Duration::from_nanos(clock_step_ns(changed_ns).unsigned_abs())
 }
 
 /// True if two objects with this version under one name, at whatever time, are the same bytes. A time

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::journal::{Journal, mark};
 use super::plan::{ArrayPlan, ConvertPlan};
+use super::regions::{Extent, Regions};
 use super::source::{ConvertSource, SourceArray, Values, selection_of};
 use super::tasks::{Distributed, Exchange, TargetPlace, Workers, key_of};
 use super::words::{byte_phrase, quoted};
@@ -182,6 +183,38 @@ pub(super) fn is_same(
         false => left.bytes == right.bytes,
     };
     Ok(is_same && source.data_type() == copy.data_type())
+}
+
+/// Reads the part of an array that `source` gives, and its copy, in blocks of whole shards of the copy that fit
+/// `memory_bytes`; `act` gets each block, and the elements of both sides.
+///
+/// # Errors
+/// Those of reading and of `act`; `Interrupted`.
+pub(crate) fn read_both(
+    source: &ConvertSource,
+    name: &str,
+    copy: &Array,
+    memory_bytes: u64,
+    mut act: impl FnMut(&Region, &[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let shards = copy.metadata()?.chunk_shape;
+    let (whole, copy) = (source.array(name)?, SourceArray::of_store(copy.clone())?);
+    let extent = Extent {
+        shape: &whole.shape,
+        source_chunks: whole.chunks.as_deref(),
+        item_size: whole.data_type().item_size().unwrap_or(1) as u64,
+        threads: 1,
+    };
+    let block = extent.grow_region(&shards, memory_bytes);
+    let (mut left, mut right) = (Values::default(), Values::default());
+    for region in Regions::new(&whole.shape, &block) {
+        check_goes_on("comparing replicas was stopped")?;
+        let region = region?;
+        whole.read(&region, &mut left)?;
+        copy.read(&region, &mut right)?;
+        act(&region, &left.bytes, &right.bytes)?;
+    }
+    Ok(())
 }
 
 /// The error of a region that differs; of the bytes before it where these were compared.

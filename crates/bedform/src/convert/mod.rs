@@ -70,6 +70,7 @@ use crate::options::OpenOptions;
 use crate::options::Progress;
 use crate::store::Store;
 use copy::Job;
+pub(crate) use copy::read_both;
 pub use plan::{ArrayPlan, ConvertPlan};
 pub use reorganize::{Reorganization, check_reorganizable, keeps_layout, remove_reorganized};
 pub use source::{ConvertSource, ReadTexts, RegionReader};

@@ -301,7 +301,7 @@ impl Reorganization {
         let writable = Store::open_path(&self.path, opening.clone())?;
         drop(self.locks(&writable)?);
         let job = Job { source: &self.source, plan: &self.plan, progress, exchange };
-        let state = self.source.state()?;
+        let state = self.source.state_but_links()?;
         let shards = state_without_documents(&**writable.storage())?;
         if work.match_or_begin(&self.plan, &self.source, &state)? {
             if let Err(error) = self.link(&work) {
@@ -313,7 +313,8 @@ impl Reorganization {
         let profile = self.options.profile.clone().unwrap_or_else(|| self.target.profile().clone());
         let place = match exchange {
             Some(_) => {
-                let place = self.target.for_workers(&state, &profile)?;
+                // As workers see it, after its files got second names.
+                let place = self.target.for_workers(&self.source.state()?, &profile)?;
                 Some(TargetPlace { tree: Some(work.tree()?.as_str().to_owned()), ..place })
             }
             None => None,
@@ -473,7 +474,7 @@ impl Reorganization {
         let _locks = self.locks(old)?;
         check_settled(old.zarr()?, &self.shown)?;
         let documents = documents_of(old)?;
-        if self.source.state()? != state {
+        if self.source.state_but_links()? != state {
             return Err(self.has_changed());
         }
         let exchange = || {
@@ -633,7 +634,7 @@ mod tests {
         let hidden = hidden_name(&reorganization.name);
         let (parent, name) = (&reorganization.parent, &reorganization.name);
         let mut work = WorkDirectory::take_as(parent, name, &hidden).unwrap().unwrap();
-        let state = reorganization.source.state().unwrap();
+        let state = reorganization.source.state_but_links().unwrap();
         work.match_or_begin(&reorganization.plan, &reorganization.source, &state).unwrap();
         reorganization.link(&work).unwrap();
         let options = OpenOptions { writable: true, ..OpenOptions::default() };

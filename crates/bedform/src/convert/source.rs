@@ -12,7 +12,7 @@ use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 use serde_json::{Map, Value};
 
 use super::attributes;
-use super::state::state_of;
+use super::state::{state_of, state_of_files};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
@@ -116,17 +116,25 @@ impl ConvertSource {
         &self.name
     }
 
-    /// A number that changes when the source does: of names, sizes and times of its objects.
+    /// A number that changes when the source does: of names and versions of its objects.
     ///
     /// # Errors
     /// Those of storage.
     pub(super) fn state(&self) -> Result<String> {
         match &self.place {
-            Place::Store(store) => state_of(store.storage()),
-            Place::File(file) => {
-                let version = &file.map().source;
-                Ok(format!("{}-{}", version.size, version.modified_ns))
-            }
+            Place::Store(store) => state_of(store.storage(), false),
+            Place::File(file) => Ok(state_of_files(file.states())),
+        }
+    }
+
+    /// As [`ConvertSource::state`], of a store whose files get second names meanwhile.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(super) fn state_but_links(&self) -> Result<String> {
+        match &self.place {
+            Place::Store(store) => state_of(store.storage(), true),
+            Place::File(_) => self.state(),
         }
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_storage::{Storage, Version};
+use bedform_format::chunk_map::SourceVersion;
+use bedform_storage::Storage;
 
 use crate::error::{ErrorKind, Result};
+use crate::sidecar::source_version;
 use crate::zarr::documents::ZARR_JSON;
 
 /// Documents that a store of either format may have at its root.
@@ -15,13 +17,14 @@ const DOCUMENTS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zm
 const LOG_SUFFIX: &str = ".bedform-log";
 const ROOTS: &str = "roots";
 
-/// A number of names, sizes and times: of all objects of a store on a local disk, and of the roots of its
-/// log. In an object store, where asking for every object takes too long, of its documents alone.
+/// A number of names and versions: of all objects of a store on a local disk, and of the roots of its log. In an object
+/// store, where asking for every object takes too long, of its documents alone. With `may_be_linked` second names of
+/// files, which change the times of attributes, change nothing.
 ///
 /// # Errors
 /// Those of storage.
-pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
-    let mut digest = Digest::default();
+pub(super) fn state_of(storage: &Arc<dyn Storage>, may_be_linked: bool) -> Result<String> {
+    let mut digest = Digest { may_be_linked, ..Digest::default() };
     let root = ObjectPath::root();
     if storage.is_remote() {
         for name in DOCUMENTS {
@@ -41,12 +44,20 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>) -> Result<String> {
     Ok(format!("{:032x}", digest.fingerprint.finish()))
 }
 
-/// A number of names, sizes and times of all objects of a store on a local disk but its documents (`zarr.json`).
+/// A number that stands for the versions of files.
+pub(super) fn state_of_files<'a>(versions: impl Iterator<Item = &'a SourceVersion>) -> String {
+    let mut digest = Digest::default();
+    versions.for_each(|version| digest.add_version(version));
+    format!("{:032x}", digest.fingerprint.finish())
+}
+
+/// A number of names, sizes and times of all objects of a store on a local disk but its documents (`zarr.json`);
+/// second names of files change nothing.
 ///
 /// # Errors
 /// Those of storage.
 pub(super) fn state_without_documents(storage: &dyn Storage) -> Result<u128> {
-    let mut digest = Digest { skips_documents: true, ..Digest::default() };
+    let mut digest = Digest { skips_documents: true, may_be_linked: true, ..Digest::default() };
     digest.add_tree(storage, &ObjectPath::root())?;
     Ok(digest.fingerprint.finish())
 }
@@ -62,6 +73,7 @@ pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
 struct Digest {
     fingerprint: Fingerprint,
     skips_documents: bool,
+    may_be_linked: bool,
 }
 
 impl Digest {
@@ -69,16 +81,26 @@ impl Digest {
         self.fingerprint.update(bytes);
     }
 
-    fn add_version(&mut self, path: &ObjectPath, version: &Version) {
-        self.add(path.as_str().as_bytes());
-        self.add(&[0]);
-        self.add(&version.size.to_le_bytes());
-        self.add(&version.modified_ns.to_le_bytes());
+    /// Adds what tells a version from others: see [`SourceVersion`].
+    fn add_version(&mut self, version: &SourceVersion) {
+        let SourceVersion { size, modified_ns, changed_ns, identity: (first, second) } = version;
+        self.add(&size.to_le_bytes());
+        self.add(&modified_ns.to_le_bytes());
+        self.add(&second.to_le_bytes());
+        if *changed_ns == 0 {
+            self.add(&first.to_le_bytes());
+        } else if !self.may_be_linked {
+            self.add(&changed_ns.to_le_bytes());
+        }
     }
 
     fn add_object(&mut self, storage: &dyn Storage, path: &ObjectPath) -> Result<()> {
         match storage.stat(path) {
-            Ok(version) => self.add_version(path, &version),
+            Ok(version) => {
+                self.add(path.as_str().as_bytes());
+                self.add(&[0]);
+                self.add_version(&source_version(&version));
+            }
             // Gone since it was listed, or nothing that holds data.
             Err(error) if error.is_not_found() => {}
             Err(error) if error.kind == bedform_storage::StorageErrorKind::NotAnObject => {}

@@ -289,6 +289,8 @@ impl CalledVariable {
             path,
             data_type,
             layout,
+            // A variable without a state has no replicas.
+            meaning: String::new(),
             scope,
             cache,
             tuning,

@@ -14,7 +14,7 @@ use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
 use crate::prefetch::Follows;
-use crate::replica::Replicas;
+use crate::replica::{Replicas, meaning_of};
 use crate::source::{Source, StoredLayout};
 
 /// What reads of a variable go by.
@@ -26,6 +26,9 @@ pub(crate) struct VariableFacts {
     pub(crate) path: String,
     pub(crate) data_type: DataType,
     pub(crate) layout: StoredLayout,
+    /// The fingerprint that its replicas must have beside the bytes of the file: see
+    /// [`Replica::meaning`](crate::replica::Replica).
+    pub(crate) meaning: String,
     /// What its chunks have in common in the cache.
     pub(crate) scope: Arc<Scope>,
     /// Where its decoded chunks are kept.
@@ -38,17 +41,21 @@ pub(crate) struct VariableFacts {
 }
 
 impl VariableFacts {
-    /// Those of the variable at `path` of a file, of a type and stored like that.
+    /// Those of the variable `array` of a file, of a type and stored like that.
     pub(super) fn of_file(
         file: &ForeignFile,
-        path: &str,
+        array: &ForeignArray,
         (data_type, layout): (DataType, StoredLayout),
         scope: Arc<Scope>,
     ) -> Self {
+        let (path, chunks) = (&array.path, layout.grid.chunk_shape());
+        let codecs = array.codec_chain();
+        let stored = format!("{data_type:?} {chunks:?} {codecs:?} {:?}", layout.fill);
         Self {
             name: format!("{}/{path}", file.name()),
-            path: path.to_owned(),
+            path: path.clone(),
             data_type,
+            meaning: meaning_of(&stored),
             layout,
             scope,
             cache: file.cache.clone(),
@@ -81,11 +88,13 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
         None
     }
 
-    /// True unless a read would find that the source has changed.
+    /// True if the source has the state that reads of it go by. It is looked at, unless reads of its handle look at
+    /// no object of a server again, and it need not be looked at `anew`.
     ///
     /// # Errors
     /// Those of storage.
-    fn is_as_opened(&self) -> Result<bool> {
+    fn is_as_opened(&self, anew: bool) -> Result<bool> {
+        let _ = anew;
         Ok(true)
     }
 

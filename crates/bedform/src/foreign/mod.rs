@@ -189,6 +189,13 @@ impl ForeignFile {
         &self.map
     }
 
+    /// The states of all its files, in which they were opened.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &SourceVersion> {
+        let archive = self.archive.as_deref();
+        let one = archive.is_none().then_some(&self.map.source);
+        archive.into_iter().flat_map(Archive::states).chain(one)
+    }
+
     /// The directory that holds the file.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
@@ -271,12 +278,14 @@ impl ForeignFile {
         Ok(self.storage.is_current(&self.path, version)?)
     }
 
-    /// True unless a read would find that the file has changed.
+    /// True if the file is as it was opened: see [`ForeignVariable::is_as_opened`](facts::ForeignVariable). On a disk
+    /// a look costs little beside a read, and handles that never look read bytes that others write in place, too.
     ///
     /// # Errors
     /// Those of storage.
-    fn is_as_opened(&self) -> Result<bool> {
-        Ok(!self.checks || source_version(&self.storage.stat(&self.path)?) == self.map.source)
+    fn is_as_opened(&self, anew: bool) -> Result<bool> {
+        let looks = anew || self.checks || !self.storage.is_remote();
+        Ok(!looks || source_version(&self.storage.stat(&self.path)?) == self.map.source)
     }
 
     /// What the parser reads `object` by, which is the file.

@@ -33,10 +33,6 @@ impl Helper for ChunkMap {
     fn source(&self) -> Option<&SourceVersion> {
         Some(&self.source)
     }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
-    }
 }
 
 /// The name of a chunk map in its sidecar. Two may be kept: one made without the files that the source names,

@@ -44,7 +44,7 @@ impl Variable {
         };
         let path = format!("{}:{}", file.path, array.path);
         let scope = file.cache.scope(&path, decoding(array, layout.grid.chunk_shape()));
-        let facts = VariableFacts::of_file(&file, &array.path, (data_type, layout), scope);
+        let facts = VariableFacts::of_file(&file, array, (data_type, layout), scope);
         Ok(Self { facts, position, file })
     }
 
@@ -105,8 +105,8 @@ impl ForeignVariable for Variable {
         Some(&self.file.map.source)
     }
 
-    fn is_as_opened(&self) -> Result<bool> {
-        self.file.is_as_opened()
+    fn is_as_opened(&self, anew: bool) -> Result<bool> {
+        self.file.is_as_opened(anew)
     }
 
     fn described(&self) -> Option<(&ChunkMap, &MapArray)> {

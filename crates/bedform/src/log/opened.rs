@@ -48,6 +48,8 @@ pub(crate) struct OpenedStore {
     /// The newest root of the log when it was last looked up, and what views have loaded.
     view: Mutex<Option<Arc<View>>>,
     pub(super) loaded: Arc<Loaded>,
+    /// The moment that a handle stays at which looks for changes once.
+    first: Mutex<Option<Snapshot>>,
     /// Other copies of its arrays, where there can be some.
     pub(crate) replicas: Option<Arc<Replicas>>,
     /// What is committed, if the store is held at a moment.
@@ -76,7 +78,8 @@ impl OpenedStore {
         hierarchy.outer = outer;
         let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
         let view = Mutex::default();
-        Self { hierarchy, view, loaded, replicas, pinned: None, is_array: false }
+        let first = Mutex::default();
+        Self { hierarchy, view, loaded, first, replicas, pinned: None, is_array: false }
     }
 
     /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage
@@ -184,6 +187,24 @@ impl OpenedStore {
             return Ok(pinned.clone());
         }
         self.check_outer()?;
+        if !self.stays() {
+            return self.snapshot_now();
+        }
+        let lock = || self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = &*lock() {
+            return Ok(first.clone());
+        }
+        // Two threads may both look; the first one's moment counts for both.
+        let found = self.snapshot_now()?;
+        Ok(lock().get_or_insert(found).clone())
+    }
+
+    /// True for a handle that looks for changes once, and makes none: its reads of several arrays are of one moment.
+    fn stays(&self) -> bool {
+        self.options.freshness != Freshness::Read && !self.options.writable
+    }
+
+    fn snapshot_now(&self) -> Result<Snapshot> {
         let Some(root) = self.documents.root(self)? else { return Ok(Snapshot::default()) };
         let log = root.group.log;
         if !log.has_log() {
@@ -270,6 +291,7 @@ impl OpenedStore {
     pub(crate) fn look_again(&self) -> Result<()> {
         let root = self.documents.read_root(self)?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = None;
         drop(root);
         Ok(())
     }
@@ -288,14 +310,17 @@ impl OpenedStore {
         if self.options.freshness == Freshness::Read { Ok(()) } else { self.look_again() }
     }
 
-    /// Calls `act` until the data do not move on under it.
+    /// Calls `act` until the data do not move on under it; once, by a handle that stays at its moment.
     ///
     /// # Errors
     /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
-    /// the data never stop.
+    /// the data never stop, or have moved on from where the handle stays.
     pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         if self.pinned.is_some() {
             return act().map_err(|error| self.moved_on(error));
+        }
+        if self.stays() {
+            return self.where_it_stays(act);
         }
         let (mut last, mut unmoved, mut replaced) = (None, 0, 0);
         for _ in 0..ATTEMPTS_MAX {
@@ -325,6 +350,41 @@ impl OpenedStore {
             last = Some(number);
         }
         act()
+    }
+
+    /// As [`OpenedStore::in_one_snapshot`], by a handle that stays at its moment.
+    fn where_it_stays<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 0..REPLACED_MAX {
+            match act() {
+                // An object on a server was replaced; the new one may be of the moment.
+                Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
+                    self.cache.forget_own();
+                }
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => {
+                    return Err(self.has_moved_on(&error));
+                }
+                outcome => return outcome,
+            }
+        }
+        act()
+    }
+
+    /// The error of a handle that stays at its moment, where `error` says that the data have moved on.
+    fn has_moved_on(&self, error: &Error) -> Error {
+        // Without a look at the store's document, which would be a look for changes.
+        let newest = || {
+            let said =
+                self.documents.root(self)?.map_or_else(LogState::default, |root| root.group.log);
+            let newest = self.log_place()?.newest(said, None)?;
+            Ok::<_, Error>((newest.map(|root| root.number), self.snapshot()?.number))
+        };
+        match newest() {
+            Ok((Some(newest), known)) if newest == known => not_whole(&self.storage.name(), error),
+            _ => Error::new(
+                ErrorKind::SnapshotMoved,
+                format!("{error}; this handle looks for changes once: open the store again"),
+            ),
+        }
     }
 
     /// The newest root of a store that has said there is a log.

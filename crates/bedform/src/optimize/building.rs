@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::FillValue;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
-use bedform_storage::{LocalStorage, Mode, Storage as _};
+use bedform_storage::{LocalStorage, Lock, Mode, Storage as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::targets::placement_of;
 use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace, bytes_text_up};
-use crate::array::Elements;
+use crate::array::{BoundObjects, Elements};
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
     run_on_workers,
@@ -23,7 +21,9 @@ use crate::convert::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Progress};
-use crate::replica::{CATALOGUE, Catalogue, PLACES, PlacesOf, Replica, fingerprint_of};
+use crate::replica::{
+    CATALOGUE, Catalogue, OwnObject, PLACES, PlacesOf, Replica, fingerprint_of, replicas_in,
+};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::size::bytes_text;
 use crate::store::{StagedStore, Store};
@@ -32,9 +32,6 @@ use crate::zarr::NewArray;
 
 /// Attempts to name a replica while others change the catalogue.
 const ATTEMPTS_MAX: usize = 16;
-
-/// Longer than a step of the clock of a file system: what was written before it is told from what is written then.
-const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// Points that are read at a time.
 const POINTS_AT_ONCE: u64 = 1 << 21;
 
@@ -43,6 +40,8 @@ const POINTS_AT_ONCE: u64 = 1 << 21;
 pub struct Optimized {
     /// Replicas that were made.
     pub made: Vec<Replica>,
+    /// Names of replicas that rested, and have the elements of the source as it is.
+    pub woken: Vec<String>,
     /// Names of replicas that are gone.
     pub dropped: Vec<String>,
     /// Bytes of all replicas now.
@@ -82,16 +81,11 @@ pub fn build_by(
     if planned.make.is_empty() && planned.drop.is_empty() {
         let source = Source::open(place, options)?;
         remove_leftovers(&source);
-        done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
+        done.bytes = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
         return Ok(done);
     }
     let directory = directory_of(place, options.sidecars.as_deref())?;
-    let storage = LocalStorage::open(&directory, Mode::ReadWrite);
-    let locked = storage.and_then(|storage| storage.try_lock(&ObjectPath::root()));
-    let Some(_lock) = locked.map_err(|error| in_place(error.into(), &directory))? else {
-        let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
-        return Err(Error::new(ErrorKind::Conflict, text));
-    };
+    let _lock = locked(place, &directory)?;
     let source = Source::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
@@ -102,10 +96,7 @@ pub fn build_by(
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = source.sidecar.as_ref().ok_or_else(none)?;
-    if matches!(place, SourcePlace::One(_)) && source.store.file().is_some() {
-        sidecar.remember_state(&source.state);
-    }
-    let catalogue = Named { sidecar, state: source.state.clone(), place };
+    let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
         remove(&directory, id);
@@ -147,6 +138,19 @@ pub fn build_by(
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
+}
+
+/// Locks a directory of replicas, for one process that makes some.
+///
+/// # Errors
+/// `Conflict` if another process has it; those of storage.
+pub(super) fn locked(place: &SourcePlace, directory: &Path) -> Result<Box<dyn Lock>> {
+    let storage = LocalStorage::open(directory, Mode::ReadWrite);
+    let lock = storage.and_then(|storage| storage.try_lock(&ObjectPath::root()));
+    lock.map_err(|error| in_place(error.into(), directory))?.ok_or_else(|| {
+        let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
+        Error::new(ErrorKind::Conflict, text)
+    })
 }
 
 /// The directory of the replicas, made if it is missing: where `sidecars` or the environment says, at the site for
@@ -200,49 +204,28 @@ fn make(
 ) -> Result<Replica> {
     let began = Instant::now();
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
-    // Before anything is read: what changes later is not that.
-    sleep(CLOCK_STEP);
-    let now = SystemTime::now();
     let selection = selection_of(replica, &whole.shape()?)?;
-    let of = whole.objects_of(&selection, now, replica.places.is_some())?;
-    let of = of.map(|of| whole.with_pieces(of, now)).transpose()?;
     let place = directory.join(&replica.id);
     let placement = placement_of(source, from, replica, options)?;
     let opening = OpenOptions { placement, ..OpenOptions::default() };
     // What no catalogue names was made of whatever the source was then.
     remove(directory, &replica.id);
-    if let Some(places) = &replica.places {
-        make_points(source, &place, replica, places, progress)?;
-    } else {
-        let part = ConvertSource::store(from.shown(), &source.store)?;
-        let part = part.part(&replica.array, replica.held.clone());
-        let target = ConvertTarget::open(&place, opening)?;
-        let order = replica.order.parse();
-        let layout = ArrayLayoutChoice {
-            chunks: replica.chunks.clone(),
-            shards: Some(replica.shards.clone()),
-            order: order.map_err(|_| Error::invalid(format!("no order: {}", replica.order)))?,
-        };
-        let converting = ConvertOptions {
-            layout: Some(layout),
-            readers: vec![Reader::Bedform],
-            memory_bytes: options.memory_bytes,
-            flat_keys: true,
-            ..ConvertOptions::default()
-        };
-        let decided = plan(&part, &target, &converting)?;
-        match exchange {
-            None => run(&decided, &part, &target, &converting, progress)?,
-            Some(exchange) => {
-                run_on_workers(&decided, &part, &target, &converting, progress, exchange)?
+    let BoundObjects { meaning, of } =
+        whole.bound(&selection, replica.places.is_some(), || match &replica.places {
+            Some(places) => make_points(source, &place, replica, places, progress),
+            None => {
+                make_runs(source, from, (&place, opening), replica, options, (progress, exchange))
             }
-        };
+        })?;
+    if let Some(sidecar) = &source.sidecar {
+        // Before their versions are noted, which a change of the mode would be one of.
+        sidecar.open_to_readers(&[REPLICAS]);
     }
-    let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
-    let document = document_of(&place, &replica.array)?;
+    let stored_bytes = bytes_of(&place)?;
+    let (document, objects) = stored(&place, &replica.array)?;
     let places = replica.places.as_ref().map(|places| {
-        let document = document_of(&place, PLACES)?;
-        Ok::<_, Error>(PlacesOf { fingerprint: fingerprint_of(places), document })
+        let (document, objects) = stored(&place, PLACES)?;
+        Ok::<_, Error>(PlacesOf { fingerprint: fingerprint_of(places), document, objects })
     });
     let made = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Replica {
@@ -256,10 +239,46 @@ fn make(
         document,
         made: made.as_secs(),
         building_seconds: began.elapsed().as_secs_f64(),
+        meaning,
         of,
         places: places.transpose()?,
         expected: replica.expected.clone(),
     })
+}
+
+/// Makes a replica of a product of runs: a conversion of that part of the source.
+fn make_runs(
+    source: &Source,
+    from: &SourcePlace,
+    (place, opening): (&Path, OpenOptions),
+    replica: &PlannedReplica,
+    options: &OptimizeOptions,
+    (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
+) -> Result<()> {
+    let part = ConvertSource::store(from.shown(), &source.store)?;
+    let part = part.part(&replica.array, replica.held.clone());
+    let target = ConvertTarget::open(place, opening)?;
+    let order = replica.order.parse();
+    let layout = ArrayLayoutChoice {
+        chunks: replica.chunks.clone(),
+        shards: Some(replica.shards.clone()),
+        order: order.map_err(|_| Error::invalid(format!("no order: {}", replica.order)))?,
+    };
+    let converting = ConvertOptions {
+        layout: Some(layout),
+        readers: vec![Reader::Bedform],
+        memory_bytes: options.memory_bytes,
+        flat_keys: true,
+        ..ConvertOptions::default()
+    };
+    let decided = plan(&part, &target, &converting)?;
+    match exchange {
+        None => run(&decided, &part, &target, &converting, progress)?,
+        Some(exchange) => {
+            run_on_workers(&decided, &part, &target, &converting, progress, exchange)?
+        }
+    };
+    Ok(())
 }
 
 /// Makes a replica of single elements, and of their places.
@@ -322,10 +341,11 @@ fn make_points(
     staged.publish()
 }
 
-/// The document of a replica's array.
-fn document_of(place: &Path, array: &str) -> Result<Value> {
+/// The document of an array of a replica, and every object that has chunks of it.
+fn stored(place: &Path, array: &str) -> Result<(Value, Vec<OwnObject>)> {
     let store = Store::open_path(place, OpenOptions::default())?;
-    store.array(&ObjectPath::parse(array)?)?.document()
+    let array = store.array(&ObjectPath::parse(array)?)?;
+    Ok((array.document()?, array.own_objects()?))
 }
 
 /// What a replica holds of its array.
@@ -336,28 +356,22 @@ fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
     }
 }
 
-/// Bytes of all files of a replica, and how many of them hold chunks.
-fn sizes_of(place: &Path, array: &str) -> Result<(u64, u64)> {
+/// Bytes of all files of a replica.
+fn bytes_of(place: &Path) -> Result<u64> {
     let failed =
         |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", place.display()));
-    let of_array = place.join(array);
-    let (mut bytes, mut objects, mut directories) = (0, 0, vec![place.to_owned()]);
+    let (mut bytes, mut directories) = (0, vec![place.to_owned()]);
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let metadata = entry.metadata().map_err(failed)?;
-            if metadata.is_dir() {
-                directories.push(entry.path());
-                continue;
+            match metadata.is_dir() {
+                true => directories.push(entry.path()),
+                false => bytes += metadata.len(),
             }
-            bytes += metadata.len();
-            let is_chunk = |name: &str| name.starts_with("c.") || name == "c";
-            let is_object =
-                directory == of_array && entry.file_name().to_str().is_some_and(is_chunk);
-            objects += u64::from(is_object);
         }
     }
-    Ok((bytes, objects))
+    Ok(bytes)
 }
 
 /// Removes a replica that no catalogue names. What cannot be removed costs its space.
@@ -387,9 +401,7 @@ fn remove_leftovers(source: &Source) {
     let Ok(storage) = LocalStorage::open(&directory, Mode::ReadWrite) else { return };
     let Ok(Some(_lock)) = storage.try_lock(&ObjectPath::root()) else { return };
     // Another may have made some since this was planned.
-    let newest = sidecar.load_newest(CATALOGUE, &source.state, &Limits::default());
-    let named = newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default();
-    remove_unnamed(&directory, &named);
+    remove_unnamed(&directory, &replicas_in(sidecar, &Limits::default()));
 }
 
 /// Removes the replicas of arrays that others have taken the places of; gives their names. Not while another process
@@ -401,14 +413,11 @@ pub(super) fn drop_of_replaced(
     place: &SourcePlace,
     options: &OptimizeOptions,
 ) -> Result<Vec<String>> {
-    let source = Source::open(place, options)?;
+    let source = Source::open_with_all(place, options)?;
     let key_of = |path: &str| source.store.array(&ObjectPath::parse(path)?)?.key();
-    let is_replaced = |one: &Replica| {
-        let is_other = |key: Option<String>, of: &str| key.is_some_and(|key| key != of);
-        one.of.as_ref().is_some_and(|of| key_of(&one.array).is_ok_and(|key| is_other(key, &of.key)))
-    };
-    let replaced = source.catalogue.replicas.iter().filter(|one| is_replaced(one));
-    let replaced: Vec<String> = replaced.map(|one| one.id.clone()).collect();
+    let is_replaced = |one: &Replica| key_of(&one.array).is_ok_and(|key| key != one.of.key);
+    let replaced = source.replicas.iter().filter(|(one, _)| is_replaced(one));
+    let replaced: Vec<String> = replaced.map(|(one, _)| one.id.clone()).collect();
     let Some(sidecar) = source.sidecar.as_ref().filter(|_| !replaced.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -417,36 +426,33 @@ pub(super) fn drop_of_replaced(
     };
     let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
     let Some(_lock) = storage.try_lock(&ObjectPath::root())? else { return Ok(Vec::new()) };
-    let catalogue = Named { sidecar, state: source.state.clone(), place };
+    let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !replaced.contains(&one.id)))?;
     replaced.iter().for_each(|id| remove(&directory, id));
     Ok(replaced)
 }
 
-/// The catalogue of a source in one state.
-struct Named<'a> {
-    sidecar: &'a Sidecar,
-    state: SourceVersion,
-    place: &'a SourcePlace,
+/// The catalogue of a source.
+pub(super) struct NamedCatalogue<'a> {
+    pub(super) sidecar: &'a Sidecar,
+    pub(super) place: &'a SourcePlace,
 }
 
-impl Named<'_> {
+impl NamedCatalogue<'_> {
     /// Changes which replicas it names; gives them.
     ///
     /// # Errors
     /// `Io` if it cannot be kept; `Conflict` if others never stop changing it.
-    fn change(&self, act: impl Fn(&mut Vec<Replica>)) -> Result<Vec<Replica>> {
+    pub(super) fn change(&self, act: impl Fn(&mut Vec<Replica>)) -> Result<Vec<Replica>> {
         for _ in 0..ATTEMPTS_MAX {
             let number = self.sidecar.last_number(CATALOGUE);
-            let newest: Option<(u64, Catalogue)> =
-                self.sidecar.load_newest(CATALOGUE, &self.state, &Limits::default());
-            let before = newest.map(|(_, found)| found.replicas).unwrap_or_default();
+            let before = replicas_in(self.sidecar, &Limits::default());
             let mut replicas = before.clone();
             act(&mut replicas);
             if replicas == before {
                 return Ok(replicas);
             }
-            let catalogue = Catalogue::new(&self.state, replicas);
+            let catalogue = Catalogue::new(replicas);
             match self.sidecar.save_next(CATALOGUE, &catalogue) {
                 Some(saved) if saved == number + 1 => return Ok(catalogue.replicas),
                 Some(_) => {}

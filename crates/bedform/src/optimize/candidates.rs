@@ -1,13 +1,13 @@
 //! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use bedform_format::checksum::Fingerprint;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Selection};
 use bedform_storage::Profile;
 
+use super::conditions::{ReplicaJudgement, ReplicaState};
 use super::reads::{Exact, Kind, recency};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
@@ -15,7 +15,7 @@ use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
 use crate::options::OpenOptions;
-use crate::replica::{Expected, Held, ObjectsOf, PLACES, Replica, Runs};
+use crate::replica::{Expected, Held, PLACES, Replica, Runs, SourceObject};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
 use crate::trace::{ReplicaUse, positions_in, shared};
@@ -125,7 +125,7 @@ pub(super) fn candidates_of(
     for replica in &source.of_site {
         all.push(CandidateReplica { is_of_site: true, ..existing(source, replica, kinds) });
     }
-    for replica in &source.catalogue.replicas {
+    for replica in &source.replicas {
         all.push(existing(source, replica, kinds));
     }
     let mut arrays: Vec<&str> = kinds.iter().map(|kind| kind.array.as_str()).collect();
@@ -193,26 +193,12 @@ fn block_at(kind: &Kind, share: f64) -> Result<Region> {
     Ok(Region::new((0..shape.len()).map(start).collect::<Vec<_>>(), shape.clone())?)
 }
 
-/// The objects of an array as they are; nothing where they are too many, or it is in a file.
-fn objects_now(array: &Array, whole: &Selection) -> Result<Option<ObjectsOf>> {
-    // All of them, however young.
-    let time = SystemTime::now() + Duration::from_secs(1 << 30);
-    match array.objects_of(whole, time, false) {
-        Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(None),
-        outcome => outcome,
-    }
-}
-
-/// The share of what a replica was made of that is as it was.
-fn share_still(source: &Source, replica: &Replica) -> f64 {
-    let Some(of) = &replica.of else { return 1.0 };
-    let path = ObjectPath::parse(&replica.array).map_err(Error::from);
-    let still = path.and_then(|path| source.store.array(&path)?.share_still(of));
-    still.unwrap_or(0.0)
-}
-
-fn existing(source: &Source, replica: &Replica, kinds: &[Kind]) -> CandidateReplica {
-    let still = share_still(source, replica);
+fn existing(
+    source: &Source,
+    (replica, condition): &(Replica, ReplicaJudgement),
+    kinds: &[Kind],
+) -> CandidateReplica {
+    let still = if condition.state == ReplicaState::Broken { 0.0 } else { condition.share };
     // Looked at only where reads of points may be served.
     let mut places = None;
     let serves = kinds.iter().map(|kind| {
@@ -280,8 +266,8 @@ pub(super) struct ArrayKinds<'a> {
     shape: Vec<u64>,
     item_size: u64,
     dims: Vec<String>,
-    /// The objects of the array as they are, where it is one of a store.
-    objects: Option<ObjectsOf>,
+    /// The objects of the array as they are; nothing where they are too many.
+    objects: Option<Vec<SourceObject>>,
     /// Bytes of elements over those of a replica, by a sample.
     ratio: f64,
     /// Seconds that it takes to read a byte of the array, as a whole.
@@ -310,7 +296,7 @@ impl<'a> ArrayKinds<'a> {
             shape: first.array_shape.clone(),
             item_size: first.item_size,
             dims: first.dims.clone(),
-            objects: objects_now(&opened, &whole)?,
+            objects: opened.object_versions(&whole)?,
             ratio,
             seconds_per_byte: seconds / raw.max(1.0),
             profile: kept.unwrap_or_else(Profile::default_local),

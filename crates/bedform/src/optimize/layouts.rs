@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::building::drop_of_replaced;
 use super::candidates::{ArrayKinds, BestLayout};
 use super::reads::{Deciding, Kind, kinds_of};
+use super::waking::wake;
 use super::{OptimizeOptions, PlannedRead, Source, SourcePlace};
 use crate::array::Array;
 use crate::convert::{
@@ -248,6 +249,14 @@ pub fn reorganize(
         let converted = reorganization.run(progress, exchange)?;
         (done.resumed_bytes, done.warnings) = (converted.resumed_bytes, converted.warnings);
         done.changed = layouts.into_keys().collect();
+    }
+    // Arrays that keep their layout have the same files, whose second names came and went: their replicas rest.
+    if !done.changed.is_empty()
+        && let Err(error) = wake(place, options, &|_, _| {})
+    {
+        done.warnings.push(format!(
+            "replicas of the other arrays rest until 'bedform optimize' has compared them: {error}"
+        ));
     }
     // What cannot be removed is not read any more, and costs its space.
     match drop_of_replaced(place, options) {

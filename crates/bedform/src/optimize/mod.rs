@@ -15,7 +15,8 @@
 //!    saves more than it costs to make. Replicas that are there count as candidates that cost nothing to make; those
 //!    that are not chosen go if their place is needed, those first that saved least for their bytes, and longest ago,
 //!    by the reads that were recorded.
-//! 5. *Building*: each replica is a conversion of a part of the source ([`convert`](mod@crate::convert)), with its
+//! 5. *Waking*: replicas that rest are compared with the source, element by element ([`wake`]).
+//! 6. *Building*: each replica is a conversion of a part of the source ([`convert`](mod@crate::convert)), with its
 //!    promises: what was stopped goes on, nothing is seen before it is whole. Then the catalogue names it.
 //!
 //! This is the layout management of Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4, with
@@ -26,6 +27,8 @@
 //! | `reads` | kinds of reads, with their prices |
 //! | `candidates` | replicas that could be made |
 //! | `choose` | those that are worth their place |
+//! | `conditions` | whether replicas are read, and why not |
+//! | `waking` | replicas that rest, compared with the source |
 //! | `place` | where a source lies |
 //! | `building` | how they are made, and the catalogue |
 //! | `targets` | which storage targets their shards go to |
@@ -35,11 +38,13 @@
 mod building;
 mod candidates;
 mod choose;
+mod conditions;
 mod layouts;
 mod place;
 mod policy;
 mod reads;
 mod targets;
+mod waking;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,11 +54,12 @@ use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use serde::Serialize;
 
+use crate::convert::Exchange;
 use crate::error::{Error, Result};
 use crate::foreign::ForeignFile;
 use crate::layout::Reader;
 use crate::options::{OpenOptions, Prefetch, Progress};
-use crate::replica::{Catalogue, Expected, Held, Replica, replicas_in};
+use crate::replica::{Expected, Held, Replica, replicas_in};
 use crate::sidecar::Sidecar;
 use crate::size::{self, bytes_text};
 use crate::store::Store;
@@ -62,13 +68,16 @@ use crate::trace::{ReplicaUse, newest_knowledge};
 use crate::zarr::nodes::NodeKind;
 
 pub use building::{Optimized, build, build_by};
+pub use conditions::{ReplicaCondition, ReplicaState, conditions};
 pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorganize};
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
+pub use waking::wake;
 
 use candidates::candidates_of;
 use choose::{choose, least_budget};
+use conditions::ReplicaJudgement;
 use reads::{Deciding, Kind, kinds_of};
 
 /// How much replicas may take together.
@@ -249,9 +258,13 @@ struct Source {
     store: Store,
     /// Nothing where there is no place for one yet.
     sidecar: Option<Sidecar>,
-    catalogue: Catalogue,
+    /// The replicas of this user.
+    replicas: Vec<(Replica, ReplicaJudgement)>,
     /// The replicas of the site, which are not this user's to make or to drop.
-    of_site: Vec<Replica>,
+    of_site: Vec<(Replica, ReplicaJudgement)>,
+    /// Names of replicas of this user that nothing is read of, and nothing will be.
+    dead: Vec<String>,
+    /// That of a file.
     state: SourceVersion,
     bytes: u64,
     /// What reads took from the replicas that are there.
@@ -264,9 +277,26 @@ impl Source {
         self.uses.values().map(|used| used.last_ns).max().unwrap_or(0)
     }
 
-    /// Opens the source at `path`, without what reads of others have: nothing is recorded, read ahead or taken of
-    /// replicas.
+    /// Opens the source at `place` for reads that nobody records, reads ahead, or takes of replicas.
     fn open(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
+        let mut source = Self::open_with_all(place, asked)?;
+        // Another list of files may begin with the same one, and have what a replica was made of.
+        let is_archive = matches!(place, SourcePlace::Archive { .. });
+        let is_dead = |(replica, condition): &(Replica, ReplicaJudgement)| {
+            let is_dead = match condition.state {
+                ReplicaState::Broken => true,
+                ReplicaState::Outdated => !is_archive,
+                _ => false,
+            };
+            is_dead.then(|| replica.id.clone())
+        };
+        source.dead = source.replicas.iter().filter_map(is_dead).collect();
+        source.replicas.retain(|one| is_dead(one).is_none());
+        Ok(source)
+    }
+
+    /// As [`Source::open`], with the replicas that are dead.
+    fn open_with_all(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
         let opened = asked.store.clone();
@@ -276,8 +306,11 @@ impl Source {
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
-        let named_in = |sidecar: &Sidecar| replicas_in(sidecar, &state, &Limits::default());
-        let catalogue = Catalogue::new(&state, sidecar.as_ref().map_or_else(Vec::new, named_in));
+        let named_in = |sidecar: &Sidecar| -> Vec<(Replica, ReplicaJudgement)> {
+            let named = replicas_in(sidecar, &Limits::default()).into_iter();
+            named.map(|one| (one.clone(), ReplicaJudgement::of(&store, sidecar, &one))).collect()
+        };
+        let replicas = sidecar.as_ref().map_or_else(Vec::new, named_in);
         let of_site = sidecar.as_ref().and_then(Sidecar::site).map_or_else(Vec::new, named_in);
         let bytes = match file {
             Some(file) => file.size,
@@ -285,7 +318,8 @@ impl Source {
         };
         let known = sidecar.as_ref().and_then(newest_knowledge);
         let uses = known.map(|known| known.replicas).unwrap_or_default();
-        Ok(Self { store, sidecar, catalogue, of_site, state, bytes, uses })
+        let dead = Vec::new();
+        Ok(Self { store, sidecar, replicas, of_site, dead, state, bytes, uses })
     }
 
     /// The dimension along which its files are joined, if it is many.
@@ -326,10 +360,18 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     let reads = kinds.iter().zip(seconds).map(|(kind, (now, then))| kind.planned(*now, *then));
     if !source.of_site.is_empty() {
         let (count, bytes) = (source.of_site.len(), source.of_site.iter());
-        let bytes: u64 = bytes.map(|one| one.stored_bytes).sum();
+        let bytes: u64 = bytes.map(|(one, _)| one.stored_bytes).sum();
         notes.push(format!(
             "the site has {count} replicas of it, {bytes} bytes, which are read whatever is chosen here"
         ));
+    }
+    let resting = source.replicas.iter().filter(|one| one.1.state == ReplicaState::Resting);
+    match resting.count() {
+        0 => {}
+        count => notes.push(format!(
+            "{count} replicas rest, because files were copied or moved, or their attributes were changed: they are \
+             compared before others are made"
+        )),
     }
     if chosen.make.is_empty() && chosen.keep.is_empty() {
         notes.push(note_of_nothing(&source, &kinds, budget_bytes)?);
@@ -343,7 +385,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
         reads: reads.collect(),
         make: chosen.make,
         keep: chosen.keep,
-        drop: chosen.drop,
+        drop: source.dead.into_iter().chain(chosen.drop).collect(),
         notes,
     })
 }
@@ -368,16 +410,19 @@ fn bytes_text_up(bytes: u64) -> String {
     format!("{} {unit}", bytes.div_ceil(unit_bytes))
 }
 
-/// Chooses and makes replicas: [`plan`], then [`build`].
+/// Wakes, chooses and makes replicas: [`wake`], [`plan`], then [`build_by`].
 ///
 /// # Errors
-/// As both.
+/// As these.
 pub fn optimize(
     place: &SourcePlace,
     options: &OptimizeOptions,
     progress: Progress<'_>,
+    exchange: Option<Exchange<'_>>,
 ) -> Result<(OptimizePlan, Optimized)> {
+    let woken = wake(place, options, progress)?;
     let planned = plan(place, options)?;
-    let done = build(place, &planned, options, progress)?;
+    let mut done = build_by(place, &planned, options, progress, exchange)?;
+    done.woken = woken;
     Ok((planned, done))
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use bedform_storage::Lock;
 
 use super::building::directory_of;
+use super::waking::wake;
 use super::{Budget, OptimizeOptions, OptimizePlan, Optimized, SourcePlace, build, plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::url_of;
@@ -127,6 +128,7 @@ fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Optio
     let options =
         OptimizeOptions { budget: Budget::parse(&settings.budget)?, ..OptimizeOptions::default() };
     let source = path.into();
+    wake(&source, &options, &|_, _| {})?;
     let planned = plan(&source, &options)?;
     let is_worth_it = !planned.make.is_empty() && gain_of(&planned) >= GAIN_MIN;
     let done = is_worth_it.then(|| build(&source, &planned, &options, &|_, _| {})).transpose()?;

@@ -67,7 +67,13 @@ pub(super) fn version_of(
         return Ok(Version { size, ..Version::default() });
     }
     let (device, number) = file.identity;
-    let identity = identity_of(&[device, number, file.size, offset]);
+    let (first, second) = match file.changed_ns {
+        // The first number is that of an ETag.
+        0 => identity_of(&[device, number, file.size, offset]),
+        // Of a file the device stays apart: see `SourceVersion`.
+        _ => (device, identity_of(&[number, file.size, offset]).1),
+    };
+    let identity = (first, second);
     Ok(Version { size, identity, ..file.clone() })
 }
 

@@ -1,16 +1,17 @@
-//! The catalogue as a helper file of a sidecar, in generations.
+//! The catalogue as a helper file of a sidecar, in generations; versions in it, compared with those of now.
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::replica::{Catalogue, ObjectsOf};
+use bedform_format::replica::Catalogue;
 
-use crate::sidecar::{Helper, may_be_same};
+use crate::sidecar::Helper;
 
 /// The directory of the catalogue's generations in a sidecar.
 pub(crate) const CATALOGUE: &str = "catalogue";
 /// The array of a replica of points that holds the places of its elements.
 pub(crate) const PLACES: &str = "places";
 
+// It counts for every state of the source: each replica records the versions of its objects.
 impl Helper for Catalogue {
     const BYTES_MAX: u64 = 64 << 20;
 
@@ -21,24 +22,63 @@ impl Helper for Catalogue {
     fn decode(bytes: &[u8], limits: &Limits) -> Option<Self> {
         Self::decode(bytes, limits)
     }
+}
 
-    fn source(&self) -> Option<&SourceVersion> {
-        Some(&self.source)
-    }
+/// How an object relates to its recorded version, from best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// It has that version.
+    Same,
+    /// It has the size and the time of change of bytes, and another file number or time of attributes: a copy, a
+    /// move and `chmod` look so, and so does other content under a time that was put back.
+    Alike,
+    /// Its bytes were written since, or it came or went.
+    Changed,
+}
 
-    fn renewed(mut self, source: &SourceVersion) -> Self {
-        self.source.clone_from(source);
-        self
+impl Standing {
+    /// How an object of version `now` relates to the recorded version `then`; `None` stands for an absent object.
+    pub(crate) fn of(then: Option<&SourceVersion>, now: Option<&SourceVersion>) -> Self {
+        // A server that gives neither times nor ETags tells no two objects of one size apart.
+        let is_told = |version: &SourceVersion| {
+            *version != SourceVersion { size: version.size, ..SourceVersion::default() }
+        };
+        match (then, now) {
+            (then, now) if then == now && then.is_none_or(is_told) => Self::Same,
+            (Some(then), Some(now))
+                if then.size == now.size
+                    && then.modified_ns == now.modified_ns
+                    && then.modified_ns != 0 =>
+            {
+                Self::Alike
+            }
+            _ => Self::Changed,
+        }
     }
 }
 
-/// The recorded checksum of the pieces of object `number`, if the state `now` differs from the recorded one only
-/// as a move or a copy changes it.
-pub(crate) fn pieces_if_alike(
-    of: &ObjectsOf,
-    number: usize,
-    now: Option<&SourceVersion>,
-) -> Option<u32> {
-    let (then, now) = (of.objects.get(number)?.1.as_ref()?, now?);
-    of.pieces.get(number).copied().filter(|_| may_be_same(then, now, of.sampled_ns))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_the_same_size_and_time_is_alike_and_only_one_of_the_same_version_the_same() {
+        let then = SourceVersion { size: 5, modified_ns: 7, changed_ns: 9, identity: (1, 2) };
+        let of = |now: &SourceVersion| Standing::of(Some(&then), Some(now));
+        assert_eq!(of(&then), Standing::Same);
+        // Another machine has another number for the same mount.
+        assert_eq!(of(&SourceVersion { identity: (3, 2), ..then.clone() }), Standing::Same);
+        assert_eq!(of(&SourceVersion { changed_ns: 10, ..then.clone() }), Standing::Alike);
+        assert_eq!(of(&SourceVersion { identity: (1, 3), ..then.clone() }), Standing::Alike);
+        assert_eq!(of(&SourceVersion { size: 6, ..then.clone() }), Standing::Changed);
+        assert_eq!(of(&SourceVersion { modified_ns: 8, ..then.clone() }), Standing::Changed);
+        assert_eq!(Standing::of(None, None), Standing::Same);
+        assert_eq!(Standing::of(Some(&then), None), Standing::Changed);
+        assert_eq!(Standing::of(None, Some(&then)), Standing::Changed);
+        let untold = SourceVersion { size: 5, ..SourceVersion::default() };
+        assert_eq!(Standing::of(Some(&untold), Some(&untold)), Standing::Changed);
+        let untimed = SourceVersion { modified_ns: 0, ..then.clone() };
+        let other = SourceVersion { changed_ns: 10, ..untimed.clone() };
+        assert_eq!(Standing::of(Some(&untimed), Some(&other)), Standing::Changed);
+    }
 }

@@ -3,7 +3,10 @@
 //! # Promises
 //!
 //! - A replica has the elements that its array had when it was made. It is read in the place of the array only
-//!   while the array's objects are those that it was made of.
+//!   while the array means the same by its objects, these have the versions that it was made of, and none contains
+//!   a later commit than the read's moment.
+//! - It is read only whole: the catalogue lists each of its own objects, and one that is absent or another makes the
+//!   replica unreadable.
 //! - Losing a replica, or all of them, loses nothing but speed: whatever of one cannot be read is read of the
 //!   array itself.
 //! - A replica counts from the moment in which a catalogue names it. Whatever lies beside without being named
@@ -28,8 +31,10 @@
 mod catalogue;
 mod opened;
 
-pub use bedform_format::replica::{Catalogue, Expected, Held, ObjectsOf, PlacesOf, Replica, Runs};
-pub(crate) use bedform_format::replica::{OBJECTS_MAX, fingerprint_of};
-pub(crate) use catalogue::{CATALOGUE, PLACES, pieces_if_alike};
+pub use bedform_format::replica::{
+    Catalogue, Expected, Held, ObjectsOf, OwnObject, PlacesOf, Replica, Runs, SourceObject,
+};
+pub(crate) use bedform_format::replica::{OBJECTS_MAX, fingerprint_of, meaning_of};
+pub(crate) use catalogue::{CATALOGUE, PLACES, Standing};
 pub(crate) use opened::{NamedReplicas, OpenReplica, ReplicaSource, Replicas, replicas_in};
 pub use opened::{ReplicaStatistics, current_replicas};

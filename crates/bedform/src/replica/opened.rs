@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::parse_array;
-use bedform_format::replica::{Catalogue, Held, ObjectsOf, Replica, fingerprint_of};
+use bedform_format::replica::{Catalogue, Held, OwnObject, Replica, SourceObject, fingerprint_of};
 use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
 use bedform_storage::{Bell, Profile, Version};
@@ -16,7 +16,7 @@ use bedform_storage::{Bell, Profile, Version};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::catalogue::{CATALOGUE, PLACES, pieces_if_alike};
+use super::catalogue::{CATALOGUE, PLACES, Standing};
 use crate::error::{Error, Result};
 use crate::opening::storage_of_owners;
 use crate::options::{Freshness, OpenOptions};
@@ -27,7 +27,7 @@ use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
 use crate::run::plan::{Piece, ReadPlan};
-use crate::sidecar::{REPLICAS, Sidecar, source_version_of};
+use crate::sidecar::{REPLICAS, Sidecar, source_version, source_version_of};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
@@ -111,10 +111,9 @@ pub(crate) struct OpenReplica {
     places: SharedPlaces,
     /// The numbers of the objects that it was made of, by their coordinates.
     objects: OnceLock<HashMap<Vec<u64>, usize>>,
-    /// States of objects that were found to be the same as when it was made.
-    renewed: Mutex<HashMap<Vec<u64>, SourceVersion>>,
-    /// Whether objects are as they were, where that is looked at once.
-    looked: Mutex<HashMap<Vec<u64>, bool>>,
+    /// Whether objects had their recorded versions when a moment's reads looked first: for reads that do not look
+    /// again while their moment stays. Each with the number of the moment.
+    looked: Mutex<HashMap<Vec<u64>, (u64, bool)>>,
     /// True once something of it could not be read.
     is_broken: AtomicBool,
     /// Reads that took something of it, and their bytes.
@@ -127,6 +126,14 @@ struct Opened {
     hierarchy: Hierarchy,
     path: ObjectPath,
     state: ArrayState,
+    own: OwnVersions,
+}
+
+/// The recorded versions of a replica's objects, by their coordinates.
+type OwnVersions = HashMap<Vec<u64>, SourceVersion>;
+
+fn versions_of(objects: &[OwnObject]) -> OwnVersions {
+    objects.iter().map(|object| (object.at.clone(), object.version.clone())).collect()
 }
 
 /// The sidecars that may have replicas for a user: the own one, and that of the site.
@@ -155,13 +162,9 @@ fn are_off(options: &OpenOptions) -> bool {
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
 }
 
-/// The replicas that the catalogue in a sidecar has of the source in the state `source`.
-pub(crate) fn replicas_in(
-    sidecar: &Sidecar,
-    source: &SourceVersion,
-    limits: &Limits,
-) -> Vec<Replica> {
-    let newest = sidecar.load_newest(CATALOGUE, source, limits);
+/// The replicas that the catalogue in a sidecar names, current or not.
+pub(crate) fn replicas_in(sidecar: &Sidecar, limits: &Limits) -> Vec<Replica> {
+    let newest = sidecar.load_newest(CATALOGUE, &SourceVersion::default(), limits);
     newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
 }
 
@@ -173,14 +176,16 @@ pub(crate) fn replicas_in(
 pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
     let Ok(found) = std::fs::metadata(path) else { return Ok(Vec::new()) };
     let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(Vec::new()) };
-    let state = match found.is_file() {
-        true => source_version_of(&found),
-        false => SourceVersion::default(),
-    };
+    let state = found.is_file().then(|| source_version_of(&found));
     let limits = Limits::default();
     let both = std::iter::once(&sidecar).chain(sidecar.site());
-    let listed = both.flat_map(|sidecar| replicas_in(sidecar, &state, &limits));
-    Ok(listed.map(|replica| replica.id).collect())
+    let listed = both.flat_map(|sidecar| replicas_in(sidecar, &limits));
+    // That of one file names its state; objects of others are not looked at here.
+    let is_current = |replica: &Replica| match replica.of.objects.as_slice() {
+        [only] if only.at.is_empty() => only.version == state,
+        _ => true,
+    };
+    Ok(listed.filter(is_current).map(|replica| replica.id).collect())
 }
 
 impl Replicas {
@@ -203,8 +208,8 @@ impl Replicas {
         Some(Arc::new(Self { sidecars, options, seen: Mutex::default() }))
     }
 
-    /// Those of the source in the state `source` that are there now, or were a moment ago.
-    pub(crate) fn now(&self, source: &SourceVersion) -> Arc<NamedReplicas> {
+    /// The replicas that are there now, or were two seconds ago.
+    pub(crate) fn now(&self) -> Arc<NamedReplicas> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = &*seen
             && seen.looked.elapsed() < LOOKED_AGAIN
@@ -228,23 +233,18 @@ impl Replicas {
             }
             before => {
                 let before = before.as_ref().map(|before| &*before.named);
-                Arc::new(self.load(&sidecars, source, before))
+                Arc::new(self.load(&sidecars, before))
             }
         };
         Arc::clone(&seen.insert(Seen { looked, sidecars, generations, named }).named)
     }
 
     /// Those that the newest catalogues name; one that `before` has as well stays opened.
-    fn load(
-        &self,
-        sidecars: &[Sidecar],
-        source: &SourceVersion,
-        before: Option<&NamedReplicas>,
-    ) -> NamedReplicas {
+    fn load(&self, sidecars: &[Sidecar], before: Option<&NamedReplicas>) -> NamedReplicas {
         let mut named = NamedReplicas::default();
         let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
         for sidecar in sidecars.iter().filter(|one| one.is_trusted_at(&[REPLICAS])) {
-            for record in replicas_in(sidecar, source, &self.options.limits) {
+            for record in replicas_in(sidecar, &self.options.limits) {
                 let known = before.and_then(|before| before.with(&record, sidecar));
                 let of_array = named.by_array.entry(record.array.clone()).or_default();
                 let key =
@@ -287,7 +287,6 @@ impl Replicas {
             opened: OnceLock::new(),
             places,
             objects: OnceLock::new(),
-            renewed: Mutex::default(),
             looked: Mutex::default(),
             is_broken: AtomicBool::new(false),
             reads: AtomicU64::new(0),
@@ -363,10 +362,8 @@ impl OpenReplica {
         if opened.is_none() {
             self.distrust();
         }
-        let Opened { hierarchy, path, state } = opened.as_ref()?;
-        let source = ZarrSource { hierarchy, path, state };
-        let is_whole = self.record.objects == source.object_grid().iter().product::<u64>();
-        Some(ReplicaSource { source, is_whole })
+        let Opened { hierarchy, path, state, own } = opened.as_ref()?;
+        Some(ReplicaSource { source: ZarrSource { hierarchy, path, state }, own })
     }
 
     fn open(&self) -> Result<Opened> {
@@ -382,7 +379,8 @@ impl OpenReplica {
         if state.metadata.shape != self.record.held.shape() {
             return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
         }
-        Ok(Opened { hierarchy, path, state })
+        let own = versions_of(&self.record.objects);
+        Ok(Opened { hierarchy, path, state, own })
     }
 
     /// An array of it, as its document says.
@@ -423,7 +421,9 @@ impl OpenReplica {
         buffer.try_reserve_exact(bytes.ok_or_else(damaged)?).map_err(|_| damaged())?;
         buffer.resize(bytes.unwrap_or(0), 0);
         let geometry = state.layout.geometry(&Selection::all(&[count]))?;
+        let own = versions_of(&of.objects);
         let source = ZarrSource { hierarchy: &opened.hierarchy, path: &path, state: &state };
+        let source = ReplicaSource { source, own: &own };
         let piece = Piece {
             source: &source,
             moment: &Settled,
@@ -447,76 +447,56 @@ impl OpenReplica {
         is_right.then_some(places).ok_or_else(damaged)
     }
 
-    /// True if the object at `coordinates` is as it was when the replica was made of it: it has the version that
-    /// `now` gives, which is asked once unless it is `asked_again`; or it was moved or copied since, and has the
-    /// pieces that `pieces` gives of it in a state.
+    /// The last commit that the object at `coordinates` contains, if it is as it was when the replica was made of it:
+    /// it has the version that `now` gives. With `looked_at`, the number of a moment, one look counts for all reads of
+    /// that moment.
     ///
     /// # Errors
-    /// Those of `now` and `pieces`.
-    pub(crate) fn is_still_of(
+    /// Those of `now`.
+    pub(crate) fn commit_if_same(
         &self,
         coordinates: &[u64],
-        asked_again: bool,
+        looked_at: Option<u64>,
         now: impl FnOnce() -> Result<Option<SourceVersion>>,
-        pieces: impl FnOnce(&SourceVersion) -> Result<Option<u32>>,
-    ) -> Result<bool> {
-        let Some(of) = &self.record.of else { return Ok(true) };
-        let index = || of.objects.iter().map(|(at, _)| at.clone()).zip(0..).collect();
+    ) -> Result<Option<u64>> {
+        let of = &self.record.of.objects;
+        let index = || of.iter().map(|object| object.at.clone()).zip(0..).collect();
         let Some(number) = self.objects.get_or_init(index).get(coordinates) else {
-            return Ok(false);
+            return Ok(None);
         };
+        let SourceObject { version, commit, .. } = &of[*number];
         let looked = || self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (false, Some(known)) = (asked_again, looked().get(coordinates)) {
-            return Ok(*known);
+        if let Some(moment) = looked_at
+            && let Some((of_moment, is_same)) = looked().get(coordinates)
+            && *of_moment == moment
+        {
+            return Ok(is_same.then_some(*commit));
         }
-        let now = now()?;
-        let is_still = now == of.objects[*number].1
-            || self.is_renewed(of, (*number, coordinates), now.as_ref(), pieces)?;
-        if !asked_again {
-            looked().insert(coordinates.to_vec(), is_still);
+        let is_same = Standing::of(version.as_ref(), now()?.as_ref()) == Standing::Same;
+        if let Some(moment) = looked_at {
+            looked().insert(coordinates.to_vec(), (moment, is_same));
         }
-        Ok(is_still)
+        Ok(is_same.then_some(*commit))
     }
 
-    /// True if an object that is in another state than it was is the same.
-    fn is_renewed(
-        &self,
-        of: &ObjectsOf,
-        (number, coordinates): (usize, &[u64]),
-        now: Option<&SourceVersion>,
-        pieces: impl FnOnce(&SourceVersion) -> Result<Option<u32>>,
-    ) -> Result<bool> {
-        let expected = pieces_if_alike(of, number, now);
-        let Some((expected, now)) = expected.zip(now) else { return Ok(false) };
-        let renewed = || self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
-        if renewed().get(coordinates) == Some(now) {
-            return Ok(true);
-        }
-        let is_same = pieces(now)? == Some(expected);
-        if is_same {
-            renewed().insert(coordinates.to_vec(), now.clone());
-        }
-        Ok(is_same)
-    }
-
-    /// True if it can be of an array of this shape, stored like that, that has this key in its store.
+    /// True if it can be of an array of this shape, stored like that, that has this key in its store and means the
+    /// same by its objects.
     pub(crate) fn may_be_of(
         &self,
         shape: &[u64],
         layout: &StoredLayout,
-        key: Option<&str>,
+        (key, meaning): (&str, &str),
     ) -> bool {
         let Replica { array_shape, held, of, .. } = &self.record;
         let grows = array_shape.len() == shape.len()
             && array_shape.iter().zip(shape).all(|(then, now)| then <= now);
         // Places count along all axes but the first.
-        let fits = match (of, held) {
-            (None, _) => array_shape == shape,
-            (Some(_), Held::Runs(_)) => grows,
-            (Some(_), Held::Points { .. }) => grows && array_shape.get(1..) == shape.get(1..),
+        let fits = match held {
+            Held::Runs(_) => grows,
+            Held::Points { .. } => grows && array_shape.get(1..) == shape.get(1..),
         };
-        let is_same = of.as_ref().is_none_or(|of| key.is_some_and(|key| of.key == key));
-        fits && is_same
+        fits && of.key == key
+            && self.record.meaning == meaning
             && self.source().is_some_and(|source| {
                 let own = source.layout();
                 own.item_size == layout.item_size && own.fill_element() == layout.fill_element()
@@ -582,12 +562,12 @@ impl OpenReplica {
     }
 }
 
-/// A replica as a source of chunks.
+/// A replica as a source of chunks. Each object that a read opens must be the one that the catalogue lists: where one
+/// is gone its elements would read as the fill value.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplicaSource<'a> {
     source: ZarrSource<'a>,
-    /// True if every object was there when it was made: one that is not was lost since.
-    is_whole: bool,
+    own: &'a OwnVersions,
 }
 
 impl<'a> ReplicaSource<'a> {
@@ -625,10 +605,15 @@ impl Source for ReplicaSource<'_> {
         waits: &dyn Fn(),
     ) -> Result<Option<OpenCell>> {
         let opened = self.source.open(coordinates, need, asked, waits)?;
-        if opened.is_none() && self.is_whole {
-            return Err(Error::corrupt(self.object_name(coordinates), "it is gone"));
+        let now = opened.as_ref().map(|cell| source_version(cell.object.version()));
+        if now.as_ref() == self.own.get(coordinates) {
+            return Ok(opened);
         }
-        Ok(opened)
+        let problem = match now {
+            None => "it is gone",
+            Some(_) => "it is not the file that the catalogue lists",
+        };
+        Err(Error::corrupt(self.object_name(coordinates), problem))
     }
 
     fn is_still(&self, coordinates: &[u64], version: Option<&Version>) -> Result<bool> {

@@ -37,15 +37,14 @@
 //!   1 GiB without it. Whoever keeps something removes the sidecars that were used least recently until the
 //!   rest fits. A reader notes its use in the object `used`, at most once an hour. A sidecar with replicas, which
 //!   somebody has asked for with a budget of their own, neither counts nor goes.
-//! - **Renewal.** A source that was moved, or copied with its times, is compared by sampled pieces, and what was made
-//!   of it stays: `renewal`.
+//! - **Renewal.** There is none: a helper file of another state of the source counts for nothing, and is made anew.
+//!   Replicas, which are large, rest until they were compared: `optimize/waking`.
 //! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
 //!   about. Sizes are compared before memory is taken.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
-//! | `renewal` | sources that were moved or copied, and are the same |
 //! | `site` | sidecars that all users of an archive read |
 //! | `warnings` | what keeps one from being read |
 //! | `generations` | numbered files |
@@ -54,7 +53,6 @@
 mod budget;
 mod generations;
 mod place;
-mod renewal;
 mod site;
 #[cfg(test)]
 mod tests;
@@ -63,7 +61,7 @@ mod warnings;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
@@ -71,11 +69,9 @@ use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::Result;
 use place::{Holder, SidecarCandidates, TrustedStorage};
-use renewal::STATES;
 use site::{Look, look_at, open_to_readers};
 
 pub use place::SidecarName;
-pub(crate) use renewal::may_be_same;
 pub use warnings::take_warnings;
 
 /// The directory of the replicas in a sidecar.
@@ -108,10 +104,6 @@ pub(crate) const REPLICAS: &str = "replicas";
 ///     fn source(&self) -> Option<&SourceVersion> {
 ///         Some(&self.0)
 ///     }
-///
-///     fn renewed(self, source: &SourceVersion) -> Self {
-///         Self(source.clone(), self.1)
-///     }
 /// }
 ///
 /// let storage = std::sync::Arc::new(MemoryStorage::new());
@@ -139,12 +131,6 @@ pub trait Helper: Sized {
     fn source(&self) -> Option<&SourceVersion> {
         None
     }
-
-    /// The same, of another version of the source that is known to be the same.
-    #[must_use]
-    fn renewed(self, _: &SourceVersion) -> Self {
-        self
-    }
 }
 
 /// The place of the helper files of one source. Cheap to clone.
@@ -160,8 +146,6 @@ pub struct Sidecar {
     is_in_cache: bool,
     /// That of the site, which is only read.
     site: Option<Arc<Sidecar>>,
-    /// States of the source that were compared, and whether they are the same.
-    compared: Arc<Mutex<Vec<(SourceVersion, SourceVersion, bool)>>>,
 }
 
 impl Sidecar {
@@ -245,12 +229,10 @@ impl Sidecar {
         }
     }
 
-    /// Lets all who may read the source read what lies in these directories, and the states that are the same, if
-    /// this is a sidecar of the site.
+    /// Lets all who may read the source read what lies in these directories, if this is a sidecar of the site.
     pub(crate) fn open_to_readers(&self, names: &[&str]) {
         if let (true, Some(directory)) = (self.is_of_site(), self.own_directory()) {
-            let names = names.iter().chain(&[STATES]);
-            names.for_each(|name| open_to_readers(&directory.join(name)));
+            names.iter().for_each(|name| open_to_readers(&directory.join(name)));
         }
     }
 
@@ -281,15 +263,7 @@ impl Sidecar {
         budget_bytes: Option<u64>,
     ) -> Self {
         let holder = Arc::new(TrustedStorage(storage));
-        Self {
-            holder,
-            directory,
-            budget_bytes,
-            name: None,
-            is_in_cache: false,
-            site: None,
-            compared: Arc::default(),
-        }
+        Self { holder, directory, budget_bytes, name: None, is_in_cache: false, site: None }
     }
 
     /// The helper file `name`, if it is there, may be trusted, and was made of `source`; that of the site where this
@@ -323,18 +297,6 @@ impl Sidecar {
         source: &SourceVersion,
         limits: &Limits,
     ) -> Option<H> {
-        let helper: H = self.read_any(storage, name, limits)?;
-        match helper.source() {
-            Some(then) if then != source => {
-                let is_same = self.is_same_source(storage, then, source);
-                is_same.then(|| helper.renewed(source))
-            }
-            _ => Some(helper),
-        }
-    }
-
-    /// A helper file, of whatever version of the source.
-    fn read_any<H: Helper>(&self, storage: &dyn Storage, name: &str, limits: &Limits) -> Option<H> {
         let path = self.directory.join(name).ok()?;
         let object = storage.open(&path).ok()?;
         let version = object.version();
@@ -346,7 +308,8 @@ impl Sidecar {
         bytes.try_reserve_exact(length).ok()?;
         bytes.resize(length, 0);
         object.read(0, &mut bytes).ok()?;
-        H::decode(&bytes, limits)
+        let helper = H::decode(&bytes, limits)?;
+        helper.source().is_none_or(|then| then == source).then_some(helper)
     }
 
     /// Keeps a helper file under `name`, in the place of whatever has that name. True if it is kept now.

@@ -298,15 +298,7 @@ impl SidecarCandidates {
     fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
         let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
-        Sidecar {
-            holder,
-            directory,
-            budget_bytes: None,
-            name,
-            is_in_cache: false,
-            site: None,
-            compared: Arc::default(),
-        }
+        Sidecar { holder, directory, budget_bytes: None, name, is_in_cache: false, site: None }
     }
 
     /// The sidecar among those of many sources.

@@ -174,21 +174,24 @@ fn make_readable_as(own: &Path, source: &Path) -> std::io::Result<()> {
     fs::set_permissions(own, fs::Permissions::from_mode(0o700 | mode))
 }
 
-/// Lets all who get there read the file or directory at `path` and what lies below, whatever mask this process makes
-/// files with. Who gets there the directories above say.
+/// Lets all users read the file or directory at `path` and everything below, if the directories above let them
+/// through. A file that they can read is not touched: the time of its attributes is a part of its version.
 pub(super) fn open_to_readers(path: &Path) {
     let mut paths = vec![path.to_owned()];
     while let Some(path) = paths.pop() {
-        // What cannot be opened to them is not read by them.
+        let open = |found: &fs::Metadata, mode: u32| {
+            if found.mode() & 0o7777 != mode {
+                // A failure leaves a file that others cannot read.
+                let _ = fs::set_permissions(&path, fs::Permissions::from_mode(mode));
+            }
+        };
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_dir() => {
-                let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o755));
+                open(&found, 0o755);
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
                 paths.extend(entries.map(|entry| entry.path()));
             }
-            Ok(found) if found.is_file() => {
-                let _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o644));
-            }
+            Ok(found) if found.is_file() => open(&found, 0o644),
             _ => {}
         }
     }

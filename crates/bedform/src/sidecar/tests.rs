@@ -42,10 +42,6 @@ impl Helper for Note {
     fn source(&self) -> Option<&SourceVersion> {
         Some(&self.source)
     }
-
-    fn renewed(self, source: &SourceVersion) -> Self {
-        Self { source: source.clone(), ..self }
-    }
 }
 
 fn source(size: u64) -> SourceVersion {

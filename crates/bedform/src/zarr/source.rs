@@ -219,7 +219,7 @@ impl ZarrSource<'_> {
 
     /// True if the handle may go on with shards as they were when it opened them. If it looks for changes
     /// before every read, or makes some, it opens them anew; decoded chunks are kept all the same.
-    fn keeps_shards(&self) -> bool {
+    pub(crate) fn keeps_shards(&self) -> bool {
         let options = &self.hierarchy.options;
         options.freshness != Freshness::Read && !options.writable
     }

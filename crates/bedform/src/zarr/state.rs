@@ -8,6 +8,7 @@ use bedform_codec::ChunkCodec;
 use bedform_format::metadata::{
     ArrayMetadata, CodecChoice, Encoding, Identity, ShardEncoding, parse_array,
 };
+use bedform_format::replica::meaning_of;
 use bedform_format::{CodecChain, DataType, ObjectPath};
 use bedform_geometry::{ChunkGrid, Order};
 use serde_json::{Value, json};
@@ -41,6 +42,9 @@ pub(crate) struct ArrayState {
     /// A hash of what decides, beside the array's objects and commits, which elements it has: the same in other
     /// handles.
     pub(crate) meaning: u64,
+    /// The fingerprint that its replicas must have beside its objects: see
+    /// [`Replica::meaning`](crate::replica::Replica).
+    pub(crate) form: String,
     /// Nothing for a draft, and where storage could not be asked after a change.
     pub(crate) source: Option<ArrayOrigin>,
 }
@@ -77,12 +81,13 @@ impl ArrayState {
             metadata.order.as_deref().and_then(|name| name.parse().ok()).unwrap_or(Order::RowMajor);
         let item_size = metadata.data_type.item_size().unwrap_or(TEXT_ITEM);
         let fill = metadata.fill_value.clone();
-        let meaning = meaning(&metadata);
+        let (meaning, form) = (meaning(&metadata), form(&metadata));
         Ok(Self {
             layout: StoredLayout { grid, per_object, codec, item_size, fill },
             scope: hierarchy.cache.scope(path.as_str(), decoding(&metadata)),
             number: hierarchy.number(),
             meaning,
+            form,
             is_open: is_open(path, &metadata),
             shard_end: metadata.shard().map(end),
             metadata,
@@ -131,6 +136,15 @@ fn meaning(metadata: &ArrayMetadata) -> u64 {
     let fill = format!("{:?}", metadata.fill_value);
     (decoding(metadata), &metadata.shape, fill).hash(&mut hasher);
     hasher.finish()
+}
+
+/// The shape is none of it: an array that has grown keeps its replicas. Its key is another part of their records.
+fn form(metadata: &ArrayMetadata) -> String {
+    let ArrayMetadata { data_type, structure, chunk_shape, keys, fill_value, encoding, .. } =
+        metadata;
+    meaning_of(&format!(
+        "{data_type:?} {structure:?} {chunk_shape:?} {keys:?} {fill_value:?} {encoding:?}"
+    ))
 }
 
 /// True if the first write is to choose the codecs of the array at `path`. An array that lies alone keeps those

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{PlacedAxis, PlacedBox, split};
 
 use super::objects::Objects;
@@ -34,6 +33,8 @@ pub(crate) struct Base<'a> {
     pub(super) moment: &'a dyn Moment,
     pub(super) layout: &'a StoredLayout,
     pub(super) meaning: u64,
+    /// The fingerprint that its replicas must have beside its objects.
+    pub(super) form: &'a str,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
     pub(super) objects: Objects<'a>,
@@ -114,21 +115,27 @@ enum PartSource<'a> {
 }
 
 impl Base<'_> {
-    /// True if a replica can be of the array as it is.
+    /// True if a replica can be of the array as it is; of a file, only if it is.
     pub(super) fn may_have(&self, replica: &OpenReplica) -> bool {
-        replica.may_be_of(self.layout.grid.array_shape(), self.layout, self.objects.key())
+        let (shape, named) = (self.layout.grid.array_shape(), (self.objects.key(), self.form));
+        let is_file = matches!(self.objects, Objects::File { .. });
+        replica.may_be_of(shape, self.layout, named)
+            && (!is_file || self.is_still(replica, &[]).unwrap_or(false))
     }
 
-    /// True if nothing was written to an object of the array since the replica was made of it.
+    /// True if nothing was written to an object of the array since the replica was made of it, and the object is of
+    /// the moment of the read: it contains no later commit, and none lies over it.
     pub(super) fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
-        let pieces = |state: &SourceVersion| self.objects.pieces(coordinates, state);
-        let asks_again = self.objects.asks_again();
-        let version = || self.objects.version(coordinates, asks_again);
-        let is_still = replica.is_still_of(coordinates, asks_again, version, pieces)?;
+        let looked_at = self.objects.looked_at();
+        let version = || self.objects.version(coordinates, looked_at.is_none());
+        let Some(commit) = replica.commit_if_same(coordinates, looked_at, version)? else {
+            return Ok(false);
+        };
         let name = || self.source.map_or_else(String::new, |own| own.object_name(coordinates));
-        // What is committed and not settled lies over what the replica was made of.
-        Ok(is_still
-            && (self.moment.is_settled() || self.moment.cover(coordinates, 0, &name)?.is_none()))
+        match self.moment.cover(coordinates, commit, &name) {
+            Err(error) if error.kind() == ErrorKind::SnapshotMoved => Ok(false),
+            cover => Ok(cover?.is_none()),
+        }
     }
 
     /// What of a part that a replica has is as it was, and what has changed; nothing if that cannot be told.
@@ -137,16 +144,13 @@ impl Base<'_> {
         replica: &OpenReplica,
         part: PlacedBox,
     ) -> Option<(Vec<PlacedBox>, Vec<PlacedBox>)> {
-        if replica.record.of.is_none() {
-            return Some((vec![part], Vec::new()));
-        }
         let objects = self.objects_in(&part, CELLS_MAX)?;
         let (mut valid, mut changed) = (vec![part], Vec::new());
         for coordinates in objects {
             if self.is_still(replica, &coordinates).ok()? {
                 continue;
             }
-            let region = self.object_region(&coordinates)?;
+            let region = self.objects.region(&coordinates)?;
             let mut still = Vec::with_capacity(valid.len());
             for part in valid {
                 let (inside, rest) = split(&part, &region);

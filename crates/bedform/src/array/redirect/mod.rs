@@ -29,18 +29,17 @@ mod points;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisSelection, PlacedAxis, PlacedBox, Selection};
 
 use self::base::{Base, OpenedOnce, Part, PartOf};
 use self::cutting::{Choice, Cut, Cutting, axes_of, eighths, key_of, made_for};
 use self::kinds::{Kind, kind_of};
+pub(crate) use self::objects::{BoundObjects, Standings};
 use self::objects::{Objects, StoredObjects};
 use self::points::asks_for_points;
 use super::known::Known;
 use crate::error::Result;
 use crate::foreign::facts::Sources;
-use crate::options::Freshness;
 use crate::replica::{NamedReplicas, OpenReplica};
 use crate::run::RedirectedRead;
 use crate::run::chunks::ChunkCache;
@@ -221,15 +220,16 @@ impl Known<'_> {
         match self {
             Self::Foreign(variable) => {
                 let facts = variable.facts();
-                let (Some(replicas), Some(state)) = (&facts.replicas, variable.state()) else {
+                let objects = Objects::of_variable(&***variable);
+                let (Some(replicas), Some(objects)) = (&facts.replicas, objects) else {
                     return Ok(None);
                 };
-                let replicas = &*replicas.now(state);
+                let replicas = &*replicas.now();
                 let of_array = replicas.of_array(&facts.path);
                 // What cannot help costs a read no look at the file.
                 let hope = Hope::of(selection, (replicas, of_array), &facts.path);
                 let Some(hope) = hope else { return Ok(None) };
-                if !variable.is_as_opened()? {
+                if !variable.is_as_opened(false)? {
                     return Ok(None);
                 }
                 let source = match variable.sources() {
@@ -242,9 +242,10 @@ impl Known<'_> {
                     moment: &Settled,
                     layout: &facts.layout,
                     meaning: 0,
+                    form: &facts.meaning,
                     cache: ChunkCache::new(&facts.cache, &facts.scope),
                     tuning: &facts.tuning,
-                    objects: Objects::of_variable(variable.sources()),
+                    objects,
                 };
                 let wanted = (selection, &hope);
                 let found = Redirected::find(&base, wanted, (replicas, of_array), &facts.path);
@@ -255,28 +256,23 @@ impl Known<'_> {
                 // What is held at a moment may be older than what replicas were made of.
                 let replicas = store.replicas.as_ref().filter(|_| store.held.is_none());
                 let Some(replicas) = replicas else { return Ok(None) };
-                let replicas = &*replicas.now(&SourceVersion::default());
+                let replicas = &*replicas.now();
                 let of_array = replicas.of_array(path);
                 let hope = Hope::of(selection, (replicas, of_array), path);
                 let Some(hope) = hope else { return Ok(None) };
                 let snapshot = snapshot.clone().map_or_else(|| store.snapshot(), Ok)?;
                 let state = &handle.closed_by_now(state)?;
                 let pinned = handle.pinned_to(state, snapshot);
-                let key = objects::key_of(state);
-                let asks_again = store.options.freshness == Freshness::Read;
                 let base = Base {
                     source: Some(&pinned.source),
                     priced: Some(OpenedOnce::new(&pinned.source)),
                     moment: &pinned.moment,
                     layout: &state.layout,
                     meaning: state.meaning,
+                    form: &state.form,
                     cache: ChunkCache::new(&store.cache, &state.scope),
                     tuning: &store.tuning,
-                    objects: Objects::Store(StoredObjects {
-                        source: pinned.source,
-                        key,
-                        asks_again,
-                    }),
+                    objects: Objects::Store(StoredObjects::new(pinned.clone(), state)),
                 };
                 let wanted = (selection, &hope);
                 let found = Redirected::find(&base, wanted, (replicas, of_array), path);

@@ -1,35 +1,42 @@
-//! The objects of an array that replicas were made of, and whether each is as it was.
+//! The objects of an array that replicas are made of, and whether each is as it was.
+//!
+//! A replica is made of an object only if that has one version before and after, is older than a step of its file
+//! system's clock, and no commit lies over it: [`Array::bound`]. Other objects are not listed, and reads take them from
+//! the array itself.
 
-use std::time::SystemTime;
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
 
-use bedform_format::checksum::crc32c;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
 use bedform_geometry::{PlacedAxis, Region, Selection};
-use bedform_storage::{Object, Version};
+use bedform_storage::Version;
 
 use super::super::Array;
 use super::super::known::Known;
 use super::base::Base;
-use crate::cache::was_too_young;
+use crate::cache::{clock_step, was_too_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
-use crate::foreign::facts::Sources;
-use crate::replica::{OBJECTS_MAX, ObjectsOf, pieces_if_alike};
+use crate::foreign::facts::{ForeignVariable, Sources};
+use crate::log::snapshot::{ArrayMoment, PinnedArray};
+use crate::plan::opening::Need;
+use crate::replica::{OBJECTS_MAX, ObjectsOf, OwnObject, SourceObject, Standing};
 use crate::sidecar::source_version;
-use crate::source::Source as _;
+use crate::source::{Moment as _, Source as _};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
-/// Bytes of a piece of an object by which it is told from another.
-const PIECE_BYTES: u64 = 4096;
+/// Longer than a step of most file systems' clocks: two writes that are so far apart have different times.
+const LEAST_STEP: Duration = Duration::from_millis(20);
 
 /// What of an array changes by itself. An object is known by its coordinates: of an archive, where its file
-/// begins and ends along the joined axis.
+/// begins and ends along the joined axis; a single file has none.
 pub(crate) enum Objects<'a> {
-    /// Nothing: it is of one file, and replicas are of a state of that.
-    File,
+    /// One file, in the state that reads go by.
+    File { variable: &'a dyn ForeignVariable, state: &'a SourceVersion },
     /// Shards of a store.
     Store(StoredObjects<'a>),
     /// Files, one behind the other.
@@ -39,13 +46,17 @@ pub(crate) enum Objects<'a> {
 /// The objects of an array of a store.
 pub(crate) struct StoredObjects<'a> {
     pub(super) source: ZarrSource<'a>,
+    pub(super) moment: ArrayMoment<'a>,
     /// The key of the array, in hexadecimal digits.
     pub(super) key: String,
-    /// Whether every read asks for them again.
-    pub(super) asks_again: bool,
 }
 
-impl StoredObjects<'_> {
+impl<'a> StoredObjects<'a> {
+    pub(super) fn new(pinned: PinnedArray<'a>, state: &ArrayState) -> Self {
+        let key = state.identity().map_or_else(String::new, |own| hex(&own.array));
+        Self { source: pinned.source, moment: pinned.moment, key }
+    }
+
     fn version(&self, coordinates: &[u64]) -> Result<Option<SourceVersion>> {
         let path = self.source.object_path(coordinates)?;
         match self.source.hierarchy.storage.stat(&path) {
@@ -54,21 +65,42 @@ impl StoredObjects<'_> {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// An object as it is now, with the last commit that it contains; nothing for one over which commits lie that are
+    /// not settled: a log that is put back from a backup may lack them again.
+    ///
+    /// # Errors
+    /// `SnapshotMoved` for one that is settled just now; those of storage.
+    fn settled(&self, coordinates: &[u64]) -> Result<Option<SourceObject>> {
+        let opened = self.source.open(coordinates, Need::default(), None, &|| ())?;
+        let version = opened.as_ref().map(|cell| source_version(cell.object.version()));
+        let commit = self.moment.contained(opened.map_or(0, |cell| cell.contained));
+        let name = || self.source.object_name_of(coordinates);
+        let cover = self.moment.cover(coordinates, commit, &name)?;
+        Ok(cover.is_none().then(|| SourceObject { at: coordinates.to_vec(), version, commit }))
+    }
+
+    /// The number of the moment for which one look at an object counts; nothing where every read looks again, as it
+    /// does on disks, and by handles that do so anyway. Objects without commits have no moment.
+    fn looked_at(&self) -> Option<u64> {
+        let keeps = self.source.is_remote() && self.source.keeps_shards();
+        keeps.then(|| self.moment.number())
+    }
 }
 
 impl<'a> Objects<'a> {
-    /// Those of a variable whose chunks lie there.
-    pub(super) fn of_variable(sources: Sources<'a>) -> Self {
-        match sources {
-            Sources::One(_) => Self::File,
-            Sources::Joined(joined) => Self::Archive(joined),
+    /// Those of a variable; nothing for one without a state, which a callback reads.
+    pub(super) fn of_variable(variable: &'a dyn ForeignVariable) -> Option<Self> {
+        match variable.sources() {
+            Sources::One(_) => variable.state().map(|state| Self::File { variable, state }),
+            Sources::Joined(joined) => Some(Self::Archive(joined)),
         }
     }
 
     /// The coordinates of those that hold the elements of a selection.
     fn of_selection(&self, selection: &Selection) -> Result<Vec<Vec<u64>>> {
         let found: Vec<Vec<u64>> = match self {
-            Self::File => Vec::new(),
+            Self::File { .. } => vec![Vec::new()],
             Self::Store(stored) => {
                 let geometry = stored.source.state.layout.geometry(selection)?;
                 check_count(geometry.cell_count())?;
@@ -84,25 +116,26 @@ impl<'a> Objects<'a> {
     }
 
     /// The identity of the array among others at its path: its key, or the joined dimension and units of times.
-    pub(super) fn key(&self) -> Option<&str> {
+    pub(super) fn key(&self) -> &str {
         match self {
-            Self::File => None,
-            Self::Store(stored) => Some(&stored.key),
-            Self::Archive(joined) => Some(joined.key()),
+            Self::File { .. } => "",
+            Self::Store(stored) => &stored.key,
+            Self::Archive(joined) => joined.key(),
         }
     }
 
-    /// Whether every read asks for them again.
-    pub(super) fn asks_again(&self) -> bool {
+    /// See [`StoredObjects::looked_at`].
+    pub(super) fn looked_at(&self) -> Option<u64> {
         match self {
-            Self::File => false,
-            Self::Store(stored) => stored.asks_again,
-            Self::Archive(joined) => joined.asks_again(),
+            // The read has looked.
+            Self::File { .. } => Some(0),
+            Self::Store(stored) => stored.looked_at(),
+            Self::Archive(joined) => (!joined.asks_again()).then_some(0),
         }
     }
 
-    /// The version of one; nothing for one that is not there. Of an archive it is that which was found when it was
-    /// opened, unless the file is looked at `anew`.
+    /// The version of one; nothing for one that is not there, or has changed since the archive or file was opened.
+    /// Of a file it is that which was found then, unless the file is looked at `anew`.
     ///
     /// # Errors
     /// Those of storage.
@@ -110,66 +143,47 @@ impl<'a> Objects<'a> {
         match (self, coordinates) {
             (Self::Store(stored), _) => stored.version(coordinates),
             (Self::Archive(joined), [start, end]) => joined.version((*start, *end), anew),
+            (Self::File { variable, state }, []) => {
+                let is_same = !anew || variable.is_as_opened(true)?;
+                Ok(is_same.then(|| (*state).clone()))
+            }
             _ => Ok(None),
         }
     }
 
-    /// As [`pieces_of`], of one in the state `state`.
+    /// The elements of the array that one has.
+    pub(super) fn region(&self, coordinates: &[u64]) -> Option<Region> {
+        match (self, coordinates) {
+            (Self::Store(stored), _) => stored.source.state.layout.object_region(coordinates).ok(),
+            (Self::Archive(joined), [start, end]) => {
+                let whole = Region::whole(joined.facts().layout.grid.array_shape()).ok()?;
+                let (mut first, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
+                (first[joined.axis()], shape[joined.axis()]) = (*start, end - start);
+                Region::new(first, shape).ok()
+            }
+            (Self::File { variable, .. }, _) => {
+                Region::whole(variable.facts().layout.grid.array_shape()).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// One as it is now; nothing where no replica may be made of it now.
     ///
     /// # Errors
-    /// Those of storage.
-    pub(super) fn pieces(&self, coordinates: &[u64], state: &SourceVersion) -> Result<Option<u32>> {
-        match (self, coordinates) {
-            (Self::Store(stored), _) => pieces_of_shard(&stored.source, coordinates, state),
-            (Self::Archive(joined), [start, end]) => pieces_of_file(joined, (*start, *end), state),
-            _ => Ok(None),
+    /// `Conflict` for a file that has changed since it was opened; those of storage.
+    fn settled(&self, coordinates: &[u64]) -> Result<Option<SourceObject>> {
+        if let Self::Store(stored) = self {
+            return match stored.settled(coordinates) {
+                Err(error) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
+                outcome => outcome,
+            };
         }
-    }
-}
-
-/// The CRC-32C of pieces of an object in the state `state`, of its begin, its middle and its end, where the index of
-/// a shard is; nothing if it is in another state.
-fn pieces_of(object: &dyn Object, state: &SourceVersion) -> Result<Option<u32>> {
-    if source_version(object.version()) != *state {
-        return Ok(None);
-    }
-    let last = state.size.saturating_sub(PIECE_BYTES);
-    let mut starts = vec![0, last / 2, last];
-    starts.dedup();
-    let mut bytes = Vec::new();
-    for start in starts {
-        let from = bytes.len();
-        let length = usize::try_from(PIECE_BYTES.min(state.size - start)).unwrap_or(0);
-        bytes.resize(from + length, 0);
-        object.read(start, &mut bytes[from..])?;
-    }
-    Ok(Some(crc32c(&bytes)))
-}
-
-/// As [`pieces_of`]; nothing for one that is not there, or far away.
-fn pieces_of_shard(
-    source: &ZarrSource<'_>,
-    coordinates: &[u64],
-    state: &SourceVersion,
-) -> Result<Option<u32>> {
-    if source.is_remote() {
-        return Ok(None);
-    }
-    match source.hierarchy.storage.open(&source.object_path(coordinates)?) {
-        Err(error) if error.is_not_found() => Ok(None),
-        opened => pieces_of(&*opened?, state),
-    }
-}
-
-/// As [`pieces_of`], of the file with this stretch of an archive; nothing for one that is not there.
-fn pieces_of_file(
-    joined: &JoinedVariable,
-    stretch: (u64, u64),
-    state: &SourceVersion,
-) -> Result<Option<u32>> {
-    match joined.opened(stretch)? {
-        Some(object) => pieces_of(&*object, state),
-        None => Ok(None),
+        let Some(version) = self.version(coordinates, true)? else {
+            let text = "a file has changed since it was opened: try again";
+            return Err(Error::new(ErrorKind::Conflict, text));
+        };
+        Ok(Some(SourceObject { at: coordinates.to_vec(), version: Some(version), commit: 0 }))
     }
 }
 
@@ -180,16 +194,11 @@ fn check_count(count: u64) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, format!("a replica of {count} objects")))
 }
 
-/// What tells an array of a store from others that lay at its path: its key, in hexadecimal digits.
-pub(super) fn key_of(state: &ArrayState) -> String {
-    state.identity().map_or_else(String::new, |own| hex(&own.array))
-}
-
 impl Base<'_> {
     /// The objects that have something of a part of a read; nothing for more than `limit` of a store.
     pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
         match &self.objects {
-            Objects::File => Some(Vec::new()),
+            Objects::File { .. } => Some(vec![Vec::new()]),
             Objects::Store(_) => {
                 let own: Vec<PlacedAxis> =
                     part.iter().map(|axis| PlacedAxis::all(axis.positions.clone())).collect();
@@ -205,124 +214,218 @@ impl Base<'_> {
             }
         }
     }
+}
 
-    /// The elements of the array that an object has.
-    pub(super) fn object_region(&self, coordinates: &[u64]) -> Option<Region> {
-        match (&self.objects, coordinates) {
-            (Objects::Archive(joined), [start, end]) => {
-                let whole = Region::whole(self.layout.grid.array_shape()).ok()?;
-                let (mut first, mut shape) = (whole.start().to_vec(), whole.shape().to_vec());
-                (first[joined.axis()], shape[joined.axis()]) = (*start, end - start);
-                Region::new(first, shape).ok()
+/// Objects that a replica may be made of, and the fingerprint of the array's metadata.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BoundObjects {
+    /// As in [`Replica`](crate::replica::Replica).
+    pub(crate) meaning: String,
+    /// The objects of a selection.
+    pub(crate) of: ObjectsOf,
+}
+
+/// How many objects of a source have the versions that a replica records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Standings {
+    /// Objects that are listed.
+    pub(crate) listed: usize,
+    /// Those of them that have their recorded versions.
+    pub(crate) same: usize,
+    /// Objects that may be the same: see [`Standing::Alike`].
+    pub(crate) alike: usize,
+}
+
+impl Array {
+    /// Does `act`, and gives those objects of a selection of which what it has read is: each was the same before and
+    /// after. With `all` none may be missing.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too many objects; `Conflict` if `all` are needed and one is written, or has commits over it
+    /// that are not settled; for a file that has changed since it was opened, and an array whose metadata were changed
+    /// meanwhile; those of `act` and of storage.
+    pub(crate) fn bound(
+        &self,
+        selection: &Selection,
+        all: bool,
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<BoundObjects> {
+        let located = |error: Error| error.at(self.name());
+        // Two writes in one step of the clock may leave the same time.
+        sleep(LEAST_STEP);
+        let mut before = self.settled_objects(selection, SystemTime::now()).map_err(located)?;
+        if let Some(step) = before.young {
+            sleep(step);
+            before = self.settled_objects(selection, SystemTime::now()).map_err(located)?;
+        }
+        act()?;
+        let after = self.settled_objects(selection, SystemTime::now()).map_err(located)?.bound;
+        let (count, BoundObjects { meaning, mut of }) = (before.count, before.bound);
+        if meaning != after.meaning || of.key != after.of.key {
+            let text = "its metadata have changed meanwhile: try again";
+            return Err(located(Error::new(ErrorKind::Conflict, text)));
+        }
+        let after = after.of.objects.into_iter().map(|object| (object.at.clone(), object));
+        let after: HashMap<Vec<u64>, SourceObject> = after.collect();
+        of.objects.retain(|object| after.get(&object.at) == Some(object));
+        let found = of.objects.len();
+        if found < count && (all || found == 0) {
+            let text = "it is being written, or commits that are not settled lie over it: run 'bedform settle', or try \
+                        again later";
+            return Err(located(Error::new(ErrorKind::Conflict, text)));
+        }
+        Ok(BoundObjects { meaning, of })
+    }
+
+    /// The objects of a selection as they are now, but those of which no replica may be made at `time`.
+    fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<SettledObjects> {
+        self.with_objects(|objects, meaning| {
+            let coordinates = objects.of_selection(selection)?;
+            let (count, mut young) = (coordinates.len(), None);
+            let mut found = Vec::with_capacity(count);
+            for coordinates in coordinates {
+                check_goes_on("making replicas was stopped")?;
+                let Some(object) = objects.settled(&coordinates)? else { continue };
+                match object.version.as_ref().filter(|version| is_young(version, time)) {
+                    Some(version) => young = young.max(Some(clock_step(version.changed_ns))),
+                    None => found.push(object),
+                }
             }
-            _ => self.layout.object_region(coordinates).ok(),
+            let of = ObjectsOf { key: objects.key().to_owned(), objects: found };
+            Ok(SettledObjects {
+                bound: BoundObjects { meaning: meaning.to_owned(), of },
+                count,
+                young,
+            })
+        })
+    }
+
+    /// The versions of the objects that hold the elements of a selection, however young; nothing for too many.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn object_versions(
+        &self,
+        selection: &Selection,
+    ) -> Result<Option<Vec<SourceObject>>> {
+        self.with_objects(|objects, _| {
+            let coordinates = match objects.of_selection(selection) {
+                Err(error) if error.kind() == ErrorKind::LimitExceeded => return Ok(None),
+                coordinates => coordinates?,
+            };
+            let object = |at: Vec<u64>| {
+                let version = objects.version(&at, true)?;
+                Ok(SourceObject { at, version, commit: 0 })
+            };
+            coordinates.into_iter().map(object).collect::<Result<Vec<_>>>().map(Some)
+        })
+    }
+
+    /// How many of its objects have the recorded versions; none for the record of another array, or of this one with
+    /// other metadata.
+    ///
+    /// # Errors
+    /// Those of storage.
+    pub(crate) fn standings(&self, meaning: &str, of: &ObjectsOf) -> Result<Standings> {
+        self.with_objects(|objects, now| {
+            if objects.key() != of.key || now != meaning {
+                return Ok(Standings::default());
+            }
+            let mut found = Standings { listed: of.objects.len(), ..Standings::default() };
+            for object in &of.objects {
+                // A file that is gone, or may not be read, has changed.
+                let Ok(now) = objects.version(&object.at, true) else { continue };
+                match Standing::of(object.version.as_ref(), now.as_ref()) {
+                    Standing::Same => found.same += 1,
+                    Standing::Alike => found.alike += 1,
+                    Standing::Changed => {}
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Every object that it has in storage, with its version.
+    ///
+    /// # Errors
+    /// Those of storage; `Unsupported` for an array of a foreign file.
+    pub(crate) fn own_objects(&self) -> Result<Vec<OwnObject>> {
+        self.with_objects(|objects, _| {
+            let Objects::Store(stored) = objects else {
+                return Err(Error::new(ErrorKind::Unsupported, "only stores have objects"));
+            };
+            let own = |at: Vec<u64>| {
+                let gone = || Error::corrupt(stored.source.object_name_of(&at), "it is gone");
+                let version = stored.version(&at)?.ok_or_else(gone)?;
+                Ok(OwnObject { at, version })
+            };
+            stored.source.existing()?.into_iter().map(own).collect()
+        })
+    }
+
+    /// The worst standing of objects that are listed as its own.
+    ///
+    /// # Errors
+    /// As [`Array::own_objects`].
+    pub(crate) fn own_standing(&self, listed: &[OwnObject]) -> Result<Standing> {
+        self.with_objects(|objects, _| {
+            let mut worst = Standing::Same;
+            for object in listed {
+                let now = objects.version(&object.at, true)?;
+                worst = worst.max(Standing::of(Some(&object.version), now.as_ref()));
+            }
+            Ok(worst)
+        })
+    }
+
+    /// Its key, which no other array at its path has; of an archive the joined dimension.
+    ///
+    /// # Errors
+    /// Of looking it up.
+    pub(crate) fn key(&self) -> Result<String> {
+        self.with_objects(|objects, _| Ok(objects.key().to_owned()))
+    }
+
+    /// The elements of it that each of these objects has.
+    ///
+    /// # Errors
+    /// Of looking it up.
+    pub(crate) fn regions_of(&self, objects: &[SourceObject]) -> Result<Vec<Region>> {
+        self.with_objects(|found, _| {
+            let region = |object: &SourceObject| {
+                found.region(&object.at).ok_or_else(|| Error::invalid("no such object"))
+            };
+            objects.iter().map(region).collect()
+        })
+    }
+
+    /// Calls `act` with the objects of the array, as of now, and the fingerprint of its metadata.
+    fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>, &str) -> Result<T>) -> Result<T> {
+        match self.known()? {
+            Known::Stored(handle, state, _) => {
+                // Handles that do not look before each read do here.
+                handle.store.look_unless_always()?;
+                let objects = StoredObjects::new(handle.pinned(&state)?, &state);
+                act(&Objects::Store(objects), &state.form)
+            }
+            Known::Foreign(variable) => {
+                let objects = Objects::of_variable(&**variable).ok_or_else(|| {
+                    let text = "it is read by a library of its own, and has no replicas";
+                    Error::new(ErrorKind::Unsupported, text)
+                })?;
+                act(&objects, &variable.facts().meaning)
+            }
         }
     }
 }
 
-impl Array {
-    /// The objects that hold the elements of a selection, each as it is now, but those that were changed just
-    /// before `time`; nothing for an array of one file.
-    ///
-    /// # Errors
-    /// `LimitExceeded` for too many; `Conflict` for one that was changed just before, if `all` are needed, and for a
-    /// file that has changed since the archive was opened; those of storage.
-    pub(crate) fn objects_of(
-        &self,
-        selection: &Selection,
-        time: SystemTime,
-        all: bool,
-    ) -> Result<Option<ObjectsOf>> {
-        self.with_objects(|objects| {
-            let Some(key) = objects.key() else { return Ok(None) };
-            let coordinates =
-                objects.of_selection(selection).map_err(|error| error.at(self.name()))?;
-            let mut found = Vec::with_capacity(coordinates.len());
-            for coordinates in coordinates {
-                match objects.version(&coordinates, true)? {
-                    Some(version) if is_young(&version, time) => {
-                        // What is not named counts as changed, which nobody asks of points one by one.
-                        if all {
-                            let text = "it is being written: try again when it is not";
-                            return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
-                        }
-                    }
-                    None if matches!(objects, Objects::Archive(_)) => {
-                        let text = "a file has changed since it was opened: try again";
-                        return Err(Error::new(ErrorKind::Conflict, text).at(self.name()));
-                    }
-                    version => found.push((coordinates, version)),
-                }
-            }
-            let key = key.to_owned();
-            Ok(Some(ObjectsOf { key, objects: found, pieces: Vec::new(), sampled_ns: 0 }))
-        })
-    }
-
-    /// The same objects, with pieces of each, where the array lies on this machine: for what moves them later.
-    ///
-    /// # Errors
-    /// `Interrupted`; those of storage.
-    pub(crate) fn with_pieces(&self, of: ObjectsOf, time: SystemTime) -> Result<ObjectsOf> {
-        self.with_objects(|objects| {
-            let mut pieces = Vec::with_capacity(of.objects.len());
-            for (coordinates, state) in &of.objects {
-                check_goes_on("making replicas was stopped")?;
-                let found = match state {
-                    Some(state) => objects.pieces(coordinates, state)?,
-                    None => Some(0),
-                };
-                // One that has changed already will not be taken for the same, either.
-                let Some(found) = found else { return Ok(of) };
-                pieces.push(found);
-            }
-            let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let sampled_ns = i64::try_from(time.as_nanos()).unwrap_or(0);
-            Ok(ObjectsOf { pieces, sampled_ns, ..of })
-        })
-    }
-
-    /// The share of objects that are as they were; 0 where the array is another one.
-    ///
-    /// # Errors
-    /// Those of storage.
-    pub(crate) fn share_still(&self, of: &ObjectsOf) -> Result<f64> {
-        self.with_objects(|objects| {
-            if objects.key() != Some(&of.key) {
-                return Ok(0.0);
-            }
-            let mut still = 0_usize;
-            for (number, (coordinates, then)) in of.objects.iter().enumerate() {
-                let Ok(now) = objects.version(coordinates, true) else { continue };
-                let is_alike = || {
-                    let pieces = objects.pieces(coordinates, now.as_ref()?).ok()??;
-                    Some(pieces_if_alike(of, number, now.as_ref())? == pieces)
-                };
-                still += usize::from(now == *then || is_alike() == Some(true));
-            }
-            Ok(still as f64 / of.objects.len().max(1) as f64)
-        })
-    }
-
-    /// What tells it from other arrays that lay at its path; nothing where it is told by its file.
-    ///
-    /// # Errors
-    /// Of looking it up.
-    pub(crate) fn key(&self) -> Result<Option<String>> {
-        self.with_objects(|objects| Ok(objects.key().map(str::to_owned)))
-    }
-
-    /// Calls `act` with what of the array changes by itself.
-    fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>) -> Result<T>) -> Result<T> {
-        match self.known()? {
-            Known::Stored(handle, state, _) => {
-                let source = handle.pinned(&state)?.source;
-                let key = key_of(&state);
-                act(&Objects::Store(StoredObjects { source, key, asks_again: true }))
-            }
-            Known::Foreign(variable) => act(&Objects::of_variable(variable.sources())),
-        }
-    }
+/// What [`Array::settled_objects`] finds.
+struct SettledObjects {
+    bound: BoundObjects,
+    /// The objects that the selection touches.
+    count: usize,
+    /// The longest step of the clocks by which some are too young.
+    young: Option<Duration>,
 }
 
 /// True for an object that was changed just before `time`: what is written then may not be told from it.

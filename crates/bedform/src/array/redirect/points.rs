@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisRange, AxisSelection, PlacedAxis, Points, Selection, bounds_of};
 
 use super::Redirected;
@@ -14,7 +13,7 @@ use super::objects::Objects;
 use crate::error::Result;
 use crate::plan::geometry::Geometry;
 use crate::plan::price::Cost;
-use crate::replica::{Held, NamedReplicas, OpenReplica, fingerprint_of};
+use crate::replica::{Held, NamedReplicas, OpenReplica, SourceObject, fingerprint_of};
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
@@ -200,10 +199,8 @@ fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Opti
 impl Base<'_> {
     /// True if a replica can be of the array as it is, and nothing that it was made of has changed.
     fn has_all_of(&self, replica: &OpenReplica) -> bool {
-        let of = replica.record.of.as_ref().map_or(&[][..], |of| &of.objects);
-        let is_still = |object: &(Vec<u64>, Option<SourceVersion>)| {
-            self.is_still(replica, &object.0).unwrap_or(false)
-        };
+        let of = &replica.record.of.objects;
+        let is_still = |object: &SourceObject| self.is_still(replica, &object.at).unwrap_or(false);
         self.may_have(replica) && of.len() as u64 <= CELLS_MAX && of.iter().all(is_still)
     }
 

@@ -353,12 +353,25 @@ fn statistics_count_by_kind() {
 
 #[test]
 fn an_object_that_was_young_when_it_was_looked_at_may_be_another_since_however_long_ago_that_is() {
-    let changed_ns = 1_000_000_000_000;
+    let changed_ns = 1_000_000_000_001;
     let version = Version { changed_ns, ..version(1) };
     let after = |ms| {
-        SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_000_000) + Duration::from_millis(ms)
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_000_001) + Duration::from_millis(ms)
     };
     assert!(was_too_young(&version, after(5)));
     assert!(!was_too_young(&version, after(25)));
     assert!(!is_too_young(&version));
+}
+
+#[test]
+fn an_object_of_a_file_system_that_counts_seconds_is_young_for_three() {
+    let second = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let changed = |changed_ns| Version { changed_ns, ..version(1) };
+    let (coarse, fine) = (changed(1_000_000_000_000), changed(1_000_500_000_000));
+    for (at, is_coarse_young) in [(1000, true), (1001, true), (1002, true), (1004, false)] {
+        assert_eq!(was_too_young(&coarse, second(at)), is_coarse_young, "{at}");
+        assert_eq!(was_too_young(&fine, second(at)), at == 1000, "{at}");
+    }
+    assert!(clock_step(coarse.changed_ns) > Duration::from_secs(2));
+    assert!(clock_step(fine.changed_ns) < Duration::from_millis(100));
 }

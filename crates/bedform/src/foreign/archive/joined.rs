@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Positions, Selection};
-use bedform_storage::Object;
 
 use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
 use super::meaning::time_meaning;
@@ -20,10 +19,6 @@ use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
-
-/// That of each file is in what replicas were made of: they are of an archive in whatever state.
-static ANY_STATE: SourceVersion =
-    SourceVersion { size: 0, modified_ns: 0, changed_ns: 0, identity: (0, 0) };
 
 /// A variable that many files have together.
 #[derive(Debug)]
@@ -62,12 +57,13 @@ impl JoinedVariable {
     ) -> Result<Self> {
         let array = &file.map.arrays[position];
         // As the first file cuts it, where one shape of chunks has to stand for all.
-        let VariableForm { data_type, layout, .. } = archive.form(0, number);
+        let form = archive.form(0, number);
+        let VariableForm { data_type, layout, .. } = form;
         let grid = ChunkGrid::new(array.shape.clone(), layout.grid.chunk_shape().to_vec())?;
         let per_object = grid.grid_shape().iter().map(|count| (*count).max(1)).collect();
         let layout = StoredLayout { grid, per_object, ..layout.clone() };
         let scope = file.cache.scope(&array.path, 0);
-        let facts = VariableFacts::of_file(file, &array.path, (*data_type, layout), scope);
+        let facts = VariableFacts::of_file(file, &form.array, (*data_type, layout), scope);
         let key = match time_meaning(&archive.form(0, number).array) {
             Some(units) => format!("{} of {units}", archive.dimension),
             None => archive.dimension.clone(),
@@ -152,9 +148,9 @@ impl JoinedVariable {
         &self.key
     }
 
-    /// True if every read looks whether files have changed.
+    /// True if every read that replicas serve looks whether files have changed.
     pub(crate) fn asks_again(&self) -> bool {
-        self.archive.open.asks_again()
+        self.archive.open.asks_again() || !self.archive.places.storage(0).is_remote()
     }
 
     /// The stretches of the joined axis, first position and end, of the files that have some of the positions.
@@ -201,19 +197,6 @@ impl JoinedVariable {
         Ok((found == *known).then_some(found))
     }
 
-    /// The file that has just this stretch, opened; nothing if there is none, or it is gone.
-    ///
-    /// # Errors
-    /// Those of storage.
-    pub(crate) fn opened(&self, stretch: (u64, u64)) -> Result<Option<Box<dyn Object>>> {
-        let Some(file) = self.file_at(stretch) else { return Ok(None) };
-        let archive = &self.archive;
-        match archive.places.storage(file).open(&archive.places.files[file].name) {
-            Err(error) if error.is_not_found() => Ok(None),
-            opened => Ok(Some(opened?)),
-        }
-    }
-
     fn file_parts(&self, parts: Parts) -> Result<FileParts> {
         let archive = &*self.archive;
         let parts = parts.into_iter().map(|(file, part)| {
@@ -245,10 +228,6 @@ impl ForeignVariable for JoinedVariable {
 
     fn sources(&self) -> Sources<'_> {
         Sources::Joined(self)
-    }
-
-    fn state(&self) -> Option<&SourceVersion> {
-        Some(&ANY_STATE)
     }
 
     fn described(&self) -> Option<(&ChunkMap, &ForeignArray)> {

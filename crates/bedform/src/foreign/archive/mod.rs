@@ -60,7 +60,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bedform_format::archive::ArchivedFile;
-use bedform_format::chunk_map::{ChunkMap, ForeignArray};
+use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_format::{DataType, Limits};
 
 use super::ForeignFile;
@@ -188,6 +188,11 @@ impl Archive {
     /// The archive as a user knows it.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The states of the files, in which they were opened.
+    pub(super) fn states(&self) -> impl Iterator<Item = &SourceVersion> {
+        self.files.iter().map(|file| &file.source)
     }
 
     /// The form of joined variable `variable` in file `file`.

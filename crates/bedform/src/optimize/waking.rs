@@ -1,0 +1,311 @@
+//! Replicas that rest are compared with their source, and woken.
+//!
+//! Files that were copied, moved or recalled from a tape keep size and time of change, and so do files with other
+//! content whose times somebody has put back: nothing but the elements tells the two apart. So every element of a
+//! resting replica is read from both sides. A replica whose elements are those of the source gets the versions that the
+//! files have now; of one that differs somewhere, the objects of the source in which it does are taken off its list.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bedform_format::ObjectPath;
+use bedform_format::chunk_map::SourceVersion;
+use bedform_geometry::{AxisSelection, Points, Region, Selection};
+
+use super::building::{NamedCatalogue, directory_of, locked};
+use super::conditions::{ReplicaState, open_own};
+use super::{OptimizeOptions, Source, SourcePlace};
+use crate::array::{Array, BoundObjects};
+use crate::convert::{ConvertSource, read_both};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Progress;
+use crate::replica::{
+    CATALOGUE, Held, OwnObject, PLACES, Replica, SourceObject, Standing, fingerprint_of,
+};
+use crate::sidecar::Sidecar;
+use crate::store::Store;
+use crate::threads::workers::check_goes_on;
+
+/// Points that are compared at a time.
+const POINTS_AT_ONCE: usize = 1 << 20;
+
+/// Compares the replicas of the source at `place` that rest with the source; gives the names of those that have its
+/// elements, which are read again. `progress` is told decoded bytes that are compared, of how many.
+///
+/// # Errors
+/// `Conflict` if another process makes replicas of the source; `Interrupted`; those of opening and reading the source.
+pub fn wake(
+    place: &SourcePlace,
+    options: &OptimizeOptions,
+    progress: Progress<'_>,
+) -> Result<Vec<String>> {
+    let rests = |source: &Source| -> Vec<Replica> {
+        let resting = source.replicas.iter().filter(|one| one.1.state == ReplicaState::Resting);
+        resting.map(|(replica, _)| replica.clone()).collect()
+    };
+    if rests(&Source::open(place, options)?).is_empty() {
+        return Ok(Vec::new());
+    }
+    let _lock = locked(place, &directory_of(place, options.sidecars.as_deref())?)?;
+    // Another process may have woken them.
+    let source = Source::open(place, options)?;
+    let (resting, mut woken) = (rests(&source), Vec::new());
+    let Some(sidecar) = source.sidecar.as_ref().filter(|_| !resting.is_empty()) else {
+        return Ok(woken);
+    };
+    let all = resting.iter().map(|replica| replica.raw_bytes).sum();
+    let mut before = 0;
+    for replica in &resting {
+        let done = before;
+        before += replica.raw_bytes;
+        let telling = |bytes: u64| progress(done + bytes.min(replica.raw_bytes), all);
+        let comparison = Comparison::new(&source, sidecar, place, replica, &telling)?;
+        let compared = match comparison.run(options.memory_bytes) {
+            // It rests until nobody writes.
+            Err(error) if error.kind() == ErrorKind::Conflict => continue,
+            compared => compared?,
+        };
+        if !compared.of.objects.is_empty() {
+            woken.push(compared.id.clone());
+        }
+        let catalogue = NamedCatalogue { sidecar, place };
+        catalogue.change(|replicas| {
+            let known = replicas.iter_mut().find(|one| one.id == compared.id);
+            known.into_iter().for_each(|known| known.clone_from(&compared));
+        })?;
+        sidecar.open_to_readers(&[CATALOGUE]);
+    }
+    Ok(woken)
+}
+
+/// A replica that rests, and its source.
+struct Comparison<'a> {
+    replica: &'a Replica,
+    /// The part of the source that the replica holds.
+    part: ConvertSource,
+    whole: Array,
+    own: Store,
+    copy: Array,
+    /// Objects of the source that are as they were, or may be.
+    objects: Vec<SourceObject>,
+    telling: &'a dyn Fn(u64),
+}
+
+impl<'a> Comparison<'a> {
+    fn new(
+        source: &Source,
+        sidecar: &Sidecar,
+        place: &SourcePlace,
+        replica: &'a Replica,
+        telling: &'a dyn Fn(u64),
+    ) -> Result<Self> {
+        let path = ObjectPath::parse(&replica.array)?;
+        let (whole, own) = (source.store.array(&path)?, open_own(sidecar, replica)?);
+        let copy = own.array(&path)?;
+        let part = ConvertSource::store(place.shown(), &source.store)?;
+        let part = part.part(&replica.array, replica.held.clone());
+        let objects = Vec::new();
+        Ok(Self { replica, part, whole, own, copy, objects, telling })
+    }
+
+    /// The record of the replica with the versions of now, and without the objects of the source in which it differs.
+    fn run(mut self, memory_bytes: u64) -> Result<Replica> {
+        let (replica, places) = (self.replica, self.places()?);
+        let selection = match &places {
+            Some(places) => Selection::Points(Points::at_places(places, &self.whole.shape()?)?),
+            None => replica.held.outer(&Region::whole(replica.held.shape())?),
+        };
+        let own = self.own_objects()?;
+        let versions = self.whole.object_versions(&selection)?.unwrap_or_default();
+        let recorded = replica.of.objects.iter().map(|then| (&then.at, &then.version));
+        let recorded: HashMap<&Vec<u64>, &Option<SourceVersion>> = recorded.collect();
+        let may_be_same = |now: &SourceObject| {
+            let then = recorded.get(&now.at);
+            then.is_some_and(|then| {
+                Standing::of(then.as_ref(), now.version.as_ref()) != Standing::Changed
+            })
+        };
+        self.objects = versions.into_iter().filter(may_be_same).collect();
+        let mut differing = BTreeSet::new();
+        let BoundObjects { meaning, mut of } =
+            self.whole.bound(&selection, places.is_some(), || {
+                differing = match &places {
+                    Some(places) => self.compare_points(places)?,
+                    None => self.compare_runs(memory_bytes)?,
+                };
+                Ok(())
+            })?;
+        let compared = self.objects.iter().map(|object| (&object.at, &object.version));
+        let compared: HashMap<&Vec<u64>, &Option<SourceVersion>> = compared.collect();
+        of.objects.retain(|object| {
+            compared.get(&object.at) == Some(&&object.version) && !differing.contains(&object.at)
+        });
+        if self.own_objects()? != own || self.copy.document()? != replica.document {
+            let text = format!("{}: the replica is being changed: try again", replica.id);
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+        let (objects, of_places) = own;
+        let mut woken = Replica { meaning, of, objects, ..replica.clone() };
+        if let Some(places) = &mut woken.places {
+            places.objects = of_places;
+        }
+        Ok(woken)
+    }
+
+    /// The replica's own objects, and those of its places, as they are.
+    fn own_objects(&self) -> Result<(Vec<OwnObject>, Vec<OwnObject>)> {
+        let of_places = match &self.replica.places {
+            Some(_) => self.own.array(&ObjectPath::parse(PLACES)?)?.own_objects()?,
+            None => Vec::new(),
+        };
+        Ok((self.copy.own_objects()?, of_places))
+    }
+
+    /// The places of the replica's elements, if it has points.
+    fn places(&self) -> Result<Option<Vec<u64>>> {
+        let Some(of) = &self.replica.places else { return Ok(None) };
+        let damaged = || {
+            let text = "its places are not those of the catalogue: delete the replica";
+            Error::corrupt(self.replica.id.clone(), text)
+        };
+        let Held::Points { count, .. } = self.replica.held else { return Err(damaged()) };
+        let array = self.own.array(&ObjectPath::parse(PLACES)?)?;
+        let bytes = usize::try_from(array.result_bytes(&Selection::all(&[count]))?);
+        let mut buffer = vec![0; bytes.map_err(|_| damaged())?];
+        array.read(&Selection::all(&[count]), &mut buffer)?;
+        #[allow(clippy::host_endian_bytes)]
+        let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+        let places: Vec<u64> = buffer.as_chunks::<8>().0.iter().map(number).collect();
+        (fingerprint_of(&places) == of.fingerprint).then_some(Some(places)).ok_or_else(damaged)
+    }
+
+    /// The coordinates of the objects in which elements differ: all of them, if one does.
+    fn compare_points(&self, places: &[u64]) -> Result<BTreeSet<Vec<u64>>> {
+        let shape = self.whole.shape()?;
+        let (mut done, mut bytes) = (0_u64, 0_u64);
+        for places in places.chunks(POINTS_AT_ONCE) {
+            check_goes_on("comparing replicas was stopped")?;
+            let own = Selection::from(&Region::new([done], [places.len() as u64])?);
+            let points = Selection::Points(Points::at_places(places, &shape)?);
+            let (left, right) = (read(&self.whole, &points)?, read(&self.copy, &own)?);
+            if left != right {
+                return Ok(self.objects.iter().map(|object| object.at.clone()).collect());
+            }
+            (done, bytes) = (done + places.len() as u64, bytes + left.len() as u64);
+            (self.telling)(bytes);
+        }
+        Ok(BTreeSet::new())
+    }
+
+    /// The coordinates of the objects in which elements differ.
+    fn compare_runs(&self, memory_bytes: u64) -> Result<BTreeSet<Vec<u64>>> {
+        let mut differing = BTreeSet::new();
+        let (mut regions, mut bytes) = (None, 0_u64);
+        read_both(
+            &self.part,
+            &self.replica.array,
+            &self.copy,
+            memory_bytes,
+            |region, left, right| {
+                bytes += left.len() as u64;
+                (self.telling)(bytes);
+                if left == right {
+                    return Ok(());
+                }
+                let regions = match &mut regions {
+                    Some(regions) => regions,
+                    none => none.insert(self.whole.regions_of(&self.objects)?),
+                };
+                let count = region.len().unwrap_or(0).max(1);
+                let item = left.len() / usize::try_from(count).unwrap_or(usize::MAX).max(1);
+                let positions = positions_in(&self.replica.held, region);
+                for (object, of_object) in self.objects.iter().zip(regions.iter()) {
+                    let inside = ranges_in(&positions, of_object);
+                    let lengths: Vec<usize> = positions.iter().map(Vec::len).collect();
+                    if left.len() != right.len() || differs((left, right), &lengths, &inside, item)
+                    {
+                        differing.insert(object.at.clone());
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        Ok(differing)
+    }
+}
+
+fn read(array: &Array, selection: &Selection) -> Result<Vec<u8>> {
+    let bytes = usize::try_from(array.result_bytes(selection)?).unwrap_or(usize::MAX);
+    let mut buffer = vec![0; bytes];
+    array.read(selection, &mut buffer)?;
+    Ok(buffer)
+}
+
+/// The positions of the array, ascending, along each axis of a region of a replica.
+fn positions_in(held: &Held, region: &Region) -> Vec<Vec<u64>> {
+    let Selection::Orthogonal(axes) = held.outer(region) else { return Vec::new() };
+    let positions = |axis: &AxisSelection| match axis {
+        AxisSelection::Range(range) => range.iter().collect(),
+        AxisSelection::Coords(list) => list.clone(),
+    };
+    axes.iter().map(positions).collect()
+}
+
+/// Along each axis, which of the positions lie in a region.
+fn ranges_in(positions: &[Vec<u64>], region: &Region) -> Vec<(usize, usize)> {
+    let range = |(axis, positions): (usize, &Vec<u64>)| {
+        let below = |bound: u64| positions.partition_point(|position| *position < bound);
+        (below(region.start()[axis]), below(region.end(axis)))
+    };
+    positions.iter().enumerate().map(range).collect()
+}
+
+/// True if two buffers with the elements of a box of these lengths, in C order, differ within ranges along its axes.
+fn differs(
+    (left, right): (&[u8], &[u8]),
+    lengths: &[usize],
+    ranges: &[(usize, usize)],
+    item: usize,
+) -> bool {
+    let (Some((_, inner)), Some(((first, end), rest))) =
+        (lengths.split_first(), ranges.split_first())
+    else {
+        return left != right;
+    };
+    let step = inner.iter().product::<usize>() * item;
+    (*first..*end).any(|at| {
+        let bytes = at * step..(at + 1) * step;
+        differs((&left[bytes.clone()], &right[bytes]), inner, rest, item)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_found_in_just_the_boxes_that_have_it() {
+        let (lengths, item) = ([4, 5, 3], 2);
+        let left: Vec<u8> = (0..120).collect();
+        for at in 0..60 {
+            let mut right = left.clone();
+            right[at * 2 + 1] ^= 1;
+            let place = [at / 15, at / 3 % 5, at % 3];
+            for ranges in
+                [[(0, 4), (0, 5), (0, 3)], [(1, 3), (2, 5), (0, 2)], [(2, 2), (0, 5), (0, 3)]]
+            {
+                let has =
+                    place.iter().zip(&ranges).all(|(at, (low, high))| (low..high).contains(&at));
+                assert_eq!(differs((&left, &right), &lengths, &ranges, item), has, "{place:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn positions_of_an_object_are_found_among_runs() {
+        let held = Held::of_runs(vec![vec![(2, 3), (10, 2)], vec![(4, 4)]], &[20, 8]).unwrap();
+        let positions = positions_in(&held, &Region::new([1, 0], [4, 2]).unwrap());
+        assert_eq!(positions, [vec![3, 4, 10, 11], vec![4, 5]]);
+        let object = Region::new([4, 0], [7, 5]).unwrap();
+        assert_eq!(ranges_in(&positions, &object), [(1, 3), (0, 1)]);
+    }
+}
