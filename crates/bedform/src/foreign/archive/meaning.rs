@@ -120,7 +120,7 @@ pub(super) fn other_labels(
     })
 }
 
-/// The elements that stand for none, in the machine's byte order.
+/// The elements that stand for none, little-endian.
 pub(super) fn missing_elements(array: &ForeignArray) -> Vec<Vec<u8>> {
     let named = array.attributes.iter().filter(|(name, _)| MISSING.contains(&name.as_str()));
     let elements = named.flat_map(|(_, attribute)| {
@@ -129,15 +129,15 @@ pub(super) fn missing_elements(array: &ForeignArray) -> Vec<Vec<u8>> {
             return Vec::new();
         }
         let size = values.data_type.item_size().unwrap_or(1).max(1);
-        let native = |element: &[u8]| in_order(element, values.endian, Endian::NATIVE);
-        values.data.chunks_exact(size).map(native).collect()
+        let element = |element: &[u8]| little_endian(element, values.endian);
+        values.data.chunks_exact(size).map(element).collect()
     });
     elements.collect()
 }
 
-fn in_order(element: &[u8], from: Endian, to: Endian) -> Vec<u8> {
+fn little_endian(element: &[u8], order: Endian) -> Vec<u8> {
     let mut element = element.to_vec();
-    if from != to {
+    if order == Endian::Big {
         element.reverse();
     }
     element
@@ -221,9 +221,7 @@ impl TimeConversion {
                 array.path
             )
         })?;
-        let data =
-            found.iter().flat_map(|element| in_order(element, Endian::NATIVE, Endian::Little));
-        array.storage = ForeignStorage::Compact { data: data.collect() };
+        array.storage = ForeignStorage::Compact { data: found.bytes.clone() };
         array.endian = Endian::Little;
         array.fill_value = None;
         array.encoding = Encoding::default();

@@ -197,13 +197,13 @@ fn converted_one(
         DataType::Float64 => {
             let moment = from.moment_of(number?)?;
             let found = to.number_of(moment);
-            (to.moment_of(found)? == moment).then(|| found.to_ne_bytes().to_vec())
+            (to.moment_of(found)? == moment).then(|| found.to_le_bytes().to_vec())
         }
         DataType::Float32 => {
             let moment = from.moment_of(number?)?;
             #[allow(clippy::cast_possible_truncation)]
             let found = to.number_of(moment) as f32;
-            (to.moment_of(f64::from(found))? == moment).then(|| found.to_ne_bytes().to_vec())
+            (to.moment_of(f64::from(found))? == moment).then(|| found.to_le_bytes().to_vec())
         }
         _ => {
             let since = from.moment(integer(data_type, element)?)? - to.epoch_ns;
@@ -217,14 +217,14 @@ fn converted_one(
 pub(super) fn integer(data_type: DataType, element: &[u8]) -> Option<i128> {
     use DataType as T;
     Some(match data_type {
-        T::Int8 => i8::from_ne_bytes(element.try_into().ok()?).into(),
-        T::Int16 => i16::from_ne_bytes(element.try_into().ok()?).into(),
-        T::Int32 => i32::from_ne_bytes(element.try_into().ok()?).into(),
-        T::Int64 => i64::from_ne_bytes(element.try_into().ok()?).into(),
-        T::UInt8 => u8::from_ne_bytes(element.try_into().ok()?).into(),
-        T::UInt16 => u16::from_ne_bytes(element.try_into().ok()?).into(),
-        T::UInt32 => u32::from_ne_bytes(element.try_into().ok()?).into(),
-        T::UInt64 => u64::from_ne_bytes(element.try_into().ok()?).into(),
+        T::Int8 => i8::from_le_bytes(element.try_into().ok()?).into(),
+        T::Int16 => i16::from_le_bytes(element.try_into().ok()?).into(),
+        T::Int32 => i32::from_le_bytes(element.try_into().ok()?).into(),
+        T::Int64 => i64::from_le_bytes(element.try_into().ok()?).into(),
+        T::UInt8 => u8::from_le_bytes(element.try_into().ok()?).into(),
+        T::UInt16 => u16::from_le_bytes(element.try_into().ok()?).into(),
+        T::UInt32 => u32::from_le_bytes(element.try_into().ok()?).into(),
+        T::UInt64 => u64::from_le_bytes(element.try_into().ok()?).into(),
         _ => return None,
     })
 }
@@ -233,14 +233,14 @@ pub(super) fn integer(data_type: DataType, element: &[u8]) -> Option<i128> {
 fn element_of(data_type: DataType, number: i128) -> Option<Vec<u8>> {
     use DataType as T;
     Some(match data_type {
-        T::Int8 => i8::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::Int16 => i16::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::Int32 => i32::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::Int64 => i64::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::UInt8 => u8::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::UInt16 => u16::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::UInt32 => u32::try_from(number).ok()?.to_ne_bytes().to_vec(),
-        T::UInt64 => u64::try_from(number).ok()?.to_ne_bytes().to_vec(),
+        T::Int8 => i8::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::Int16 => i16::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::Int32 => i32::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::Int64 => i64::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::UInt8 => u8::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::UInt16 => u16::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::UInt32 => u32::try_from(number).ok()?.to_le_bytes().to_vec(),
+        T::UInt64 => u64::try_from(number).ok()?.to_le_bytes().to_vec(),
         _ => return None,
     })
 }
@@ -384,12 +384,12 @@ mod tests {
     }
 
     fn of_i32(values: &[i32]) -> VariableElements {
-        let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         VariableElements { data_type: DataType::Int32, bytes }
     }
 
     fn of_f64(values: &[f64]) -> VariableElements {
-        let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         VariableElements { data_type: DataType::Float64, bytes }
     }
 
@@ -407,7 +407,7 @@ mod tests {
         let nanoseconds = units("nanoseconds since 2001-01-01", "standard").unwrap();
         assert_eq!(converted(&of_i32(&[0]), &hours, &nanoseconds, &[]), Err(Some(0)));
         // Missing times stay, and none becomes one.
-        let missing = vec![(-999_i32).to_ne_bytes().to_vec()];
+        let missing = vec![(-999_i32).to_le_bytes().to_vec()];
         let kept = converted(&of_i32(&[-999]), &hours, &minutes, &missing).unwrap();
         assert_eq!(kept, of_i32(&[-999]));
         let shifted = units("hours since 2001-02-02", "standard").unwrap();

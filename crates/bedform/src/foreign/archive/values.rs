@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bedform_format::DataType;
 use bedform_format::chunk_map::{ChunkTable, ForeignArray, ForeignStorage};
+use bedform_format::{DataType, Endian};
 use bedform_geometry::Selection;
 use bedform_storage::Object;
 
@@ -32,7 +32,7 @@ pub(super) const TOLERANCE_OF_TIMES: f64 = 1e-12;
 const TOLERANCE_OF_STEP: f64 = 0.1;
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// The elements of a variable in the machine's byte order.
+/// The elements of a variable, little-endian.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct VariableElements {
     pub(super) data_type: DataType,
@@ -62,8 +62,8 @@ impl VariableElements {
     pub(super) fn number(&self, at: usize) -> Option<f64> {
         let element = self.element(at);
         match self.data_type {
-            DataType::Float32 => Some(f32::from_ne_bytes(element.try_into().ok()?).into()),
-            DataType::Float64 => Some(f64::from_ne_bytes(element.try_into().ok()?)),
+            DataType::Float32 => Some(f32::from_le_bytes(element.try_into().ok()?).into()),
+            DataType::Float64 => Some(f64::from_le_bytes(element.try_into().ok()?)),
             other => integer(other, element).map(|number| number as f64),
         }
     }
@@ -204,7 +204,11 @@ impl OpenedVariable<'_> {
     /// `Corrupt` for damaged elements; those of storage.
     pub(super) fn elements(&self) -> Result<Option<VariableElements>> {
         let Ok((data_type, layout)) = layout_of(self.array)? else { return Ok(None) };
-        Ok(Some(VariableElements { data_type, bytes: read_whole(self, &layout)? }))
+        let mut bytes = read_whole(self, &layout)?;
+        if Endian::NATIVE == Endian::Big {
+            bytes.chunks_mut(data_type.swap_size().max(1)).for_each(<[u8]>::reverse);
+        }
+        Ok(Some(VariableElements { data_type, bytes }))
     }
 }
 
