@@ -15,7 +15,6 @@ from bedform._errors import engine_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 __all__ = [
     "current_replicas_of",
@@ -51,15 +50,14 @@ def current_replicas_of(where: str) -> list[dict[str, Any]]:
 
 def _named_of(where: str) -> tuple[list[dict[str, Any]], set[str]]:
     """All replicas, and the names of those of the file as it is now."""
-    own, site = _sidecar.directory_of(where), _sidecar.site_directory_of(where)
-    of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
-    replicas = [*_replicas_in(own), *of_site]
+    of_site = [{**one, "is_of_site": True} for one in _replicas_in(where, is_of_site=True)]
+    replicas = [*_replicas_in(where), *of_site]
     current = engine_call(_internal.current_replicas, where)(where) if replicas else ()
     return replicas, set(current)
 
 
-def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:
-    document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
+def _replicas_in(where: str, *, is_of_site: bool = False) -> list[dict[str, Any]]:
+    document = _sidecar.newest_of(where, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
     listed = None if document is None else document.get("replicas")
     if document is None or document.get("version") != _VERSION or not isinstance(listed, list):
         return []

@@ -105,7 +105,7 @@ def gather_facts(
     facts.update(_source_facts(where, notes))
     steps.done()
     known = _learnt(where, notes)
-    facts["recording"] = _is_watched(where)
+    facts["recording"] = _sidecar.is_watched(where)
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
@@ -224,11 +224,6 @@ def _bytes_under(where: str) -> int | None:
     return total
 
 
-def _is_watched(where: str) -> bool:
-    directory = _sidecar.directory_of(where)
-    return directory is not None and (directory / "watch").is_file()
-
-
 def _learnt(where: str, notes: list[str]) -> list[dict[str, Any]]:
     """What is known of the reads of each array, those that took most time first."""
     try:
@@ -242,9 +237,7 @@ def _learnt(where: str, notes: list[str]) -> list[dict[str, Any]]:
         return []
     except BedformError as error:
         # What was learnt before can be shown where nothing can be added.
-        knowledge = _sidecar.newest_of(
-            _sidecar.directory_of(where), "knowledge", _KNOWLEDGE_BYTES_MAX
-        )
+        knowledge = _sidecar.newest_of(where, "knowledge", _KNOWLEDGE_BYTES_MAX)
         notes.append(f"what was recorded since the last time could not be learnt: {error}")
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
     found = [read_array(*item) for item in (arrays if isinstance(arrays, dict) else {}).items()]

@@ -59,8 +59,8 @@ mod _internal {
     use crate::store::Store;
     #[pymodule_export]
     use crate::trace::{
-        keep_traces, learn, sidecar_directory, sidecar_warnings, site_directory, start_bedform_by,
-        watch,
+        is_watched, keep_traces, learn, sidecar_directory, sidecar_document, sidecar_warnings,
+        start_bedform_by, watch,
     };
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};

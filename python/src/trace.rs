@@ -57,11 +57,26 @@ pub(crate) fn sidecar_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
     Ok(sidecar.and_then(|sidecar| sidecar.own_directory()))
 }
 
-/// The directory of the site's sidecar of the store or file at `path`, where this user only reads it.
+/// The newest generation of a kind of helper file, as JSON, in the sidecar of the store or file at `path`, or in that
+/// of the site where this user only reads it; nothing without a JSON object of at most `bytes_max`.
 #[pyfunction]
-pub(crate) fn site_directory(path: PathBuf) -> PyResult<Option<PathBuf>> {
+pub(crate) fn sidecar_document(
+    path: PathBuf,
+    kind: &str,
+    bytes_max: u64,
+    is_of_site: bool,
+) -> PyResult<Option<String>> {
+    let Some(sidecar) = Sidecar::of_path(&path).map_err(raise)? else { return Ok(None) };
+    let sidecar = if is_of_site { sidecar.site() } else { Some(&sidecar) };
+    let document = sidecar.and_then(|sidecar| sidecar.newest_document(kind, bytes_max));
+    document.map(|document| to_json(&document).map_err(raise)).transpose()
+}
+
+/// True if this user has asked for the reads of the store or file at `path` to be recorded.
+#[pyfunction]
+pub(crate) fn is_watched(path: PathBuf) -> PyResult<bool> {
     let sidecar = Sidecar::of_path(&path).map_err(raise)?;
-    Ok(sidecar.and_then(|sidecar| sidecar.site()?.own_directory()))
+    Ok(sidecar.is_some_and(|sidecar| bedform::trace::is_marked(&sidecar)))
 }
 
 /// What keeps sidecars from being read, a line each, that was not said before.

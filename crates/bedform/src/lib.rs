@@ -19,6 +19,8 @@
 //! | [`size`] | sizes in options |
 //! | [`error`] | what a caller can do about a failure |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make files of their own"))]
+
 pub mod array;
 mod cache;
 mod calibrate;

@@ -1,7 +1,7 @@
 //! Replicas are made one after the other, and the catalogue names each as soon as it is whole.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,7 +9,7 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::FillValue;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
-use bedform_storage::{LocalStorage, Mode, Storage as _};
+use bedform_storage::{Mode, Storage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,7 @@ use crate::convert::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
+use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, Progress};
 use crate::replica::{CATALOGUE, Catalogue, PLACES, PlacesOf, Replica, fingerprint_of};
 use crate::sidecar::{REPLICAS, Sidecar};
@@ -34,6 +35,8 @@ const ATTEMPTS_MAX: usize = 16;
 
 /// Longer than a step of the clock of a file system: what was written before it is told from what is written then.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
+/// Hexadecimal digits of the name of a replica.
+const ID_DIGITS: usize = 16;
 /// Points that are read at a time.
 const POINTS_AT_ONCE: u64 = 1 << 21;
 
@@ -84,10 +87,11 @@ pub fn build_by(
         done.bytes = source.catalogue.replicas.iter().map(|one| one.stored_bytes).sum();
         return Ok(done);
     }
-    let directory = directory_of(place, options.sidecars.as_deref())?;
-    let storage = LocalStorage::open(&directory, Mode::ReadWrite);
-    let locked = storage.and_then(|storage| storage.try_lock(&ObjectPath::root()));
-    let Some(_lock) = locked.map_err(|error| in_place(error.into(), &directory))? else {
+    let into = directory_of(place, options.sidecars.as_deref())?;
+    let directory = into.directory.clone();
+    let locked = into.storage(&OpenOptions::default());
+    let locked = locked.and_then(|_| into.sidecar.try_lock(REPLICAS));
+    let Some(_lock) = locked.map_err(|error| in_place(error, &directory))? else {
         let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
     };
@@ -107,14 +111,14 @@ pub fn build_by(
     let catalogue = Named { sidecar, state: source.state.clone(), place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
-        remove(&directory, id);
+        remove(sidecar, id);
         done.dropped.push(id.clone());
     }
     let all: u64 = planned.make.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
-        let made = make(&source, place, &directory, replica, options, (&telling, exchange))
+        let made = make(&source, place, &into, replica, options, (&telling, exchange))
             .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
@@ -125,7 +129,7 @@ pub fn build_by(
         if bytes > planned.budget_bytes {
             // It was larger than predicted.
             catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
-            remove(&directory, &made.id);
+            remove(sidecar, &made.id);
             done.warnings.push(format!(
                 "a replica of {} would have taken {} bytes instead of {}, more than the budget: it was removed",
                 made.array, made.stored_bytes, replica.bytes
@@ -136,16 +140,38 @@ pub fn build_by(
     }
     let named = catalogue.change(|_| ())?;
     done.bytes = named.iter().map(|one| one.stored_bytes).sum();
-    remove_unnamed(&directory, &named);
+    remove_unnamed(sidecar, &named);
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
 }
 
-/// The directory of the replicas, made if it is missing: where `sidecars` or the environment says, at the site for
+/// The directory of the replicas of a source.
+pub(super) struct ReplicaDirectory {
+    sidecar: Sidecar,
+    directory: PathBuf,
+}
+
+impl ReplicaDirectory {
+    /// The directory as storage, made if it is missing.
+    ///
+    /// # Errors
+    /// Those of storage; also for a link in its place.
+    fn storage(&self, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
+        let opened = storage_in_sidecar(&self.sidecar, REPLICAS, Mode::ReadWrite, options);
+        opened.map_err(|error| error.at(self.directory.display().to_string()))
+    }
+}
+
+/// The directory for the replicas: where `sidecars` or the environment says, at the site for
 /// those who keep its sidecars, else beside the source, but in no home directory that nobody has named.
-pub(super) fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf> {
-    let Some(directory) = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)? else {
+pub(super) fn directory_of(
+    place: &SourcePlace,
+    sidecars: Option<&Path>,
+) -> Result<ReplicaDirectory> {
+    let made = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)?;
+    let made = made.and_then(|sidecar| Some((sidecar.own_directory()?, sidecar)));
+    let Some((directory, sidecar)) = made else {
         let text = format!(
             "{}: replicas cannot lie beside it, where this user may not write, and go to no home directory \
              unasked: set BEDFORM_SIDECAR to a directory for them, or give --sidecar DIR",
@@ -153,10 +179,7 @@ pub(super) fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Resu
         );
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     };
-    let directory = directory.join(REPLICAS);
-    fs::create_dir_all(&directory)
-        .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
-    Ok(directory)
+    Ok(ReplicaDirectory { sidecar, directory: directory.join(REPLICAS) })
 }
 
 /// An error of what was written to the directory of the replicas, with its name: storage names objects as it knows
@@ -186,7 +209,7 @@ fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
 fn make(
     source: &Source,
     from: &SourcePlace,
-    directory: &Path,
+    into: &ReplicaDirectory,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
     (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
@@ -199,17 +222,18 @@ fn make(
     let selection = selection_of(replica, &whole.shape()?)?;
     let of = whole.objects_of(&selection, now, replica.places.is_some())?;
     let of = of.map(|of| whole.with_pieces(of, now)).transpose()?;
-    let place = directory.join(&replica.id);
     let placement = placement_of(source, from, replica, options)?;
     let opening = OpenOptions { placement, ..OpenOptions::default() };
     // What no catalogue names was made of whatever the source was then.
-    remove(directory, &replica.id);
+    remove(&into.sidecar, &replica.id);
+    let parent = into.storage(&opening)?;
     if let Some(places) = &replica.places {
-        make_points(source, &place, replica, places, progress)?;
+        make_points(source, &parent, replica, places, progress)?;
     } else {
         let part = ConvertSource::store(from.shown(), &source.store)?;
         let part = part.part(&replica.array, replica.held.clone());
-        let target = ConvertTarget::open(&place, opening)?;
+        let (above, opening) = (&into.directory, opening);
+        let target = ConvertTarget::in_directory(parent.clone(), above, &replica.id, opening)?;
         let order = replica.order.parse();
         let layout = ArrayLayoutChoice {
             chunks: replica.chunks.clone(),
@@ -231,7 +255,8 @@ fn make(
             }
         };
     }
-    let (stored_bytes, objects) = sizes_of(&place, &replica.array)?;
+    let place = parent.within(&ObjectPath::parse(&replica.id)?)?;
+    let (stored_bytes, objects) = sizes_of(&*place, &replica.array)?;
     let document = document_of(&place, &replica.array)?;
     let places = replica.places.as_ref().map(|places| {
         let document = document_of(&place, PLACES)?;
@@ -258,7 +283,7 @@ fn make(
 /// Makes a replica of single elements, and of their places.
 fn make_points(
     source: &Source,
-    place: &Path,
+    parent: &Arc<dyn Storage>,
     replica: &PlannedReplica,
     places: &[u64],
     progress: Progress<'_>,
@@ -266,7 +291,8 @@ fn make_points(
     let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     let shape = array.shape()?;
     let options = OpenOptions { writable: true, ..OpenOptions::default() };
-    let staged = StagedStore::create(place, false, &Map::new(), options)?;
+    let id = ObjectPath::parse(&replica.id)?;
+    let staged = StagedStore::create_in(parent, &id, false, &Map::new(), options)?;
     let described = |dtype: String, codecs: Value| {
         let described = json!({
             "shape": replica.shape, "dtype": dtype, "chunks": replica.chunks,
@@ -316,8 +342,8 @@ fn make_points(
 }
 
 /// The document of a replica's array.
-fn document_of(place: &Path, array: &str) -> Result<Value> {
-    let store = Store::open_path(place, OpenOptions::default())?;
+fn document_of(place: &Arc<dyn Storage>, array: &str) -> Result<Value> {
+    let store = Store::open(place.clone(), OpenOptions::default())?;
     store.array(&ObjectPath::parse(array)?)?.document()
 }
 
@@ -330,43 +356,44 @@ fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
 }
 
 /// Bytes of all files of a replica, and how many of them hold chunks.
-fn sizes_of(place: &Path, array: &str) -> Result<(u64, u64)> {
-    let failed =
-        |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", place.display()));
-    let of_array = place.join(array);
-    let (mut bytes, mut objects, mut directories) = (0, 0, vec![place.to_owned()]);
+fn sizes_of(place: &dyn Storage, array: &str) -> Result<(u64, u64)> {
+    let of_array = ObjectPath::parse(array)?;
+    let (mut bytes, mut objects, mut directories) = (0, 0, vec![ObjectPath::root()]);
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let metadata = entry.metadata().map_err(failed)?;
-            if metadata.is_dir() {
-                directories.push(entry.path());
+        for entry in place.list(&directory)? {
+            let path = directory.join(&entry.name)?;
+            if entry.is_directory {
+                directories.push(path);
                 continue;
             }
-            bytes += metadata.len();
-            let is_chunk = |name: &str| name.starts_with("c.") || name == "c";
-            let is_object =
-                directory == of_array && entry.file_name().to_str().is_some_and(is_chunk);
-            objects += u64::from(is_object);
+            bytes += place.stat(&path)?.size;
+            let is_chunk = entry.name.starts_with("c.") || entry.name == "c";
+            objects += u64::from(directory == of_array && is_chunk);
         }
     }
     Ok((bytes, objects))
 }
 
 /// Removes a replica that no catalogue names. What cannot be removed costs its space.
-fn remove(directory: &Path, id: &str) {
-    let _ = fs::remove_dir_all(directory.join(id));
+fn remove(sidecar: &Sidecar, id: &str) {
+    sidecar.remove_directory(&format!("{REPLICAS}/{id}"));
 }
 
-/// Removes whatever lies among the replicas without being one: of earlier states of the source, given up, stopped.
-fn remove_unnamed(directory: &Path, named: &[Replica]) {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let name = entry.file_name();
-        let is_named = named.iter().any(|one| name == one.id.as_str());
-        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_directory && !is_named {
-            let _ = fs::remove_dir_all(entry.path());
+/// True for the directory of a replica, and for that in which one grows.
+fn is_made_here(name: &str) -> bool {
+    let id = name.strip_prefix('.').and_then(|name| name.strip_suffix(".bedform-partial"));
+    let id = id.unwrap_or(name);
+    id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Removes replicas that no catalogue names: of earlier states of the source, given up, stopped. Directories of other
+/// names stay.
+fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
+    sidecar.sweep(REPLICAS);
+    for entry in sidecar.entries(REPLICAS) {
+        let is_named = named.iter().any(|one| entry.name == one.id);
+        if entry.is_directory && is_made_here(&entry.name) && !is_named {
+            remove(sidecar, &entry.name);
         }
     }
 }
@@ -375,14 +402,11 @@ fn remove_unnamed(directory: &Path, named: &[Replica]) {
 /// makes replicas.
 fn remove_leftovers(source: &Source) {
     let Some(sidecar) = &source.sidecar else { return };
-    let directory = sidecar.own_directory().map(|own| own.join(REPLICAS));
-    let Some(directory) = directory.filter(|directory| directory.is_dir()) else { return };
-    let Ok(storage) = LocalStorage::open(&directory, Mode::ReadWrite) else { return };
-    let Ok(Some(_lock)) = storage.try_lock(&ObjectPath::root()) else { return };
+    let Ok(Some(_lock)) = sidecar.try_lock(REPLICAS) else { return };
     // Another may have made some since this was planned.
     let newest = sidecar.load_newest(CATALOGUE, &source.state, &Limits::default());
     let named = newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default();
-    remove_unnamed(&directory, &named);
+    remove_unnamed(sidecar, &named);
 }
 
 /// Removes the replicas of arrays that others have taken the places of; gives their names. Not while another process
@@ -405,14 +429,10 @@ pub(super) fn drop_of_replaced(
     let Some(sidecar) = source.sidecar.as_ref().filter(|_| !replaced.is_empty()) else {
         return Ok(Vec::new());
     };
-    let Some(directory) = sidecar.own_directory().map(|own| own.join(REPLICAS)) else {
-        return Ok(Vec::new());
-    };
-    let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
-    let Some(_lock) = storage.try_lock(&ObjectPath::root())? else { return Ok(Vec::new()) };
+    let Some(_lock) = sidecar.try_lock(REPLICAS)? else { return Ok(Vec::new()) };
     let catalogue = Named { sidecar, state: source.state.clone(), place };
     catalogue.change(|replicas| replicas.retain(|one| !replaced.contains(&one.id)))?;
-    replaced.iter().for_each(|id| remove(&directory, id));
+    replaced.iter().for_each(|id| remove(sidecar, id));
     Ok(replaced)
 }
 

@@ -39,12 +39,13 @@
 //!   somebody has asked for with a budget of their own, neither counts nor goes.
 //! - **Renewal.** A source that was moved, or copied with its times, is compared by sampled pieces, and what was made
 //!   of it stays: `renewal`.
-//! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
-//!   about. Sizes are compared before memory is taken.
+//! - **Trust.** All files are opened beneath the directory that holds the sidecar, through no link, and the opened file
+//!   is asked for its owner. Sizes are compared before memory is taken. Only names that we made are removed.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
+//! | `files` | markers, traces, counts and replicas, reached as helper files are |
 //! | `renewal` | sources that were moved or copied, and are the same |
 //! | `site` | sidecars that all users of an archive read |
 //! | `warnings` | what keeps one from being read |
@@ -52,6 +53,7 @@
 //! | `budget` | what is kept in all, and what goes first |
 
 mod budget;
+mod files;
 mod generations;
 mod place;
 mod renewal;
@@ -195,13 +197,13 @@ impl Sidecar {
         Self::find(self.name.as_deref()?, None).ok().flatten()
     }
 
-    /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its
+    /// This user's sidecar of this name, its directory made if it is missing: at the site for those who keep its
     /// sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no
     /// place for it.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`]; those of the site file and of making the directory.
-    pub fn make(name: &SidecarName) -> Result<Option<PathBuf>> {
+    pub fn make(name: &SidecarName) -> Result<Option<Self>> {
         SidecarCandidates::of(name, None)?.make(true)
     }
 
@@ -210,7 +212,7 @@ impl Sidecar {
     ///
     /// # Errors
     /// As [`Sidecar::make`].
-    pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<PathBuf>> {
+    pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<Self>> {
         SidecarCandidates::of(name, base)?.make(false)
     }
 
@@ -338,7 +340,7 @@ impl Sidecar {
         let path = self.directory.join(name).ok()?;
         let object = storage.open(&path).ok()?;
         let version = object.version();
-        if version.size > H::BYTES_MAX || !self.holder.is_own(&path, version) {
+        if version.size > H::BYTES_MAX {
             return None;
         }
         let length = usize::try_from(version.size).ok()?;
