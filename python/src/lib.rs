@@ -46,7 +46,9 @@ mod _internal {
     #[pymodule_export]
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
-    use crate::optimize::{optimize, optimize_layouts, policy_state, run_policy, set_policy};
+    use crate::optimize::{
+        optimize, optimize_layouts, policy_state, run_policy, set_policy, trust,
+    };
     #[pymodule_export]
     use crate::patterns::predicted;
     #[pymodule_export]

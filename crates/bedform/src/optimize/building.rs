@@ -356,7 +356,7 @@ fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
 }
 
 /// Bytes of all files of a replica, and how many of them hold chunks.
-fn sizes_of(place: &dyn Storage, array: &str) -> Result<(u64, u64)> {
+pub(super) fn sizes_of(place: &dyn Storage, array: &str) -> Result<(u64, u64)> {
     let of_array = ObjectPath::parse(array)?;
     let (mut bytes, mut objects, mut directories) = (0, 0, vec![ObjectPath::root()]);
     while let Some(directory) = directories.pop() {
@@ -388,7 +388,7 @@ fn is_made_here(name: &str) -> bool {
 
 /// Removes replicas that no catalogue names: of earlier states of the source, given up, stopped. Directories of other
 /// names stay.
-fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
+pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
     sidecar.sweep(REPLICAS);
     for entry in sidecar.entries(REPLICAS) {
         let is_named = named.iter().any(|one| entry.name == one.id);

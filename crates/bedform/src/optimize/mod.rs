@@ -31,6 +31,7 @@
 //! | `targets` | which storage targets their shards go to |
 //! | `layouts` | which layouts the arrays of a store of ours should have themselves |
 //! | `policy` | all of it in the background, after so many reads |
+//! | `trusting` | replicas that another user or machine has made, compared with the source |
 
 mod building;
 mod candidates;
@@ -40,6 +41,7 @@ mod place;
 mod policy;
 mod reads;
 mod targets;
+mod trusting;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,6 +68,7 @@ pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorgani
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
+pub use trusting::{RefusedReplica, Trusted, trust};
 
 use candidates::candidates_of;
 use choose::choose;

@@ -19,12 +19,15 @@ impl Sidecar {
         self.holder.root()
     }
 
-    /// The path of `name` beneath the [root](Sidecar::root).
+    /// The path of `name` beneath the [root](Sidecar::root); of nothing that of the sidecar.
     ///
     /// # Errors
     /// For a path that is too long.
     pub(crate) fn path_of(&self, name: &str) -> Result<ObjectPath> {
-        Ok(self.directory.join(name)?)
+        match name {
+            "" => Ok(self.directory.clone()),
+            name => Ok(self.directory.join(name)?),
+        }
     }
 
     /// The entries of a directory, sorted by name.

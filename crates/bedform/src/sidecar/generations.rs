@@ -37,6 +37,15 @@ impl Sidecar {
         found
     }
 
+    /// As [`Sidecar::load_newest`], of whatever state of the source.
+    pub(crate) fn load_newest_of_any<H: Helper>(&self, list: &str, limits: &Limits) -> Option<H> {
+        let storage = self.holder.to_read()?;
+        let numbers = numbers(&*storage, &self.directory.join(list).ok()?);
+        numbers.into_iter().rev().take(TRIED_MAX).find_map(|number| {
+            self.read_any(&*storage, &format!("{list}/{}", name_of(number)), limits)
+        })
+    }
+
     /// The highest number in the directory `list`, valid or not; 0 if there is none.
     pub fn last_number(&self, list: &str) -> u64 {
         let directory = self.directory.join(list).ok();

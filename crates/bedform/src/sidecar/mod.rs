@@ -4,7 +4,7 @@
 //!
 //! - Losing a helper file, or a whole sidecar, loses nothing but time. It may be deleted at any time.
 //! - An error of a sidecar never fails a read: what cannot be read is absent, what cannot be kept is not kept.
-//! - A helper file is believed only if it belongs to this user, or to an owner of the site in a sidecar of the site;
+//! - A helper file is believed only if it belongs to this user, in a sidecar that this user has made, or to an owner of the site in a sidecar of the site;
 //!   is no link; is not larger than its kind may be; passes the checks of its kind; and was made of the source as it
 //!   is now.
 //! - A reader sees a helper file whole or not at all.
@@ -16,7 +16,7 @@
 //!
 //! 1. `$BEDFORM_SIDECAR/<key>`, if that variable is set;
 //! 2. the place that the site file names, for those who keep the sidecars of the site, if it exists;
-//! 3. `/data/era5.nc.bedform`, if it exists and belongs to this user;
+//! 3. `/data/era5.nc.bedform`, if this user has made it here, or accepted it: the `registry` says so;
 //! 4. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
 //! All other users read that of the site ([`Sidecar::site`]) beside their own, and write nothing there. The key is
@@ -45,6 +45,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
+//! | `registry` | sidecars beside data that this user has made |
+//! | `accepting` | sidecars beside data that this user accepts |
 //! | `files` | markers, traces, counts and replicas, reached as helper files are |
 //! | `renewal` | sources that were moved or copied, and are the same |
 //! | `site` | sidecars that all users of an archive read |
@@ -52,10 +54,12 @@
 //! | `generations` | numbered files |
 //! | `budget` | what is kept in all, and what goes first |
 
+mod accepting;
 mod budget;
 mod files;
 mod generations;
 mod place;
+mod registry;
 mod renewal;
 mod site;
 #[cfg(test)]

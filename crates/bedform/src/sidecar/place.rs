@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "it makes the directories that hold sidecars")]
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, symlink_metadata};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
+use super::registry::{self, Standing};
 use super::site::{Look, Site, site_of};
-use super::{Sidecar, warnings};
+use super::{Sidecar, accepting, warnings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size;
 
@@ -106,6 +107,11 @@ pub(super) struct LocalDirectory {
 }
 
 impl LocalDirectory {
+    /// The directory of one sidecar of a user.
+    pub(super) fn of_one(path: PathBuf, user: u32, access: Access) -> Self {
+        Self { path, owners: vec![user], access, is_sidecar: true, site: None }
+    }
+
     fn open(&self, mode: Mode) -> Option<LocalStorage> {
         LocalStorage::open_of_owners(self.root(), mode, &self.owners).ok()
     }
@@ -233,6 +239,10 @@ impl SidecarCandidates {
         Ok(Self { name: name.clone(), base, user, budget_bytes, site })
     }
 
+    pub(super) fn user(&self) -> u32 {
+        self.user
+    }
+
     /// The sidecar of this user, with that of the site. What keeps that of the site from being read is warned of.
     pub(super) fn find(&self) -> Option<Sidecar> {
         let own = self.own();
@@ -255,23 +265,46 @@ impl SidecarCandidates {
         {
             return Some(self.sidecar_in(Arc::new(LocalDirectory::of_site(site, Access::Write))));
         }
-        let beside = self.beside();
-        if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == self.user) {
-            let owners = vec![self.user];
-            let holder = LocalDirectory {
-                path: beside,
-                owners,
-                access: Access::Write,
-                is_sidecar: true,
-                site: None,
-            };
-            return Some(self.sidecar_in(Arc::new(holder)));
+        match self.beside_if_registered() {
+            Ok(Some(beside)) => return Some(beside),
+            Ok(None) => {}
+            Err(why) => warnings::tell(why),
         }
         // The XDG rules: a relative path there is to be ignored.
         let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
         let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
         let sidecar = self.keyed(cache.join("bedform/sidecars"))?;
         Some(Sidecar { is_in_cache: true, ..sidecar })
+    }
+
+    /// The sidecar beside the source, if this user has made or accepted it.
+    ///
+    /// # Errors
+    /// Why a directory of this user does not count.
+    fn beside_if_registered(&self) -> std::result::Result<Option<Sidecar>, String> {
+        let path = self.beside();
+        let mut standing = registry::standing(&path);
+        if standing == Standing::Empty {
+            // Nothing in it can be wrong: this user made it to have the sidecar there.
+            registry::register(&path).map_err(|error| {
+                format!("{} is not used: {error}; {}", path.display(), registry::remedy())
+            })?;
+            standing = registry::standing(&path);
+        }
+        match standing {
+            Standing::Missing => Ok(None),
+            Standing::Registered => {
+                let holder = LocalDirectory::of_one(path, self.user, Access::Write);
+                Ok(Some(self.sidecar_in(Arc::new(holder))))
+            }
+            Standing::WritableByOthers => Err(accepting::writable_by_others(&path)),
+            Standing::Empty | Standing::Unknown => Err(format!(
+                "{} is not used: this user has not made it here; 'bedform trust {}' compares it with the data and \
+                 accepts it",
+                path.display(),
+                self.name.source.display()
+            )),
+        }
     }
 
     /// That of the site, to be read.
@@ -306,7 +339,7 @@ impl SidecarCandidates {
         if self.base.is_none() {
             match &self.site {
                 Ok(Some(site)) if site.is_kept_by(self.user) => site.make()?,
-                Ok(_) => self.make_beside(),
+                Ok(_) => self.make_beside()?,
                 Err(_) => return self.site.map(|_| None),
             }
         }
@@ -323,21 +356,30 @@ impl SidecarCandidates {
     }
 
     /// Makes the directory beside the source, where that can be done.
-    fn make_beside(&self) {
-        if symlink_metadata(&self.name.source).is_ok() {
-            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
-            let _ = DirBuilder::new().mode(0o700).create(self.beside());
+    ///
+    /// # Errors
+    /// `PermissionDenied` for one that is there and does not count.
+    fn make_beside(&self) -> Result<()> {
+        if self.name.source.symlink_metadata().is_err() {
+            return Ok(());
         }
+        match registry::is_writable() {
+            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
+            true => drop(DirBuilder::new().mode(0o700).create(self.beside())),
+            false => warnings::tell(registry::remedy()),
+        }
+        let found = self.beside_if_registered();
+        found.map(drop).map_err(|why| Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    fn beside(&self) -> PathBuf {
+    pub(super) fn beside(&self) -> PathBuf {
         let mut beside = self.name.path.clone().into_os_string();
         beside.push(SUFFIX);
         beside.into()
     }
 
     /// The sidecar that has its place to itself.
-    fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
+    pub(super) fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
         let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
         Sidecar {
@@ -370,7 +412,7 @@ impl LocalDirectory {
     }
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+pub(super) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
