@@ -27,7 +27,7 @@ def trust(
 
     A sidecar beside the data counts only if this user has made it here. One that came with an
     archive, from another machine or with a directory that was moved is ignored until this call
-    accepts it. Replicas stay whose elements are all those of the data, and what was learnt of
+    accepts it. Replicas stay whose elements are all those of the data, and so do records of
     reads. All else goes: chunk maps are made anew, and a watch is to be set again.
 
     Parameters
@@ -43,8 +43,7 @@ def trust(
     -------
     dict
         ``directory`` of the sidecar; ``was_trusted``, if it counted before; names of the replicas
-        that were ``accepted``; those that were ``refused``, each with ``id``, ``array`` and
-        ``why``; the number of ``learned_arrays``; other names that were ``removed``.
+        that were ``accepted``; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the number of ``learned_arrays``; other names that were ``removed``.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def newest(sidecar: Path, kind: str) -> Path:
 
 
 def check(path: Path, add: float = 0) -> tuple[set[str], list[str]]:
-    """Read in a process of its own; give the replicas that were used, and what was warned of."""
+    """Read in a process of its own; give the replicas that were used, and the warnings."""
     script = f"""
 import json, sys, warnings
 import numpy as np, bedform as bf
@@ -231,7 +231,7 @@ def with_another_nonce(path: Path, _: Path) -> Path:
 
 
 def in_another_directory(path: Path, _: Path) -> Path:
-    """The directory was replaced, and what lies in it moved there."""
+    """The directory was replaced, and its files moved there."""
     sidecar = sidecar_of(path)
     aside = sidecar.with_name("aside")
     sidecar.rename(aside)

@@ -228,8 +228,8 @@ impl OsFileSystem {
     /// Appends `bytes` in one piece to the file `name` in `directory`, made for this user alone if it is missing.
     ///
     /// # Errors
-    /// Of the system; `InvalidInput` for what is no plain file, or has other names; `PermissionDenied` for a file of
-    /// a user who is none of the owners.
+    /// Of the system; `InvalidInput` for anything but a plain file with one name; `PermissionDenied` for a file of
+    /// another user than the owners.
     pub(crate) fn append(&self, directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
         let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let check = |status: &Status| match (status.kind, status.names) {

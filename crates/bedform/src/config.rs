@@ -1,8 +1,8 @@
 //! What is configured beside the programs: `bedform.toml` and variables of the environment.
 //!
 //! There are two files. `bedform.toml` beside a store is of that store. The *site file*, `/etc/bedform.toml`, is of
-//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and what it says else counts where the
-//! file beside the store says nothing. `BEDFORM_CONFIG` names one file that is read in the place of both. A file beside a
+//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and its other settings count where the
+//! file beside the store lacks them. `BEDFORM_CONFIG` names one file that is read in the place of both. A file beside a
 //! store counts only if it belongs to this user or root and others cannot write it: in a shared directory anybody may
 //! put one. Variables count more than any file. A key that is not known is an error: it may be misspelt.
 
@@ -212,7 +212,7 @@ impl Configuration {
         let of_site = of_site.map_or_else(Self::default, |found| found.configuration.clone());
         let beside = store.and_then(Path::parent).map(|above| above.join(FILE));
         let Some(beside) = beside.filter(|_| !site.is_named) else { return Ok(of_site) };
-        let Some(found) = ConfigurationFile::read(&beside, Place::BesideStore)? else {
+        let Some(found) = ConfigurationFile::read(&beside, SettingsPlace::BesideStore)? else {
             return Ok(of_site);
         };
         let own = found.configuration;
@@ -314,14 +314,14 @@ impl ConfigurationFile {
     }
 
     /// The file at `path`; nothing if there is none.
-    fn read(path: &Path, place: Place) -> Result<Option<Self>> {
+    fn read(path: &Path, place: SettingsPlace) -> Result<Option<Self>> {
         let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
         let (text, found) = match read_regular(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| fail(ErrorKind::Io, error.to_string()))?,
         };
         let doubt = doubt_of(path, &found);
-        if let (Place::BesideStore, Some(doubt)) = (place, doubt) {
+        if let (SettingsPlace::BesideStore, Some(doubt)) = (place, doubt) {
             let text = format!(
                 "it says where sessions write, but {doubt}; or name a file of your own by {FILE_VARIABLE}"
             );
@@ -338,7 +338,7 @@ impl ConfigurationFile {
 
 /// Where a file of settings lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SettingsPlace {
     /// The site file, or the file that the environment names.
     Named,
     /// In the directory of a store, where others may have put it.
@@ -393,7 +393,7 @@ fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
         let known = known.clone();
         return Ok((site, Some(known)));
     }
-    let found = ConfigurationFile::read(&site.path, Place::Named)?.map(Arc::new);
+    let found = ConfigurationFile::read(&site.path, SettingsPlace::Named)?.map(Arc::new);
     if is_named && found.is_none() {
         let text = format!("{FILE_VARIABLE} names a file that is not there");
         let text = format!("{}: {text}", site.path.display());

@@ -228,7 +228,9 @@ fn where_owners_count_no_link_is_followed_and_nothing_is_appended_to_a_file_else
     let (fifo, no_device) = (root.join("fifo"), 0);
     let (of_kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, of_kind, mode, no_device).unwrap();
-    let open = |root, owner| LocalStorage::open_of_owners(root, Mode::ReadWrite, &[owner]);
+    let open = |root: OwnedRoot<'_>, owner: u32| {
+        LocalStorage::open_of_owners(root, Mode::ReadWrite, &[owner])
+    };
     let storage = open(OwnedRoot::Itself(&root), user).unwrap();
     assert!(open(OwnedRoot::Itself(&scratch.0.join("link")), user).is_err());
     assert!(open(OwnedRoot::Itself(&root), user + 1).is_err());

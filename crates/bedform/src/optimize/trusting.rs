@@ -22,7 +22,7 @@ use crate::trace::newest_knowledge;
 /// Bytes of a replica that are compared at a time.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// What became of a sidecar that was not made here.
+/// The outcome of [`trust`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Trusted {
     /// The directory of the sidecar.
@@ -46,7 +46,7 @@ pub struct RefusedReplica {
     pub id: String,
     /// The path of its array.
     pub array: String,
-    /// What is wrong with it.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -91,7 +91,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
         compared += replica.raw_bytes;
     }
     done.learned_arrays = newest_knowledge(&sidecar).map_or(0, |known| known.arrays.len() as u64);
-    // What is left of it then counts for nothing, whatever happens.
+    // A crash from here on leaves a sidecar that no registry names.
     done.removed = sidecar.remove_uncompared()?;
     remove_unnamed(&sidecar, &kept);
     if !kept.is_empty()
@@ -104,7 +104,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
     Ok(done)
 }
 
-/// The replicas that the newest catalogue names, of whatever state of the source.
+/// The replicas that the newest catalogue names, of any state of the source.
 fn listed_in(sidecar: &Sidecar) -> Vec<Replica> {
     let newest = sidecar.load_newest_of_any(CATALOGUE, &Limits::default());
     newest.map(|Catalogue { replicas, .. }| replicas).unwrap_or_default()
@@ -133,7 +133,7 @@ fn compare(
     if whole.shape()? != replica.array_shape {
         return Ok(Err("the array has another shape".to_owned()));
     }
-    let copy = match Copy::open(sidecar, replica, &path) {
+    let copy = match UntrustedReplica::open(sidecar, replica, &path) {
         Ok(copy) => copy,
         Err(error) => return Ok(Err(error.to_string())),
     };
@@ -160,7 +160,7 @@ fn compare(
 }
 
 /// The record of a replica that was compared, as if it had been made now.
-fn renewed(replica: &Replica, whole: &Array, copy: &Copy) -> Result<Replica> {
+fn renewed(replica: &Replica, whole: &Array, copy: &UntrustedReplica) -> Result<Replica> {
     let now = SystemTime::now();
     let selection = match &copy.places {
         Some(places) => Selection::Points(Points::at_places(places, &replica.array_shape)?),
@@ -173,14 +173,14 @@ fn renewed(replica: &Replica, whole: &Array, copy: &Copy) -> Result<Replica> {
 }
 
 /// A replica as it lies in an unregistered sidecar.
-struct Copy {
+struct UntrustedReplica {
     store: Store,
     array: Array,
     /// The places of its elements, if it has single ones.
     places: Option<Vec<u64>>,
 }
 
-impl Copy {
+impl UntrustedReplica {
     /// # Errors
     /// Those of opening it; `Corrupt` if it is not what the catalogue says.
     fn open(sidecar: &Sidecar, replica: &Replica, path: &ObjectPath) -> Result<Self> {

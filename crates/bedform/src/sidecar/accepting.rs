@@ -13,7 +13,7 @@ use super::{REPLICAS, Sidecar, SidecarName, warnings};
 use crate::config::WRITABLE_BY_OTHERS;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Names of what Bedform keeps in a sidecar, and what they begin with.
+/// Names that Bedform gives in a sidecar, and beginnings of names.
 const NAMES: [&str; 13] = [
     "archive",
     "catalogue",
@@ -30,7 +30,7 @@ const NAMES: [&str; 13] = [
     "watch",
 ];
 const BEGINNINGS: [&str; 2] = ["archive-", "chunk-table-"];
-/// Names that stay once replicas were compared: what was learnt decides what is made and read ahead, and no value.
+/// Names that stay once replicas were compared: knowledge of reads changes no value.
 const KEPT: [&str; 5] =
     ["knowledge", "learned-selections", "recorded-selections", REPLICAS, "traces"];
 /// Files and directories of a sidecar that are looked at.

@@ -14,7 +14,7 @@ use super::Sidecar;
 use crate::error::Result;
 
 impl Sidecar {
-    /// The directory that holds the sidecar, if it is one of this machine: what lies in it is opened beneath that.
+    /// The directory that holds the sidecar, if it is one of this machine. Files are opened beneath it.
     pub(crate) fn root(&self) -> Option<OwnedRoot<'_>> {
         self.holder.root()
     }
@@ -77,7 +77,7 @@ impl Sidecar {
         Some(bytes)
     }
 
-    /// Puts a small file in the place of whatever has its name.
+    /// Puts a small file in the place of any file or link of this name.
     ///
     /// # Errors
     /// Those of storage; `PermissionDenied` where nothing can be written.
@@ -104,7 +104,7 @@ impl Sidecar {
         Ok(storage.delete(&path, Durability::Process, Condition::None)?)
     }
 
-    /// Removes a directory with all below it. What cannot be removed costs its space.
+    /// Removes a directory with all below it. A failure costs its space.
     pub(crate) fn remove_directory(&self, name: &str) {
         if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(name)) {
             let _ = storage.delete_tree(&path, Durability::Process);

@@ -37,7 +37,7 @@ impl Sidecar {
         found
     }
 
-    /// As [`Sidecar::load_newest`], of whatever state of the source.
+    /// As [`Sidecar::load_newest`], of any state of the source.
     pub(crate) fn load_newest_of_any<H: Helper>(&self, list: &str, limits: &Limits) -> Option<H> {
         let storage = self.holder.to_read()?;
         let numbers = numbers(&*storage, &self.directory.join(list).ok()?);

@@ -11,6 +11,8 @@
 //! after a reboot, and are not compared. The name of an entry has path and file number: where machines share a home
 //! directory, each may have a sidecar of the same path.
 
+#![allow(clippy::disallowed_methods, reason = "the registry lies in the user's data directory")]
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -44,7 +46,7 @@ const ENTRIES_MAX: usize = 1024;
 
 /// One sidecar of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct RegistryEntry {
     version: u64,
     /// For people, and to find out whether it is gone.
     path: String,
@@ -76,13 +78,13 @@ pub(super) enum Standing {
 }
 
 /// A directory beside data, as it was found.
-struct Found {
+struct BesideDirectory {
     path: PathBuf,
     user: u32,
     status: Statx,
 }
 
-impl Found {
+impl BesideDirectory {
     /// The directory at `path`, no link; nothing for one of another user.
     fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -140,7 +142,7 @@ impl Found {
 
 /// How the directory at `path` stands.
 pub(super) fn standing(path: &Path) -> Standing {
-    let Some(found) = Found::open(path) else { return Standing::Missing };
+    let Some(found) = BesideDirectory::open(path) else { return Standing::Missing };
     if !found.is_registered() {
         if found.is_empty() {
             return Standing::Empty;
@@ -156,19 +158,19 @@ pub(super) fn standing(path: &Path) -> Standing {
     }
 }
 
-/// Enters the directory at `path`, which holds nothing that this user has not made or accepted. What was entered
-/// before stays. Of processes that do so at the same time all enter the nonce of the first.
+/// Enters the directory at `path`, which holds nothing that this user has not made or accepted. An earlier entry
+/// stays. Of processes that do so at the same time all enter the nonce of the first.
 ///
 /// # Errors
 /// Of the system; `NotFound` where no place for the registry is named.
 pub(super) fn register(path: &Path) -> io::Result<()> {
     let place = make_place()?;
-    let found = Found::open(path).ok_or(io::ErrorKind::NotFound)?;
+    let found = BesideDirectory::open(path).ok_or(io::ErrorKind::NotFound)?;
     if found.is_registered() {
         return Ok(());
     }
     let (nonce, nonce_changed_ns) = make_nonce(&found)?;
-    let entry = Entry {
+    let entry = RegistryEntry {
         version: VERSION,
         path: path.to_string_lossy().into_owned(),
         key: key_of(path),
@@ -223,7 +225,7 @@ fn make_place() -> io::Result<PathBuf> {
 }
 
 /// Gives the nonce of a sidecar: the one that is there, or a new one.
-fn make_nonce(found: &Found) -> io::Result<(String, i64)> {
+fn make_nonce(found: &BesideDirectory) -> io::Result<(String, i64)> {
     let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
     let (storage, path) = found.storage(Mode::ReadWrite).zip(nonce_path()).ok_or_else(refused)?;
     let mut nonce = [0; NONCE_BYTES];
@@ -249,7 +251,7 @@ fn key_of(path: &Path) -> String {
     format!("{:032x}", fingerprint.finish())
 }
 
-fn name_of(found: &Found) -> String {
+fn name_of(found: &BesideDirectory) -> String {
     format!("{}-{:016x}", key_of(&found.path), found.status.stx_ino)
 }
 
@@ -257,13 +259,11 @@ fn name_of(found: &Found) -> String {
 fn is_entry(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    name.len() == 49
-        && name[32] == b'-'
-        && name[..32].iter().chain(&name[33..]).all(|byte| is_digit(byte))
+    name.len() == 49 && name[32] == b'-' && name[..32].iter().chain(&name[33..]).all(is_digit)
 }
 
 /// The entry in a file that belongs to this user alone.
-fn read(path: &Path, user: u32) -> Option<Entry> {
+fn read(path: &Path, user: u32) -> Option<RegistryEntry> {
     let is_link = path.symlink_metadata().ok()?.is_symlink();
     let file = open_without_waiting(path).ok().filter(|_| !is_link)?;
     let found = file.metadata().ok()?;
@@ -273,7 +273,7 @@ fn read(path: &Path, user: u32) -> Option<Entry> {
     }
     let mut bytes = Vec::new();
     file.take(ENTRY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    from_sealed(&bytes).filter(|entry: &Entry| entry.version == VERSION)
+    from_sealed(&bytes).filter(|entry: &RegistryEntry| entry.version == VERSION)
 }
 
 fn write(place: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -292,7 +292,7 @@ fn write(place: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Removes entries of sidecars that are gone, where there are many. What cannot be removed costs its space.
+/// Removes entries of sidecars that are gone, where there are many. A failure costs the space of an entry.
 fn remove_gone(place: &Path) {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let mut own: Vec<(SystemTime, PathBuf)> = entries

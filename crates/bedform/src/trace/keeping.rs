@@ -62,7 +62,7 @@ pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Opt
     if kept.hash == hash { selection_of(kept.selection) } else { None }
 }
 
-/// Content hashes of what is kept in the sidecar.
+/// Content hashes of the selections in the sidecar.
 pub(super) fn kept_hashes(sidecar: &Sidecar) -> HashSet<u64> {
     let entries = sidecar.entries(KEPT).into_iter().take(NAMES_MAX);
     entries.filter_map(|entry| hash_of(&entry.name)).collect()

@@ -124,7 +124,7 @@ pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf>
 /// The directory of traces in a sidecar.
 const TRACES: &str = "traces";
 
-/// True for the names of traces, and of what is recorded beside them: a time, a process, a random number.
+/// True for the names of traces and recorded selections: a time, a process, a random number.
 fn is_trace(name: &str) -> bool {
     let lengths = [16, 8, 8];
     let parts =

@@ -151,7 +151,7 @@ impl PolicyPlace {
         sidecar.root().map(|_| Self { sidecar: sidecar.clone() })
     }
 
-    /// What this user has asked for: it starts a process of this user.
+    /// The settings of this user, not of another owner of the site: they start a process of this user.
     pub(crate) fn settings(&self) -> Option<PolicySettings> {
         if !self.sidecar.is_of_user(SETTINGS) {
             return None;
