@@ -51,6 +51,7 @@ from bedform._sidecar import SidecarWarning
 from bedform._simulate import Simulation, machine, machines, simulate
 from bedform._store import Store
 from bedform._traces import learn, watch, watch_state
+from bedform._trust import trust
 from bedform._write_dataset import write_dataset
 
 __all__ = [
@@ -105,6 +106,7 @@ __all__ = [
     "optimize",
     "report",
     "simulate",
+    "trust",
     "watch",
     "watch_state",
     "write_dataset",

@@ -17,7 +17,6 @@ from bedform._paths import AS_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from bedform._paths import Join
 
@@ -45,9 +44,8 @@ def named_replicas_of(source: str | list[str]) -> list[dict[str, Any]]:
 
     The source is a path or URL, or the files of an archive.
     """
-    own, site = _sidecar.directory_of(source), _sidecar.site_directory_of(source)
-    of_site = [{**one, "is_of_site": True} for one in _replicas_in(site, is_of_site=True)]
-    return [*_replicas_in(own), *of_site]
+    of_site = [{**one, "is_of_site": True} for one in _replicas_in(source, is_of_site=True)]
+    return [*_replicas_in(source), *of_site]
 
 
 def replicas_of(where: str) -> tuple[list[dict[str, Any]], bool]:
@@ -86,8 +84,8 @@ def conditions_of(
     return found
 
 
-def _replicas_in(directory: Path | None, *, is_of_site: bool = False) -> list[dict[str, Any]]:
-    document = _sidecar.newest_of(directory, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
+def _replicas_in(source: str | list[str], *, is_of_site: bool = False) -> list[dict[str, Any]]:
+    document = _sidecar.newest_of(source, "catalogue", _BYTES_MAX, is_of_site=is_of_site)
     listed = None if document is None else document.get("replicas")
     if document is None or document.get("version") != _VERSION or not isinstance(listed, list):
         return []

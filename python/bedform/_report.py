@@ -115,7 +115,7 @@ def gather_facts(
     facts.update(_source_facts(source, notes))
     steps.done()
     known = _learnt(source, notes)
-    facts["recording"] = _is_watched(source)
+    facts["recording"] = _sidecar.is_watched(source)
     facts["recorded"] = _totals(known)
     facts["reads"] = known
     steps.done()
@@ -251,11 +251,6 @@ def _bytes_under(where: str) -> int | None:
     return total
 
 
-def _is_watched(source: str | list[str]) -> bool:
-    directory = _sidecar.directory_of(source)
-    return directory is not None and (directory / "watch").is_file()
-
-
 def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
     """What is known of the reads of each array, those that took most time first."""
     try:
@@ -269,9 +264,7 @@ def _learnt(source: str | list[str], notes: list[str]) -> list[dict[str, Any]]:
         return []
     except BedformError as error:
         # What was learnt before can be shown where nothing can be added.
-        knowledge = _sidecar.newest_of(
-            _sidecar.directory_of(source), "knowledge", _KNOWLEDGE_BYTES_MAX
-        )
+        knowledge = _sidecar.newest_of(source, "knowledge", _KNOWLEDGE_BYTES_MAX)
         notes.append(f"what was recorded since the last time could not be learnt: {error}")
     arrays = knowledge.get("arrays") if isinstance(knowledge, dict) else None
     found = [read_array(*item) for item in (arrays if isinstance(arrays, dict) else {}).items()]

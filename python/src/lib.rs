@@ -48,7 +48,7 @@ mod _internal {
     use crate::foreign::{ForeignFile, current_replicas, place_kind};
     #[pymodule_export]
     use crate::optimize::{
-        optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy,
+        optimize, optimize_layouts, policy_state, replica_conditions, run_policy, set_policy, trust,
     };
     #[pymodule_export]
     use crate::patterns::predicted;
@@ -62,8 +62,8 @@ mod _internal {
     use crate::store::Store;
     #[pymodule_export]
     use crate::trace::{
-        keep_traces, learn, sidecar_directory, sidecar_warnings, site_directory, start_bedform_by,
-        watch,
+        is_watched, keep_traces, learn, sidecar_directory, sidecar_document, sidecar_warnings,
+        start_bedform_by, watch,
     };
 
     use super::{Bound, PanicException, PyModule, PyModuleMethods, PyResult};

@@ -180,3 +180,16 @@ pub(crate) fn run_policy(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     run_at_low_priority();
     ended(detached(py, || to_json(&bedform::optimize::run_policy(&path)?)))
 }
+
+/// Compares the sidecar beside a source with it, and lets it count from then on; gives what became of it as JSON.
+#[pyfunction]
+#[pyo3(signature = (source, join, progress=None))]
+pub(crate) fn trust(
+    py: Python<'_>,
+    source: GivenSource,
+    join: GivenJoin,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let place = source.place(join_options(join)?);
+    ended(detached(py, || to_json(&bedform::optimize::trust(&place, &telling(progress.as_ref()))?)))
+}

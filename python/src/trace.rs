@@ -63,10 +63,25 @@ pub(crate) fn sidecar_directory(source: GivenSource) -> PyResult<Option<PathBuf>
     Ok(sidecar_of(source)?.and_then(|sidecar| sidecar.own_directory()))
 }
 
-/// The directory of the site's sidecar of a source, where this user only reads it.
+/// The newest generation of a kind of helper file, as JSON, in the sidecar of a source, or in that of the site where
+/// this user only reads it; nothing without a JSON object of at most `bytes_max`.
 #[pyfunction]
-pub(crate) fn site_directory(source: GivenSource) -> PyResult<Option<PathBuf>> {
-    Ok(sidecar_of(source)?.and_then(|sidecar| sidecar.site()?.own_directory()))
+pub(crate) fn sidecar_document(
+    source: GivenSource,
+    kind: &str,
+    bytes_max: u64,
+    is_of_site: bool,
+) -> PyResult<Option<String>> {
+    let Some(sidecar) = sidecar_of(source)? else { return Ok(None) };
+    let sidecar = if is_of_site { sidecar.site() } else { Some(&sidecar) };
+    let document = sidecar.and_then(|sidecar| sidecar.newest_document(kind, bytes_max));
+    document.map(|document| to_json(&document).map_err(raise)).transpose()
+}
+
+/// True if this user has asked for the reads of a source to be recorded.
+#[pyfunction]
+pub(crate) fn is_watched(source: GivenSource) -> PyResult<bool> {
+    Ok(sidecar_of(source)?.is_some_and(|sidecar| bedform::trace::is_marked(&sidecar)))
 }
 
 /// What keeps sidecars from being read, a line each, that was not said before.

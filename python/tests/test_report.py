@@ -130,6 +130,8 @@ def file(template: Path, tmp_path: Path) -> Path:
 def watched(template: Path, file: Path) -> Path:
     """The file, with the reads that were made of it."""
     shutil.copytree(f"{template}.bedform", f"{file}.bedform")
+    bf.trust(file)
+    bf.watch(file)
     return file
 
 

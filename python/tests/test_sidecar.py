@@ -123,7 +123,7 @@ def test_a_directory_that_was_made_beside_the_file_is_its_sidecar(
     opened(path)
     opened(path)
     assert maps.made == 1
-    assert visible(beside) == {"chunk-map-external"}
+    assert visible(beside) == {"chunk-map-external", "nonce"}
     assert not kept.exists()
 
 

@@ -58,7 +58,9 @@ pub use error::{StorageError, StorageErrorKind, limit_behind};
 pub use failing::{Failing, Fault};
 pub use file_system::FileSystem;
 pub use large_memory::{LargeMemory, ReadBlock};
-pub use local::{LocalStorage, Mode, PAGE_CACHE_BYTES_PER_SECOND, Placement, Staging, is_own_name};
+pub use local::{
+    LocalStorage, Mode, OwnedRoot, PAGE_CACHE_BYTES_PER_SECOND, Placement, Staging, is_own_name,
+};
 pub use memory::MemoryStorage;
 pub use memory_limit::{memory_left, open_files_max, threads_that_fit};
 pub use object::{

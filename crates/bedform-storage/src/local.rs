@@ -164,14 +164,51 @@ impl LocalStorage {
         Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
     }
 
-    /// As [`LocalStorage::open`] to read, where an object that belongs to none of `owners` fails with
-    /// `PermissionDenied`. What was opened is asked for its owner, whatever its name stands for.
+    /// As [`LocalStorage::open`], of a directory that is there, for objects that archives and other users may have
+    /// put there. No link is followed below `root`. To read an object of none of `owners` fails with
+    /// `PermissionDenied`; the opened object is asked for its owner, whatever its name stands for.
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
-    pub fn open_of_owners(root: &Path, owners: &[u32]) -> Result<Self> {
-        let system = system_of(root, Mode::ReadOnly)?.of_owners(owners);
-        Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
+    pub fn open_of_owners(root: OwnedRoot<'_>, mode: Mode, owners: &[u32]) -> Result<Self> {
+        Ok(Self::over(root.system_of(owners)?, mode, Staging::default()))
+    }
+
+    /// Appends `bytes` in one piece to the file `path`, to which other processes append as well. It is made if it is
+    /// missing, for this user alone.
+    ///
+    /// # Errors
+    /// As [`Storage::create`]; `Io` for a file that has another name elsewhere.
+    pub fn append(&self, path: &ObjectPath, bytes: &[u8]) -> Result<()> {
+        check_name("append", path)?;
+        let shared = &*self.shared;
+        shared.check_writable("append", path)?;
+        let directory = shared.make_directories(&path.parent())?;
+        let appended = shared.system.append(&directory, path.name(), bytes);
+        appended.map_err(|error| StorageError::from_io("append", path, error))
+    }
+}
+
+/// The root of a directory whose objects count by their owners.
+#[derive(Debug, Clone, Copy)]
+pub enum OwnedRoot<'a> {
+    /// A directory, or a link to one.
+    At(&'a Path),
+    /// A directory that belongs to one of the owners, and no link.
+    Itself(&'a Path),
+}
+
+impl OwnedRoot<'_> {
+    fn system_of(self, owners: &[u32]) -> Result<OsFileSystem> {
+        let (Self::At(path) | Self::Itself(path)) = self;
+        let opened = match self {
+            Self::At(path) => OsFileSystem::open(path).map(|system| system.of_owners(owners)),
+            Self::Itself(path) => OsFileSystem::open_no_link(path).and_then(|system| {
+                let system = system.of_owners(owners);
+                system.stat("").map(|_| system)
+            }),
+        };
+        opened.map_err(|error| StorageError::from_io("open", path.display(), error))
     }
 }
 
@@ -189,9 +226,14 @@ impl LocalStorage<Throttled<OsFileSystem>> {
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
-    pub fn open_of_owners_throttled(root: &Path, owners: &[u32], pace: Arc<Pace>) -> Result<Self> {
-        let system = Throttled::new(system_of(root, Mode::ReadOnly)?.of_owners(owners), pace);
-        Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
+    pub fn open_of_owners_throttled(
+        root: OwnedRoot<'_>,
+        mode: Mode,
+        owners: &[u32],
+        pace: Arc<Pace>,
+    ) -> Result<Self> {
+        let system = Throttled::new(root.system_of(owners)?, pace);
+        Ok(Self::over(system, mode, Staging::default()))
     }
 }
 

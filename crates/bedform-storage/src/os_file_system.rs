@@ -9,7 +9,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Write as _};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -81,7 +81,9 @@ pub struct OsFileSystem {
     resolves: AtomicBool,
     tokens: AtomicU64,
     alias: Option<Alias>,
-    /// The users whose files are read; nothing for those of all.
+    /// False if no link is followed, not even one that stays inside the root.
+    follows_links: bool,
+    /// The users whose files are read; nothing for files of all users.
     owners: Option<Arc<[u32]>>,
 }
 
@@ -129,7 +131,19 @@ impl OsFileSystem {
     /// # Errors
     /// Of the system.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self::open_by(root, OFlags::empty())
+    }
+
+    /// As [`OsFileSystem::open`], where `root` is a directory itself, and no link to one.
+    ///
+    /// # Errors
+    /// Of the system; `ENOTDIR` for a link.
+    pub fn open_no_link(root: &Path) -> io::Result<Self> {
+        Self::open_by(root, OFlags::NOFOLLOW)
+    }
+
+    fn open_by(root: &Path, links: OFlags) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | links;
         let handle = rustix::fs::open(root, flags, Mode::empty())?;
         Ok(Self {
             root: Root::Held(handle),
@@ -137,6 +151,7 @@ impl OsFileSystem {
             resolves: AtomicBool::new(true),
             tokens: AtomicU64::new(0),
             alias: None,
+            follows_links: true,
             owners: None,
         })
     }
@@ -174,10 +189,10 @@ impl OsFileSystem {
         self
     }
 
-    /// The same directory, of whose files those of other users than `owners` are not read.
+    /// The same directory, in which no link is followed, and files of other users than `owners` are not read.
     #[must_use]
     pub(crate) fn of_owners(mut self, owners: &[u32]) -> Self {
-        self.owners = Some(owners.into());
+        (self.owners, self.follows_links) = (Some(owners.into()), false);
         self
     }
 
@@ -191,6 +206,48 @@ impl OsFileSystem {
             }
             _ => Ok(status_of(&answer)),
         }
+    }
+
+    /// Opens the file `path` to read, and says what it is.
+    fn open_to_read(&self, path: &str, flags: OFlags) -> io::Result<(OwnedFd, Status)> {
+        if self.owners.is_some() {
+            // Opening a device may change it: a file of an unpacked archive is looked at first.
+            let status = self.stat(path)?;
+            if !matches!(status.kind, FileKind::File | FileKind::Directory) {
+                return Ok((
+                    self.resolve(path, OFlags::PATH | OFlags::CLOEXEC, Links::Refuse)?,
+                    status,
+                ));
+            }
+        }
+        let handle = self.resolve(path, flags | COMMON, Links::Inside)?;
+        let status = self.status_to_read(&handle)?;
+        Ok((handle, status))
+    }
+
+    /// Appends `bytes` in one piece to the file `name` in `directory`, made for this user alone if it is missing.
+    ///
+    /// # Errors
+    /// Of the system; `InvalidInput` for anything but a plain file with one name; `PermissionDenied` for a file of
+    /// another user than the owners.
+    pub(crate) fn append(&self, directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
+        let check = |status: &Status| match (status.kind, status.names) {
+            (FileKind::File, 0 | 1) => Ok(()),
+            // The other name may be one of the user's own files.
+            (FileKind::File, _) => Err(refused("it has another name elsewhere")),
+            _ => Err(refused("it is no plain file")),
+        };
+        match self.stat_child(directory, name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => check(&found?)?,
+        }
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | COMMON;
+        let file = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600))?;
+        let status = self.status_to_read(&file)?;
+        check(&status)?;
+        check_size(status.version.size.saturating_add(bytes.len() as u64))?;
+        std::fs::File::from(file).write_all(bytes)
     }
 
     /// The path that the system knows by this one.
@@ -230,6 +287,7 @@ impl OsFileSystem {
         links: Links,
     ) -> rustix::io::Result<OwnedFd> {
         let path = self.real(if path.is_empty() { "." } else { path });
+        let links = if self.follows_links { links } else { Links::Refuse };
         if self.resolves.load(Ordering::Relaxed) {
             let mut rule = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if links == Links::Refuse {
@@ -394,6 +452,8 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
+            // Nobody puts links into a log.
+            follows_links: false,
             owners: self.owners.clone(),
         })
     }
@@ -406,6 +466,7 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
+            follows_links: self.follows_links,
             owners: self.owners.clone(),
         })
     }
@@ -420,21 +481,16 @@ impl FileSystem for OsFileSystem {
     }
 
     fn open_file(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
-        let handle = self.resolve(path, OFlags::RDONLY | COMMON, Links::Inside)?;
-        let status = self.status_to_read(&handle)?;
-        Ok((handle, status))
+        self.open_to_read(path, OFlags::RDONLY)
     }
 
     fn open_direct(&self, path: &str) -> io::Result<(OwnedFd, Status)> {
-        let flags = OFlags::RDONLY | OFlags::DIRECT | COMMON;
-        let handle = self.resolve(path, flags, Links::Inside)?;
-        let status = self.status_to_read(&handle)?;
-        Ok((handle, status))
+        self.open_to_read(path, OFlags::RDONLY | OFlags::DIRECT)
     }
 
     fn stat(&self, path: &str) -> io::Result<Status> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        self.status(&self.resolve(path, flags, Links::Inside)?)
+        self.status_to_read(&self.resolve(path, flags, Links::Inside)?)
     }
 
     fn now(&self) -> io::Result<i64> {
@@ -650,6 +706,9 @@ impl FileSystem for OsFileSystem {
     }
 
     fn open_lock_file(&self, directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+        if self.stat_child(directory, name).is_ok_and(|found| found.kind != FileKind::File) {
+            return Err(io::Error::other("the file of its lock is no plain file: remove it"));
+        }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | COMMON;
         Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
     }

@@ -1,9 +1,10 @@
 //! What is configured beside the programs: `bedform.toml` and variables of the environment.
 //!
 //! There are two files. `bedform.toml` beside a store is of that store. The *site file*, `/etc/bedform.toml`, is of
-//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and what it says else counts where the
-//! file beside the store says nothing. `BEDFORM_CONFIG` names one file that is read in the place of both. Variables
-//! count more than any file. A key that is not known is an error: it may be misspelt.
+//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and its other settings count where the
+//! file beside the store lacks them. `BEDFORM_CONFIG` names one file that is read in the place of both. A file beside a
+//! store counts only if it belongs to this user or root and others cannot write it: in a shared directory anybody may
+//! put one. Variables count more than any file. A key that is not known is an error: it may be misspelt.
 
 use std::fs::Metadata;
 use std::io::Read as _;
@@ -204,13 +205,16 @@ impl Configuration {
     ///
     /// # Errors
     /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; `InvalidArgument` for a file beside a
-    /// store that says whose sidecars are trusted; those of reading.
+    /// store that says whose sidecars are trusted; `PermissionDenied` for such a file of another user, or one that
+    /// others may write; those of reading.
     pub fn of_store(store: Option<&Path>) -> Result<Self> {
         let (site, of_site) = site_file()?;
         let of_site = of_site.map_or_else(Self::default, |found| found.configuration.clone());
         let beside = store.and_then(Path::parent).map(|above| above.join(FILE));
         let Some(beside) = beside.filter(|_| !site.is_named) else { return Ok(of_site) };
-        let Some(found) = ConfigurationFile::read(&beside)? else { return Ok(of_site) };
+        let Some(found) = ConfigurationFile::read(&beside, SettingsPlace::BesideStore)? else {
+            return Ok(of_site);
+        };
         let own = found.configuration;
         if !own.sidecars.is_empty() {
             // Else whoever has made the data says whom their readers trust.
@@ -310,29 +314,48 @@ impl ConfigurationFile {
     }
 
     /// The file at `path`; nothing if there is none.
-    fn read(path: &Path) -> Result<Option<Self>> {
+    fn read(path: &Path, place: SettingsPlace) -> Result<Option<Self>> {
         let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
         let (text, found) = match read_regular(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| fail(ErrorKind::Io, error.to_string()))?,
         };
+        let doubt = doubt_of(path, &found);
+        if let (SettingsPlace::BesideStore, Some(doubt)) = (place, doubt) {
+            let text = format!(
+                "it says where sessions write, but {doubt}; or name a file of your own by {FILE_VARIABLE}"
+            );
+            return Err(fail(ErrorKind::PermissionDenied, text));
+        }
         let text = text.map_err(|problem| fail(problem.kind(), problem.to_string()))?;
         let configuration =
             Configuration::parse(&text).map_err(|error| fail(error.kind(), error.to_string()))?;
-        let user = rustix::process::geteuid().as_raw();
-        let doubt = match &found {
-            found if found.mode() & WRITABLE_BY_OTHERS != 0 => {
-                Some("others than its owner may write it: chmod go-w")
-            }
-            found if found.uid() != 0 && found.uid() != user => {
-                Some("it belongs neither to root nor to this user")
-            }
-            _ => None,
-        };
         let known = configuration.sidecars.iter().map(|_| SiteCache::default()).collect();
         let (path, state) = (path.to_owned(), state_of(&found));
         Ok(Some(Self { path, state, doubt, configuration, known }))
     }
+}
+
+/// Where a file of settings lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SettingsPlace {
+    /// The site file, or the file that the environment names.
+    Named,
+    /// In the directory of a store, where others may have put it.
+    BesideStore,
+}
+
+/// Why the file at `path`, opened as `found`, should not be trusted.
+fn doubt_of(path: &Path, found: &Metadata) -> Option<&'static str> {
+    let user = rustix::process::geteuid().as_raw();
+    let is_foreign = |found: &Metadata| found.uid() != 0 && found.uid() != user;
+    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Some("others than its owner may write it: chmod go-w");
+    }
+    // A link of another user may lead to a file of this one.
+    let is_foreign_link = || path.symlink_metadata().is_ok_and(|link| is_foreign(&link));
+    (is_foreign(found) || is_foreign_link())
+        .then_some("it belongs neither to root nor to this user")
 }
 
 fn state_of(found: &Metadata) -> [i128; 5] {
@@ -370,7 +393,7 @@ fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
         let known = known.clone();
         return Ok((site, Some(known)));
     }
-    let found = ConfigurationFile::read(&site.path)?.map(Arc::new);
+    let found = ConfigurationFile::read(&site.path, SettingsPlace::Named)?.map(Arc::new);
     if is_named && found.is_none() {
         let text = format!("{FILE_VARIABLE} names a file that is not there");
         let text = format!("{}: {text}", site.path.display());
@@ -608,6 +631,46 @@ mod tests {
         }
         assert!(read_regular(&make("full")).unwrap().0.is_ok());
         assert_eq!(read_regular(&make("none")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_file_beside_a_store_counts_only_if_nobody_else_can_have_written_it() {
+        let name = format!("bedform-config-beside-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let (store, file) = (directory.join("run.zarr"), directory.join(FILE));
+        std::fs::write(&file, "[burst]\npath = \"/mnt/fast\"\n").unwrap();
+        let burst = || Configuration::of_store(Some(&store)).map(|found| found.burst.is_some());
+        let set_mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&file, mode).unwrap();
+        };
+        let refused = |why: &str| {
+            let error = burst().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            let text = error.to_string();
+            assert!(text.contains(why) && text.contains(FILE) && !text.contains('\n'), "{text}");
+        };
+        for (mode, counts) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
+            set_mode(mode);
+            if counts { assert!(burst().unwrap(), "{mode:o}") } else { refused("chmod go-w") }
+        }
+        set_mode(0o644);
+        // Only root gives files away.
+        if std::os::unix::fs::chown(&file, Some(4321), None).is_ok() {
+            refused("neither to root nor to this user");
+            // Not even looked into.
+            std::fs::write(&file, "burst = [").unwrap();
+            refused("neither to root nor to this user");
+            std::fs::remove_file(&file).unwrap();
+            let own = directory.join("own.toml");
+            std::fs::write(&own, "[burst]\npath = \"/mnt/fast\"\n").unwrap();
+            std::os::unix::fs::symlink(&own, &file).unwrap();
+            assert!(burst().unwrap());
+            std::os::unix::fs::lchown(&file, Some(4321), None).unwrap();
+            refused("neither to root nor to this user");
+        }
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -20,6 +20,8 @@
 //! | [`error`] | what a caller can do about a failure |
 //! | [`panics`] | panics below a door, as errors |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make files of their own"))]
+
 pub mod array;
 mod cache;
 mod calibrate;

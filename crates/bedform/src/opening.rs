@@ -38,21 +38,28 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
     })
 }
 
-/// The directory `path` as storage to read, of whose objects those of other users than `owners` fail.
+/// The directory `name` of a sidecar as storage, with shards on the targets that the options say. To write, it is
+/// made if it is missing.
 ///
 /// # Errors
-/// As [`storage_of`].
-pub(crate) fn storage_of_owners(
-    path: &Path,
-    owners: &[u32],
+/// As [`storage_of`]; `NotFound` for a sidecar that lies on no disk of this machine.
+pub(crate) fn storage_in_sidecar(
+    sidecar: &Sidecar,
+    name: &str,
+    mode: Mode,
     options: &OpenOptions,
 ) -> Result<Arc<dyn Storage>> {
-    Ok(match config::pace()? {
-        None => shared(LocalStorage::open_of_owners(path, owners)?, None, options),
+    let none = || Error::new(ErrorKind::NotFound, "the sidecar lies on no disk of this machine");
+    let (root, owners) = (sidecar.root().ok_or_else(none)?, sidecar.owners());
+    let targets = options.placement.clone();
+    let storage = match config::pace()? {
+        None => shared(LocalStorage::open_of_owners(root, mode, owners)?, targets, options),
         Some(pace) => {
-            shared(LocalStorage::open_of_owners_throttled(path, owners, pace)?, None, options)
+            let opened = LocalStorage::open_of_owners_throttled(root, mode, owners, pace)?;
+            shared(opened, targets, options)
         }
-    })
+    };
+    Ok(storage.within(&sidecar.path_of(name)?)?)
 }
 
 /// The place at a URL; the options get the profile that is kept for it.

@@ -29,6 +29,7 @@ from . import (
     report,
     settle,
     simulate,
+    trust,
     verify,
     watch,
 )
@@ -65,6 +66,7 @@ for command in (
     watch,
     learn,
     optimize,
+    trust,
     report,
     run_command,
     settle,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
-    Condition, Durability, Hint, LocalStorage, Mode, Object, OsFileSystem, Staging, Storage,
-    StorageErrorKind,
+    Condition, Durability, Hint, LocalStorage, Mode, Object, OsFileSystem, OwnedRoot, Staging,
+    Storage, StorageErrorKind,
 };
 
 /// A directory that goes away with the test.
@@ -210,4 +210,55 @@ fn what_is_read_for_the_second_time_stays_in_the_page_cache() {
     // Neighbours, which share a page with it, were not read before.
     let mut next = |offset| open().read_past(offset, length, &mut block).unwrap().is_some();
     assert!(next(3_000_001) && next(5_000_001));
+}
+
+#[test]
+fn where_owners_count_no_link_is_followed_and_nothing_is_appended_to_a_file_elsewhere() {
+    let (scratch, outside) = (Scratch::new(), Scratch::new());
+    let user = rustix::process::geteuid().as_raw();
+    let (root, precious) = (scratch.0.join("a.bedform"), outside.0.join("precious"));
+    std::fs::create_dir_all(root.join("inner")).unwrap();
+    std::fs::write(root.join("inner/own"), "own").unwrap();
+    std::fs::write(&precious, "precious").unwrap();
+    symlink("a.bedform", scratch.0.join("link")).unwrap();
+    symlink("inner", root.join("inside")).unwrap();
+    symlink(&outside.0, root.join("out")).unwrap();
+    symlink(&precious, root.join("file")).unwrap();
+    std::fs::hard_link(&precious, root.join("second")).unwrap();
+    let (fifo, no_device) = (root.join("fifo"), 0);
+    let (of_kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, of_kind, mode, no_device).unwrap();
+    let open = |root: OwnedRoot<'_>, owner: u32| {
+        LocalStorage::open_of_owners(root, Mode::ReadWrite, &[owner])
+    };
+    let storage = open(OwnedRoot::Itself(&root), user).unwrap();
+    assert!(open(OwnedRoot::Itself(&scratch.0.join("link")), user).is_err());
+    assert!(open(OwnedRoot::Itself(&root), user + 1).is_err());
+    open(OwnedRoot::At(&scratch.0.join("link")), user).unwrap();
+    assert_eq!(get(&*storage.open(&path("inner/own")).unwrap()), b"own");
+    for name in ["inside/own", "out/precious", "file", "fifo"] {
+        assert!(storage.open(&path(name)).is_err(), "{name}");
+        assert!(storage.stat(&path(name)).is_err(), "{name}");
+        assert!(storage.append(&path(name), b"more").is_err(), "{name}");
+    }
+    for name in ["out", "inside"] {
+        assert!(storage.list(&path(name)).is_err(), "{name}");
+        assert!(storage.delete_tree(&path(name), Durability::Process).is_err(), "{name}");
+        assert!(storage.within(&path(name)).is_err(), "{name}");
+        assert!(storage.try_lock(&path(name)).is_err(), "{name}");
+    }
+    assert!(storage.append(&path("second"), b"more").is_err());
+    assert!(storage.append(&path("inner"), b"more").is_err());
+    for text in ["one", "two"] {
+        storage.append(&path("new/counts"), text.as_bytes()).unwrap();
+    }
+    assert_eq!(get(&*storage.open(&path("new/counts")).unwrap()), b"onetwo");
+    let made = std::fs::metadata(root.join("new/counts")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&made.permissions()) & 0o777, 0o600);
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+    assert_eq!(std::fs::read(root.join("inner/own")).unwrap(), b"own");
+    let others = open(OwnedRoot::At(&root), user + 1).unwrap();
+    let refused = others.open(&path("inner/own")).err().unwrap();
+    assert_eq!(refused.kind, StorageErrorKind::PermissionDenied);
+    assert!(others.append(&path("inner/own"), b"more").is_err());
 }

@@ -12,6 +12,8 @@
 //!
 //! with the wait for the index, a small request, from the smallest size.
 
+#![allow(clippy::disallowed_methods, reason = "it writes a directory of its own")]
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! ([`Messages`]), and [`Members`] finds the lengths out: each part travels in a frame of fixed size
 //! that has room for it if it is small, which nearly all are; only what is left takes another message.
 
+#![allow(clippy::disallowed_methods, reason = "it reads what the kernel says")]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

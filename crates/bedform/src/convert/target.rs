@@ -50,14 +50,39 @@ impl ConvertTarget {
         }
         let (above, last) = split_target(path)?;
         let storage = storage_of(&above, Mode::ReadWrite, &options)?;
-        let profile = Profile::for_path(&above).ok().flatten();
-        Ok(Self {
+        Ok(Self::below(storage, last, (&above, name), options))
+    }
+
+    /// As [`ConvertTarget::named`], where `parent` is the directory `above` of this machine.
+    ///
+    /// # Errors
+    /// As [`ConvertTarget::named`].
+    pub(crate) fn in_directory(
+        parent: Arc<dyn Storage>,
+        above: &Path,
+        name: &str,
+        mut options: OpenOptions,
+    ) -> Result<Self> {
+        (options.writable, options.cache_bytes) = (true, 0);
+        let last = single_name(name)?;
+        let shown = above.join(name).to_string_lossy().into_owned();
+        Ok(Self::below(parent, last, (above, shown), options))
+    }
+
+    fn below(
+        parent: Arc<dyn Storage>,
+        last: ObjectPath,
+        (above, name): (&Path, String),
+        options: OpenOptions,
+    ) -> Self {
+        let profile = Profile::for_path(above).ok().flatten();
+        Self {
             path: Some(above.join(last.as_str())),
-            place: Place::Named { parent: storage, name: last },
+            place: Place::Named { parent, name: last },
             profile: profile.unwrap_or_else(Profile::default_local),
             name,
             options,
-        })
+        }
     }
 
     fn at_url(name: String, options: OpenOptions) -> Result<Self> {
@@ -80,12 +105,8 @@ impl ConvertTarget {
     /// `InvalidArgument` for a name that no object can have.
     pub fn named(parent: Arc<dyn Storage>, name: &str, mut options: OpenOptions) -> Result<Self> {
         options.writable = true;
-        let path = ObjectPath::parse(name)?;
-        if path.is_root() || !path.parent().is_root() {
-            return Err(Error::invalid(format!("target {} is no single name", quoted(name))));
-        }
         let profile = Profile::default_local();
-        let place = Place::Named { parent, name: path };
+        let place = Place::Named { parent, name: single_name(name)? };
         Ok(Self { name: name.to_owned(), path: None, place, options, profile })
     }
 
@@ -193,4 +214,12 @@ impl ConvertTarget {
             format!("target {} exists: choose another name or remove it", quoted(&self.name));
         Err(Error::new(ErrorKind::Exists, text))
     }
+}
+
+fn single_name(name: &str) -> Result<ObjectPath> {
+    let path = ObjectPath::parse(name)?;
+    if path.is_root() || !path.parent().is_root() {
+        return Err(Error::invalid(format!("target {} is no single name", quoted(name))));
+    }
+    Ok(path)
 }

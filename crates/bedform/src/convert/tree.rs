@@ -1,6 +1,11 @@
 //! The files of a store that is reorganized: second names for those that stay as they are, modes and owners for
 //! directories and new files.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it gives second names, modes and owners, in a directory under the lock of the run"
+)]
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, FileTimes, Metadata};
@@ -177,6 +182,15 @@ pub(super) fn finish(from: &Path, to: &Path, changed: &BTreeSet<&str>) -> Result
         let is_same = |old: &Metadata| (old.dev(), old.ino()) == (found.dev(), found.ino());
         if there.as_ref().is_some_and(is_same) {
             return Ok(false);
+        }
+        // A run that is taken up again finds what lies in the work directory, which an archive may have brought.
+        if !found.is_dir() && (!found.is_file() || found.nlink() > 1) {
+            let text = format!(
+                "{} was not made by a reorganization: remove {} and run the same command again",
+                entry.path().display(),
+                to.parent().unwrap_or(to).display()
+            );
+            return Err(Error::new(ErrorKind::Conflict, text));
         }
         let is_new = |array: &str| {
             let inner = path[array.len()..].trim_start_matches('/');

@@ -2,6 +2,8 @@
 //!
 //! What the parser does not know, or finds damaged, is left to whoever has the library: it is the judge.
 
+#![allow(clippy::disallowed_methods, reason = "it reads the file that the user named")]
+
 use std::fs::File;
 use std::path::Path;
 

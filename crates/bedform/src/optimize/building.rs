@@ -1,13 +1,13 @@
 //! Replicas are made one after the other, and the catalogue names each as soon as it is whole.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bedform_format::metadata::FillValue;
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
-use bedform_storage::{LocalStorage, Lock, Mode, Storage as _};
+use bedform_storage::{Lock, Mode, Storage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +20,7 @@ use crate::convert::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Reader;
+use crate::opening::storage_in_sidecar;
 use crate::options::{OpenOptions, Progress};
 use crate::replica::{
     CATALOGUE, Catalogue, OwnObject, PLACES, PlacesOf, Replica, fingerprint_of, replicas_in,
@@ -32,6 +33,8 @@ use crate::zarr::NewArray;
 
 /// Attempts to name a replica while others change the catalogue.
 const ATTEMPTS_MAX: usize = 16;
+/// Hexadecimal digits of the name of a replica.
+const ID_DIGITS: usize = 16;
 /// Points that are read at a time.
 const POINTS_AT_ONCE: u64 = 1 << 21;
 
@@ -84,8 +87,9 @@ pub fn build_by(
         done.bytes = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
         return Ok(done);
     }
-    let directory = directory_of(place, options.sidecars.as_deref())?;
-    let _lock = locked(place, &directory)?;
+    let into = directory_of(place, options.sidecars.as_deref())?;
+    let directory = into.directory.clone();
+    let _lock = locked(place, &into)?;
     let source = Source::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
@@ -99,14 +103,14 @@ pub fn build_by(
     let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !planned.drop.contains(&one.id)))?;
     for id in &planned.drop {
-        remove(&directory, id);
+        remove(sidecar, id);
         done.dropped.push(id.clone());
     }
     let all: u64 = planned.make.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &planned.make {
         let telling = |bytes: u64, _: u64| progress(before + bytes, all);
-        let made = make(&source, place, &directory, replica, options, (&telling, exchange))
+        let made = make(&source, place, &into, replica, options, (&telling, exchange))
             .map_err(|error| in_place(error, &directory))?;
         before += replica.raw_bytes;
         let named = catalogue.change(|replicas| {
@@ -117,7 +121,7 @@ pub fn build_by(
         if bytes > planned.budget_bytes {
             // It was larger than predicted.
             catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
-            remove(&directory, &made.id);
+            remove(sidecar, &made.id);
             done.warnings.push(format!(
                 "a replica of {} took {} instead of {}, and was removed: with it all replicas take {}, more than the \
                  budget of {}; a budget of {} keeps it",
@@ -134,29 +138,51 @@ pub fn build_by(
     }
     let named = catalogue.change(|_| ())?;
     done.bytes = named.iter().map(|one| one.stored_bytes).sum();
-    remove_unnamed(&directory, &named);
+    remove_unnamed(sidecar, &named);
     sidecar.open_to_readers(&[REPLICAS, CATALOGUE]);
     done.warnings.extend(note_of_place(sidecar, options.sidecars.as_deref()));
     Ok(done)
 }
 
-/// Locks a directory of replicas, for one process that makes some.
+/// Locks the directory of replicas of a source, for one process that makes some.
 ///
 /// # Errors
 /// `Conflict` if another process has it; those of storage.
-pub(super) fn locked(place: &SourcePlace, directory: &Path) -> Result<Box<dyn Lock>> {
-    let storage = LocalStorage::open(directory, Mode::ReadWrite);
-    let lock = storage.and_then(|storage| storage.try_lock(&ObjectPath::root()));
-    lock.map_err(|error| in_place(error.into(), directory))?.ok_or_else(|| {
+pub(super) fn locked(place: &SourcePlace, into: &ReplicaDirectory) -> Result<Box<dyn Lock>> {
+    let made = into.storage(&OpenOptions::default());
+    let lock = made.and_then(|_| into.sidecar.try_lock(REPLICAS));
+    lock.map_err(|error| in_place(error, &into.directory))?.ok_or_else(|| {
         let text = format!("{}: another process makes replicas of it: wait for it", place.shown());
         Error::new(ErrorKind::Conflict, text)
     })
 }
 
-/// The directory of the replicas, made if it is missing: where `sidecars` or the environment says, at the site for
+/// The directory of the replicas of a source.
+pub(super) struct ReplicaDirectory {
+    sidecar: Sidecar,
+    directory: PathBuf,
+}
+
+impl ReplicaDirectory {
+    /// The directory as storage, made if it is missing.
+    ///
+    /// # Errors
+    /// Those of storage; also for a link in its place.
+    fn storage(&self, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
+        let opened = storage_in_sidecar(&self.sidecar, REPLICAS, Mode::ReadWrite, options);
+        opened.map_err(|error| error.at(self.directory.display().to_string()))
+    }
+}
+
+/// The directory for the replicas: where `sidecars` or the environment says, at the site for
 /// those who keep its sidecars, else beside the source, but in no home directory that nobody has named.
-pub(super) fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Result<PathBuf> {
-    let Some(directory) = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)? else {
+pub(super) fn directory_of(
+    place: &SourcePlace,
+    sidecars: Option<&Path>,
+) -> Result<ReplicaDirectory> {
+    let made = Sidecar::make_for_replicas(&place.sidecar_name()?, sidecars)?;
+    let made = made.and_then(|sidecar| Some((sidecar.own_directory()?, sidecar)));
+    let Some((directory, sidecar)) = made else {
         let text = format!(
             "{}: replicas cannot lie beside it, where this user may not write, and go to no home directory \
              unasked: set BEDFORM_SIDECAR to a directory for them, or give --sidecar DIR",
@@ -164,10 +190,7 @@ pub(super) fn directory_of(place: &SourcePlace, sidecars: Option<&Path>) -> Resu
         );
         return Err(Error::new(ErrorKind::PermissionDenied, text));
     };
-    let directory = directory.join(REPLICAS);
-    fs::create_dir_all(&directory)
-        .map_err(|error| Error::new(ErrorKind::Io, format!("{}: {error}", directory.display())))?;
-    Ok(directory)
+    Ok(ReplicaDirectory { sidecar, directory: directory.join(REPLICAS) })
 }
 
 /// An error of what was written to the directory of the replicas, with its name: storage names objects as it knows
@@ -197,7 +220,7 @@ fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
 fn make(
     source: &Source,
     from: &SourcePlace,
-    directory: &Path,
+    into: &ReplicaDirectory,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
     (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
@@ -205,23 +228,25 @@ fn make(
     let began = Instant::now();
     let whole = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     let selection = selection_of(replica, &whole.shape()?)?;
-    let place = directory.join(&replica.id);
     let placement = placement_of(source, from, replica, options)?;
     let opening = OpenOptions { placement, ..OpenOptions::default() };
     // What no catalogue names was made of whatever the source was then.
-    remove(directory, &replica.id);
+    remove(&into.sidecar, &replica.id);
+    let parent = into.storage(&opening)?;
     let BoundObjects { meaning, of } =
         whole.bound(&selection, replica.places.is_some(), || match &replica.places {
-            Some(places) => make_points(source, &place, replica, places, progress),
+            Some(places) => make_points(source, &parent, replica, places, progress),
             None => {
-                make_runs(source, from, (&place, opening), replica, options, (progress, exchange))
+                let place = (into, parent.clone(), opening);
+                make_runs(source, from, place, replica, options, (progress, exchange))
             }
         })?;
     if let Some(sidecar) = &source.sidecar {
         // Before their versions are noted, which a change of the mode would be one of.
         sidecar.open_to_readers(&[REPLICAS]);
     }
-    let stored_bytes = bytes_of(&place)?;
+    let place = parent.within(&ObjectPath::parse(&replica.id)?)?;
+    let stored_bytes = bytes_of(&*place)?;
     let (document, objects) = stored(&place, &replica.array)?;
     let places = replica.places.as_ref().map(|places| {
         let (document, objects) = stored(&place, PLACES)?;
@@ -250,14 +275,14 @@ fn make(
 fn make_runs(
     source: &Source,
     from: &SourcePlace,
-    (place, opening): (&Path, OpenOptions),
+    (into, parent, opening): (&ReplicaDirectory, Arc<dyn Storage>, OpenOptions),
     replica: &PlannedReplica,
     options: &OptimizeOptions,
     (progress, exchange): (Progress<'_>, Option<Exchange<'_>>),
 ) -> Result<()> {
     let part = ConvertSource::store(from.shown(), &source.store)?;
     let part = part.part(&replica.array, replica.held.clone());
-    let target = ConvertTarget::open(place, opening)?;
+    let target = ConvertTarget::in_directory(parent, &into.directory, &replica.id, opening)?;
     let order = replica.order.parse();
     let layout = ArrayLayoutChoice {
         chunks: replica.chunks.clone(),
@@ -284,7 +309,7 @@ fn make_runs(
 /// Makes a replica of single elements, and of their places.
 fn make_points(
     source: &Source,
-    place: &Path,
+    parent: &Arc<dyn Storage>,
     replica: &PlannedReplica,
     places: &[u64],
     progress: Progress<'_>,
@@ -292,7 +317,8 @@ fn make_points(
     let array = source.store.array(&ObjectPath::parse(&replica.array)?)?;
     let shape = array.shape()?;
     let options = OpenOptions { writable: true, ..OpenOptions::default() };
-    let staged = StagedStore::create(place, false, &Map::new(), options)?;
+    let id = ObjectPath::parse(&replica.id)?;
+    let staged = StagedStore::create_in(parent, &id, false, &Map::new(), options)?;
     let described = |dtype: String, codecs: Value| {
         let described = json!({
             "shape": replica.shape, "dtype": dtype, "chunks": replica.chunks,
@@ -342,8 +368,8 @@ fn make_points(
 }
 
 /// The document of an array of a replica, and every object that has chunks of it.
-fn stored(place: &Path, array: &str) -> Result<(Value, Vec<OwnObject>)> {
-    let store = Store::open_path(place, OpenOptions::default())?;
+fn stored(place: &Arc<dyn Storage>, array: &str) -> Result<(Value, Vec<OwnObject>)> {
+    let store = Store::open(place.clone(), OpenOptions::default())?;
     let array = store.array(&ObjectPath::parse(array)?)?;
     Ok((array.document()?, array.own_objects()?))
 }
@@ -357,17 +383,14 @@ fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
 }
 
 /// Bytes of all files of a replica.
-fn bytes_of(place: &Path) -> Result<u64> {
-    let failed =
-        |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", place.display()));
-    let (mut bytes, mut directories) = (0, vec![place.to_owned()]);
+pub(super) fn bytes_of(place: &dyn Storage) -> Result<u64> {
+    let (mut bytes, mut directories) = (0, vec![ObjectPath::root()]);
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let metadata = entry.metadata().map_err(failed)?;
-            match metadata.is_dir() {
-                true => directories.push(entry.path()),
-                false => bytes += metadata.len(),
+        for entry in place.list(&directory)? {
+            let path = directory.join(&entry.name)?;
+            match entry.is_directory {
+                true => directories.push(path),
+                false => bytes += place.stat(&path)?.size,
             }
         }
     }
@@ -375,19 +398,25 @@ fn bytes_of(place: &Path) -> Result<u64> {
 }
 
 /// Removes a replica that no catalogue names. What cannot be removed costs its space.
-fn remove(directory: &Path, id: &str) {
-    let _ = fs::remove_dir_all(directory.join(id));
+fn remove(sidecar: &Sidecar, id: &str) {
+    sidecar.remove_directory(&format!("{REPLICAS}/{id}"));
 }
 
-/// Removes whatever lies among the replicas without being one: of earlier states of the source, given up, stopped.
-fn remove_unnamed(directory: &Path, named: &[Replica]) {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let name = entry.file_name();
-        let is_named = named.iter().any(|one| name == one.id.as_str());
-        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_directory && !is_named {
-            let _ = fs::remove_dir_all(entry.path());
+/// True for the directory of a replica, and for that in which one grows.
+fn is_made_here(name: &str) -> bool {
+    let id = name.strip_prefix('.').and_then(|name| name.strip_suffix(".bedform-partial"));
+    let id = id.unwrap_or(name);
+    id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Removes replicas that no catalogue names: of earlier states of the source, given up, stopped. Directories of other
+/// names stay.
+pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
+    sidecar.sweep(REPLICAS);
+    for entry in sidecar.entries(REPLICAS) {
+        let is_named = named.iter().any(|one| entry.name == one.id);
+        if entry.is_directory && is_made_here(&entry.name) && !is_named {
+            remove(sidecar, &entry.name);
         }
     }
 }
@@ -396,12 +425,9 @@ fn remove_unnamed(directory: &Path, named: &[Replica]) {
 /// makes replicas.
 fn remove_leftovers(source: &Source) {
     let Some(sidecar) = &source.sidecar else { return };
-    let directory = sidecar.own_directory().map(|own| own.join(REPLICAS));
-    let Some(directory) = directory.filter(|directory| directory.is_dir()) else { return };
-    let Ok(storage) = LocalStorage::open(&directory, Mode::ReadWrite) else { return };
-    let Ok(Some(_lock)) = storage.try_lock(&ObjectPath::root()) else { return };
+    let Ok(Some(_lock)) = sidecar.try_lock(REPLICAS) else { return };
     // Another may have made some since this was planned.
-    remove_unnamed(&directory, &replicas_in(sidecar, &Limits::default()));
+    remove_unnamed(sidecar, &replicas_in(sidecar, &Limits::default()));
 }
 
 /// Removes the replicas of arrays that others have taken the places of; gives their names. Not while another process
@@ -421,14 +447,10 @@ pub(super) fn drop_of_replaced(
     let Some(sidecar) = source.sidecar.as_ref().filter(|_| !replaced.is_empty()) else {
         return Ok(Vec::new());
     };
-    let Some(directory) = sidecar.own_directory().map(|own| own.join(REPLICAS)) else {
-        return Ok(Vec::new());
-    };
-    let storage = LocalStorage::open(&directory, Mode::ReadWrite)?;
-    let Some(_lock) = storage.try_lock(&ObjectPath::root())? else { return Ok(Vec::new()) };
+    let Some(_lock) = sidecar.try_lock(REPLICAS)? else { return Ok(Vec::new()) };
     let catalogue = NamedCatalogue { sidecar, place };
     catalogue.change(|replicas| replicas.retain(|one| !replaced.contains(&one.id)))?;
-    replaced.iter().for_each(|id| remove(&directory, id));
+    replaced.iter().for_each(|id| remove(sidecar, id));
     Ok(replaced)
 }
 

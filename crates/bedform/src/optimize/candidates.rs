@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bedform_format::checksum::Fingerprint;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Selection};
-use bedform_storage::Profile;
+use bedform_storage::{Mode, Profile};
 
 use super::conditions::{ReplicaJudgement, ReplicaState};
 use super::reads::{Exact, Kind, recency};
@@ -14,6 +14,7 @@ use crate::array::Array;
 use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
+use crate::opening::storage_in_sidecar;
 use crate::options::OpenOptions;
 use crate::replica::{Expected, Held, PLACES, Replica, Runs, SourceObject};
 use crate::sidecar::{REPLICAS, Sidecar};
@@ -242,8 +243,10 @@ fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
     if count > PLACES_MAX {
         return None;
     }
-    let directory = source.sidecar.as_ref()?.own_directory()?.join(REPLICAS).join(&replica.id);
-    let store = Store::open_path(&directory, OpenOptions::default()).ok()?;
+    let (sidecar, options) = (source.sidecar.as_ref()?, OpenOptions::default());
+    let place = format!("{REPLICAS}/{}", replica.id);
+    let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options).ok()?;
+    let store = Store::open(storage, options).ok()?;
     let array = store.array(&ObjectPath::parse(PLACES).ok()?).ok()?;
     if array.shape().ok()? != [count] || array.data_type().ok()? != DataType::UInt64 {
         return None;

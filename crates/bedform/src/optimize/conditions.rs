@@ -3,11 +3,13 @@
 use std::fmt;
 
 use bedform_format::{Limits, ObjectPath};
+use bedform_storage::Mode;
 use serde::Serialize;
 
 use super::{OptimizeOptions, Source, SourcePlace};
 use crate::array::Standings;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::opening::storage_in_sidecar;
 use crate::options::OpenOptions;
 use crate::replica::{Held, PLACES, Replica, Standing, replicas_in};
 use crate::sidecar::{REPLICAS, Sidecar};
@@ -153,6 +155,8 @@ fn own_standing(sidecar: &Sidecar, replica: &Replica) -> Result<Standing> {
 
 /// A replica in a sidecar as a store.
 pub(super) fn open_own(sidecar: &Sidecar, replica: &Replica) -> Result<Store> {
-    let directory = sidecar.own_directory().ok_or_else(|| Error::invalid("no sidecar here"))?;
-    Store::open_path(&directory.join(REPLICAS).join(&replica.id), OpenOptions::default())
+    let options = OpenOptions { records: false, ..OpenOptions::default() };
+    let place = format!("{REPLICAS}/{}", replica.id);
+    let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options)?;
+    Store::open(storage, options)
 }

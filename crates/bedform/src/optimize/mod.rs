@@ -34,6 +34,7 @@
 //! | `targets` | which storage targets their shards go to |
 //! | `layouts` | which layouts the arrays of a store of ours should have themselves |
 //! | `policy` | all of it in the background, after so many reads |
+//! | `trusting` | replicas that another user or machine has made, compared with the source |
 
 mod building;
 mod candidates;
@@ -44,6 +45,7 @@ mod place;
 mod policy;
 mod reads;
 mod targets;
+mod trusting;
 mod waking;
 
 use std::collections::BTreeMap;
@@ -73,6 +75,7 @@ pub use layouts::{LayoutPlan, PlannedLayout, Reorganized, plan_layouts, reorgani
 pub use place::SourcePlace;
 pub use policy::{policy_state, run_at_low_priority, run_policy, set_policy};
 pub use reads::{ExpectedRead, ListedRead};
+pub use trusting::{RefusedReplica, Trusted, trust};
 pub use waking::wake;
 
 use candidates::candidates_of;

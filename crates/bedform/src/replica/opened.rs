@@ -11,14 +11,14 @@ use bedform_format::metadata::parse_array;
 use bedform_format::replica::{Catalogue, Held, OwnObject, Replica, SourceObject, fingerprint_of};
 use bedform_format::{DataType, Limits, ObjectPath};
 use bedform_geometry::{AxisSelection, Region, Selection};
-use bedform_storage::{Bell, Profile, Version};
+use bedform_storage::{Bell, Mode, Profile, Version};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::catalogue::{CATALOGUE, PLACES, Standing};
 use crate::error::{Error, Result};
-use crate::opening::storage_of_owners;
+use crate::opening::storage_in_sidecar;
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::copy::Target;
 use crate::plan::opening::Need;
@@ -372,7 +372,8 @@ impl OpenReplica {
         if !self.sidecar.is_trusted_at(&[REPLICAS, &self.record.id]) {
             return Err(Error::corrupt(self.name(), "others than its owner may write it"));
         }
-        let storage = storage_of_owners(&self.directory, self.sidecar.owners(), &options)?;
+        let place = format!("{REPLICAS}/{}", self.record.id);
+        let storage = storage_in_sidecar(&self.sidecar, &place, Mode::ReadOnly, &options)?;
         let hierarchy = Hierarchy::new(storage, options, |_, _| Ok(None));
         let path = ObjectPath::parse(&self.record.array)?;
         let state = self.state_of(&hierarchy, &path, self.record.document.clone())?;

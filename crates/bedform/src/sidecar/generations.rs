@@ -3,6 +3,7 @@
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, StorageErrorKind};
+use serde_json::{Map, Value};
 
 use super::{Helper, Sidecar};
 
@@ -43,6 +44,16 @@ impl Sidecar {
             numbers(&*storage, &directory).last().copied().unwrap_or(0)
         });
         numbers.unwrap_or(0)
+    }
+
+    /// The newest generation in the directory `list` that is a JSON object of at most `bytes_max`: to be looked at.
+    pub fn newest_document(&self, list: &str, bytes_max: u64) -> Option<Map<String, Value>> {
+        let storage = self.holder.to_read()?;
+        let numbers = numbers(&*storage, &self.directory.join(list).ok()?);
+        numbers.into_iter().rev().take(TRIED_MAX).find_map(|number| {
+            let bytes = self.bytes_from(&format!("{list}/{}", name_of(number)), 0, bytes_max)?;
+            serde_json::from_slice(&bytes).ok()
+        })
     }
 
     /// Keeps `helper` as the next generation in the directory `list`, and removes those before the last. Gives

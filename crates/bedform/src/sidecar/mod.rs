@@ -4,7 +4,7 @@
 //!
 //! - Losing a helper file, or a whole sidecar, loses nothing but time. It may be deleted at any time.
 //! - An error of a sidecar never fails a read: what cannot be read is absent, what cannot be kept is not kept.
-//! - A helper file is believed only if it belongs to this user, or to an owner of the site in a sidecar of the site;
+//! - A helper file is believed only if it belongs to this user, in a sidecar that this user has made, or to an owner of the site in a sidecar of the site;
 //!   is no link; is not larger than its kind may be; passes the checks of its kind; and was made of the source as it
 //!   is now.
 //! - A reader sees a helper file whole or not at all.
@@ -16,7 +16,7 @@
 //!
 //! 1. `$BEDFORM_SIDECAR/<key>`, if that variable is set;
 //! 2. the place that the site file names, for those who keep the sidecars of the site, if it exists;
-//! 3. `/data/era5.nc.bedform`, if it exists and belongs to this user;
+//! 3. `/data/era5.nc.bedform`, if this user has made it here, or accepted it: the `registry` says so;
 //! 4. `$XDG_CACHE_HOME/bedform/sidecars/<key>`, or `~/.cache/bedform/sidecars/<key>`.
 //!
 //! All other users read that of the site ([`Sidecar::site`]) beside their own, and write nothing there. The key is
@@ -39,20 +39,26 @@
 //!   somebody has asked for with a budget of their own, neither counts nor goes.
 //! - **Renewal.** There is none: a helper file of another state of the source counts for nothing, and is made anew.
 //!   Replicas, which are large, rest until they were compared: `optimize/waking`.
-//! - **Trust.** The owner is asked of the name, and the object that is opened must be the file that was asked
-//!   about. Sizes are compared before memory is taken.
+//! - **Trust.** All files are opened beneath the directory that holds the sidecar, through no link, and the opened file
+//!   is asked for its owner. Sizes are compared before memory is taken. Only names that we made are removed.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `place` | which directory it is, and whose files lie there |
+//! | `registry` | sidecars beside data that this user has made |
+//! | `accepting` | sidecars beside data that this user accepts |
+//! | `files` | markers, traces, counts and replicas, reached as helper files are |
 //! | `site` | sidecars that all users of an archive read |
 //! | `warnings` | what keeps one from being read |
 //! | `generations` | numbered files |
 //! | `budget` | what is kept in all, and what goes first |
 
+mod accepting;
 mod budget;
+mod files;
 mod generations;
 mod place;
+mod registry;
 mod site;
 #[cfg(test)]
 mod tests;
@@ -179,13 +185,13 @@ impl Sidecar {
         Self::find(self.name.as_deref()?, None).ok().flatten()
     }
 
-    /// The directory of this user's sidecar of this name, made if it is missing: at the site for those who keep its
+    /// This user's sidecar of this name, its directory made if it is missing: at the site for those who keep its
     /// sidecars, beside the source where that can be done, else as in [`Sidecar::of_path`]. Nothing where there is no
     /// place for it.
     ///
     /// # Errors
     /// As [`Sidecar::of_path`]; those of the site file and of making the directory.
-    pub fn make(name: &SidecarName) -> Result<Option<PathBuf>> {
+    pub fn make(name: &SidecarName) -> Result<Option<Self>> {
         SidecarCandidates::of(name, None)?.make(true)
     }
 
@@ -194,7 +200,7 @@ impl Sidecar {
     ///
     /// # Errors
     /// As [`Sidecar::make`].
-    pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<PathBuf>> {
+    pub fn make_for_replicas(name: &SidecarName, base: Option<&Path>) -> Result<Option<Self>> {
         SidecarCandidates::of(name, base)?.make(false)
     }
 
@@ -300,7 +306,7 @@ impl Sidecar {
         let path = self.directory.join(name).ok()?;
         let object = storage.open(&path).ok()?;
         let version = object.version();
-        if version.size > H::BYTES_MAX || !self.holder.is_own(&path, version) {
+        if version.size > H::BYTES_MAX {
             return None;
         }
         let length = usize::try_from(version.size).ok()?;

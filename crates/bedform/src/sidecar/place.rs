@@ -1,18 +1,21 @@
 //! Which directory holds the sidecar of a source, and whose files lie in it.
 
+#![allow(clippy::disallowed_methods, reason = "it makes the directories that hold sidecars")]
+
 use std::fmt::Debug;
-use std::fs::{DirBuilder, symlink_metadata};
+use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_storage::{LocalStorage, Mode, Storage, Version};
+use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
+use super::registry::{self, Standing};
 use super::site::{Look, Site, site_of};
-use super::{Sidecar, warnings};
+use super::{Sidecar, accepting, warnings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size;
 
@@ -32,8 +35,23 @@ pub(super) trait Holder: Send + Sync + Debug {
     /// The place, made if it is missing; nothing where it cannot be written.
     fn to_write(&self) -> Option<Arc<dyn Storage>>;
 
+    /// The place to read, of whose files those of this user alone count.
+    fn to_read_own(&self) -> Option<Arc<dyn Storage>> {
+        self.to_read()
+    }
+
+    /// Appends to a file of this user alone, made if it is missing; false where that cannot be done.
+    fn append(&self, _: &ObjectPath, _: &[u8]) -> bool {
+        false
+    }
+
     /// The directory of this machine that it is, if it is one.
     fn local(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same, as its objects are reached.
+    fn root(&self) -> Option<OwnedRoot<'_>> {
         None
     }
 
@@ -46,9 +64,6 @@ pub(super) trait Holder: Send + Sync + Debug {
     fn site(&self) -> Option<&Site> {
         None
     }
-
-    /// True if the object at `path`, which was opened as `version`, may be believed.
-    fn is_own(&self, path: &ObjectPath, version: &Version) -> bool;
 }
 
 /// A storage whose objects are all trusted.
@@ -62,10 +77,6 @@ impl Holder for TrustedStorage {
 
     fn to_write(&self) -> Option<Arc<dyn Storage>> {
         Some(self.0.clone())
-    }
-
-    fn is_own(&self, _: &ObjectPath, _: &Version) -> bool {
-        true
     }
 }
 
@@ -81,10 +92,6 @@ impl Holder for Nowhere {
     fn to_write(&self) -> Option<Arc<dyn Storage>> {
         None
     }
-
-    fn is_own(&self, _: &ObjectPath, _: &Version) -> bool {
-        false
-    }
 }
 
 /// A directory of this machine, of whose files those of some users count.
@@ -93,8 +100,40 @@ pub(super) struct LocalDirectory {
     pub(super) path: PathBuf,
     pub(super) owners: Vec<u32>,
     pub(super) access: Access,
+    /// True for the directory of one sidecar, which is no link and belongs to an owner; a directory of many may be.
+    pub(super) is_sidecar: bool,
     /// The site that it is of, if it is one's.
     pub(super) site: Option<Site>,
+}
+
+impl LocalDirectory {
+    /// The directory of one sidecar of a user.
+    pub(super) fn of_one(path: PathBuf, user: u32, access: Access) -> Self {
+        Self { path, owners: vec![user], access, is_sidecar: true, site: None }
+    }
+
+    fn open(&self, mode: Mode) -> Option<LocalStorage> {
+        LocalStorage::open_of_owners(self.root(), mode, &self.owners).ok()
+    }
+
+    /// Opens it to be written; nothing where it is only read, or missing.
+    fn open_to_write(&self) -> Option<LocalStorage> {
+        if self.access == Access::Read {
+            return None;
+        }
+        if self.access == Access::Make {
+            // A helper file may hold what its source does, which perhaps nobody else may read.
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
+        }
+        self.open(Mode::ReadWrite)
+    }
+
+    fn root(&self) -> OwnedRoot<'_> {
+        match self.is_sidecar {
+            true => OwnedRoot::Itself(&self.path),
+            false => OwnedRoot::At(&self.path),
+        }
+    }
 }
 
 /// What is done to a directory that holds sidecars.
@@ -110,22 +149,31 @@ pub(super) enum Access {
 
 impl Holder for LocalDirectory {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
-        Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadOnly).ok()?.through_page_cache()))
+        Some(Arc::new(self.open(Mode::ReadOnly)?.through_page_cache()))
     }
 
     fn to_write(&self) -> Option<Arc<dyn Storage>> {
-        if self.access == Access::Read {
-            return None;
-        }
-        if self.access == Access::Make {
-            // A helper file may hold what its source does, which perhaps nobody else may read.
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
-        }
-        Some(Arc::new(LocalStorage::open(&self.path, Mode::ReadWrite).ok()?))
+        Some(Arc::new(self.open_to_write()?))
+    }
+
+    fn to_read_own(&self) -> Option<Arc<dyn Storage>> {
+        let user = rustix::process::geteuid().as_raw();
+        // The directory of a site may belong to another of its owners.
+        let root = OwnedRoot::At(&self.path);
+        let storage = LocalStorage::open_of_owners(root, Mode::ReadOnly, &[user]).ok()?;
+        Some(Arc::new(storage.through_page_cache()))
+    }
+
+    fn append(&self, path: &ObjectPath, bytes: &[u8]) -> bool {
+        self.open_to_write().is_some_and(|storage| storage.append(path, bytes).is_ok())
     }
 
     fn local(&self) -> Option<&Path> {
         Some(&self.path)
+    }
+
+    fn root(&self) -> Option<OwnedRoot<'_>> {
+        Some(self.root())
     }
 
     fn owners(&self) -> &[u32] {
@@ -134,15 +182,6 @@ impl Holder for LocalDirectory {
 
     fn site(&self) -> Option<&Site> {
         self.site.as_ref()
-    }
-
-    fn is_own(&self, path: &ObjectPath, version: &Version) -> bool {
-        // The name may stand for another file by now: what was opened has to be the one that is asked about.
-        symlink_metadata(self.path.join(path.as_str())).is_ok_and(|found| {
-            found.is_file()
-                && self.owners.contains(&found.uid())
-                && (found.dev(), found.ino()) == version.identity
-        })
     }
 }
 
@@ -200,6 +239,10 @@ impl SidecarCandidates {
         Ok(Self { name: name.clone(), base, user, budget_bytes, site })
     }
 
+    pub(super) fn user(&self) -> u32 {
+        self.user
+    }
+
     /// The sidecar of this user, with that of the site. What keeps that of the site from being read is warned of.
     pub(super) fn find(&self) -> Option<Sidecar> {
         let own = self.own();
@@ -222,17 +265,46 @@ impl SidecarCandidates {
         {
             return Some(self.sidecar_in(Arc::new(LocalDirectory::of_site(site, Access::Write))));
         }
-        let beside = self.beside();
-        if symlink_metadata(&beside).is_ok_and(|found| found.is_dir() && found.uid() == self.user) {
-            let owners = vec![self.user];
-            let holder = LocalDirectory { path: beside, owners, access: Access::Write, site: None };
-            return Some(self.sidecar_in(Arc::new(holder)));
+        match self.beside_if_registered() {
+            Ok(Some(beside)) => return Some(beside),
+            Ok(None) => {}
+            Err(why) => warnings::tell(why),
         }
         // The XDG rules: a relative path there is to be ignored.
         let cache = variable("XDG_CACHE_HOME").filter(|place| place.is_absolute());
         let cache = cache.or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
         let sidecar = self.keyed(cache.join("bedform/sidecars"))?;
         Some(Sidecar { is_in_cache: true, ..sidecar })
+    }
+
+    /// The sidecar beside the source, if this user has made or accepted it.
+    ///
+    /// # Errors
+    /// Why a directory of this user does not count.
+    fn beside_if_registered(&self) -> std::result::Result<Option<Sidecar>, String> {
+        let path = self.beside();
+        let mut standing = registry::standing(&path);
+        if standing == Standing::Empty {
+            // Nothing in it can be wrong: this user made it to have the sidecar there.
+            registry::register(&path).map_err(|error| {
+                format!("{} is not used: {error}; {}", path.display(), registry::remedy())
+            })?;
+            standing = registry::standing(&path);
+        }
+        match standing {
+            Standing::Missing => Ok(None),
+            Standing::Registered => {
+                let holder = LocalDirectory::of_one(path, self.user, Access::Write);
+                Ok(Some(self.sidecar_in(Arc::new(holder))))
+            }
+            Standing::WritableByOthers => Err(accepting::writable_by_others(&path)),
+            Standing::Empty | Standing::Unknown => Err(format!(
+                "{} is not used: this user has not made it here; 'bedform trust {}' compares it with the data and \
+                 accepts it",
+                path.display(),
+                self.name.source.display()
+            )),
+        }
     }
 
     /// That of the site, to be read.
@@ -257,45 +329,57 @@ impl SidecarCandidates {
         }
     }
 
-    /// Makes the directory of the sidecar of this user, if it is missing, and gives it: where `base` says, else at the
+    /// Makes the directory of the sidecar of this user, if it is missing, and gives the sidecar: where `base` says, else at the
     /// site for those who keep its sidecars, else beside the source where that can be done, else in the cache of the
     /// user if `uses_cache`. Nothing where there is no place.
     ///
     /// # Errors
     /// Those of the site file and of making the directory.
-    pub(super) fn make(self, uses_cache: bool) -> Result<Option<PathBuf>> {
+    pub(super) fn make(self, uses_cache: bool) -> Result<Option<Sidecar>> {
         if self.base.is_none() {
             match &self.site {
                 Ok(Some(site)) if site.is_kept_by(self.user) => site.make()?,
-                Ok(_) => self.make_beside(),
+                Ok(_) => self.make_beside()?,
                 Err(_) => return self.site.map(|_| None),
             }
         }
         let own = self.own().filter(|own| uses_cache || !own.is_in_cache);
-        let Some(directory) = own.and_then(|own| own.own_directory()) else { return Ok(None) };
+        let Some((own, directory)) = own.and_then(|own| Some((own.clone(), own.own_directory()?)))
+        else {
+            return Ok(None);
+        };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
         made.map_err(|error| {
             Error::new(ErrorKind::Io, format!("{}: {error}", directory.display()))
         })?;
-        Ok(Some(directory))
+        Ok(Some(own))
     }
 
     /// Makes the directory beside the source, where that can be done.
-    fn make_beside(&self) {
-        if symlink_metadata(&self.name.source).is_ok() {
-            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
-            let _ = DirBuilder::new().mode(0o700).create(self.beside());
+    ///
+    /// # Errors
+    /// `PermissionDenied` for one that is there and does not count.
+    fn make_beside(&self) -> Result<()> {
+        if self.name.source.symlink_metadata().is_err() {
+            return Ok(());
         }
+        match registry::is_writable() {
+            // One that is there, and one that cannot be made, are no errors: then it is in the cache.
+            true => drop(DirBuilder::new().mode(0o700).create(self.beside())),
+            false => warnings::tell(registry::remedy()),
+        }
+        let found = self.beside_if_registered();
+        found.map(drop).map_err(|why| Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    fn beside(&self) -> PathBuf {
+    pub(super) fn beside(&self) -> PathBuf {
         let mut beside = self.name.path.clone().into_os_string();
         beside.push(SUFFIX);
         beside.into()
     }
 
     /// The sidecar that has its place to itself.
-    fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
+    pub(super) fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
         let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
         Sidecar { holder, directory, budget_bytes: None, name, is_in_cache: false, site: None }
@@ -305,7 +389,8 @@ impl SidecarCandidates {
     fn keyed(&self, base: PathBuf) -> Option<Sidecar> {
         let directory = ObjectPath::parse(&key_of(&self.name.path)).ok()?;
         let owners = vec![self.user];
-        let holder = LocalDirectory { path: base, owners, access: Access::Make, site: None };
+        let access = Access::Make;
+        let holder = LocalDirectory { path: base, owners, access, is_sidecar: false, site: None };
         let budget_bytes = Some(self.budget_bytes);
         Some(Sidecar { directory, budget_bytes, ..self.sidecar_in(Arc::new(holder)) })
     }
@@ -315,11 +400,11 @@ impl LocalDirectory {
     /// The directory that a site has for a source.
     fn of_site(site: &Site, access: Access) -> Self {
         let (path, owners) = (site.directory(), site.owners.clone());
-        Self { path, owners, access, site: Some(site.clone()) }
+        Self { path, owners, access, is_sidecar: true, site: Some(site.clone()) }
     }
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+pub(super) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 

@@ -8,6 +8,11 @@
 //! seen stays so. Whoever makes such a sidecar gives each directory the group and the permissions to read of the
 //! directory or file that it stands for: a replica is read by those who may read its source.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it makes directories of sidecars, below those that others cannot write"
+)]
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -191,7 +196,8 @@ pub(super) fn open_to_readers(path: &Path) {
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
                 paths.extend(entries.map(|entry| entry.path()));
             }
-            Ok(found) if found.is_file() => open(&found, 0o644),
+            // A file with another name elsewhere is none of ours.
+            Ok(found) if found.is_file() && found.nlink() == 1 => open(&found, 0o644),
             _ => {}
         }
     }

@@ -73,7 +73,7 @@ fn put(storage: &dyn Storage, path: &str, bytes: &[u8]) {
 }
 
 fn kept_by(path: PathBuf, user: u32) -> LocalDirectory {
-    LocalDirectory { path, owners: vec![user], access: Access::Make, site: None }
+    LocalDirectory { path, owners: vec![user], access: Access::Make, is_sidecar: false, site: None }
 }
 
 /// A directory of this test alone, and a sidecar in it of files of `user`.

@@ -1,6 +1,7 @@
 //! What keeps a sidecar from being read: said once in a process, to whoever asks.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Mutex;
 
 /// Lines that are remembered as said; more are not said.
@@ -21,6 +22,14 @@ pub(super) fn tell(line: String) {
     if lines.all.len() < LINES_MAX && lines.all.insert(line.clone()) {
         lines.waiting.push(line);
     }
+}
+
+/// Forgets what was said of a sidecar that counts from now on.
+pub(super) fn forget(path: &Path) {
+    let Ok(mut lines) = LINES.try_lock() else { return };
+    let beginning = format!("{} ", path.display());
+    lines.all.retain(|line| !line.starts_with(&beginning));
+    lines.waiting.retain(|line| !line.starts_with(&beginning));
 }
 
 /// What was not read of sidecars and why, a line each, since this was asked last. A door shows it after it has opened

@@ -3,12 +3,12 @@
 //! Of files, of stores that other programs made, and of stores on servers nothing is known; their traces are those of
 //! whatever lies at the path.
 
-use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
 use bedform_format::Limits;
 use bedform_format::metadata::{parse_document, parse_group};
+use bedform_storage::open_without_waiting;
 
 /// A key, or zeros where there is none.
 pub(super) type Key = [u8; 16];
@@ -20,12 +20,14 @@ pub(super) fn key_of(path: &Path) -> Key {
 
 fn key_in(document: &Path) -> Option<Key> {
     let limits = Limits::default();
-    let length = fs::metadata(document).ok().filter(fs::Metadata::is_file)?.len();
+    let file = open_without_waiting(document).ok()?;
+    let found = file.metadata().ok().filter(|found| found.is_file())?;
+    let length = found.len();
     if length > limits.metadata_bytes_max {
         return None;
     }
     let mut bytes = Vec::new();
-    File::open(document).ok()?.take(length).read_to_end(&mut bytes).ok()?;
+    file.take(length).read_to_end(&mut bytes).ok()?;
     let (document, texts) = parse_document(&bytes, &limits).ok()?;
     parse_group(&document, texts).ok()?.store
 }

@@ -1,16 +1,14 @@
 //! Selections that were learnt, each in a file of the sidecar that its content hash names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
-use std::path::Path;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::trace::knowledge::{LearnedArray, LearnedSelection};
 use bedform_format::trace::selection::{SELECTION_BYTES_MAX, TracedSelection, selection_blocks};
 use bedform_geometry::Selection;
+use bedform_storage::Entry;
 
-use super::learn::read_own;
 use super::recorded::{ARRAY_BYTES_MAX, RECORDED, SELECTIONS_BYTES_MAX, selection_of};
 use super::selections::{CountedSelections, SELECTIONS_MAX, join};
 use crate::error::Result;
@@ -64,11 +62,10 @@ pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Opt
     if kept.hash == hash { selection_of(kept.selection) } else { None }
 }
 
-/// Content hashes of what is kept in the sidecar with this directory.
-pub(super) fn kept_hashes(sidecar: &Path) -> HashSet<u64> {
-    let entries = fs::read_dir(sidecar.join(KEPT)).into_iter().flatten().flatten();
-    let names = entries.take(NAMES_MAX).filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| hash_of(&name)).collect()
+/// Content hashes of the selections in the sidecar.
+pub(super) fn kept_hashes(sidecar: &Sidecar) -> HashSet<u64> {
+    let entries = sidecar.entries(KEPT).into_iter().take(NAMES_MAX);
+    entries.filter_map(|entry| hash_of(&entry.name)).collect()
 }
 
 /// Keeps the selections that took most time, of what processes have recorded, and counts those as one that are
@@ -78,7 +75,6 @@ pub(super) fn kept_hashes(sidecar: &Path) -> HashSet<u64> {
 /// `Interrupted`.
 pub(super) fn keep_selections(
     sidecar: &Sidecar,
-    directory: &Path,
     mut counted: BTreeMap<String, CountedSelections>,
     arrays: &mut BTreeMap<String, LearnedArray>,
 ) -> Result<()> {
@@ -88,15 +84,15 @@ pub(super) fn keep_selections(
             changed.insert(path.clone());
         }
     }
-    let mut kept = kept_hashes(directory);
+    let mut kept = kept_hashes(sidecar);
     let missing: HashSet<u64> = arrays
         .values()
         .flat_map(|array| array.selections.all.iter().take(TRIED_MAX))
         .filter_map(|one| hash_of(&one.hash))
         .filter(|hash| !kept.contains(hash))
         .collect();
-    take_recorded(sidecar, directory, missing, &mut kept)?;
-    note_kept(directory, &kept, arrays);
+    take_recorded(sidecar, missing, &mut kept)?;
+    note_kept(sidecar, &kept, arrays);
     for path in changed {
         check_goes_on("learning was stopped")?;
         if let Some(array) = arrays.get_mut(&path) {
@@ -110,20 +106,17 @@ pub(super) fn keep_selections(
 /// Keeps those of these content hashes that processes have recorded.
 fn take_recorded(
     sidecar: &Sidecar,
-    directory: &Path,
     mut missing: HashSet<u64>,
     kept: &mut HashSet<u64>,
 ) -> Result<()> {
-    let recorded = directory.join(RECORDED);
-    let entries = fs::read_dir(&recorded).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-    names.sort_unstable_by(|a, b| b.cmp(a));
-    for name in names.into_iter().take(FILES_MAX) {
+    let recorded = sidecar.entries(RECORDED);
+    for entry in recorded.iter().rev().take(FILES_MAX) {
         if missing.is_empty() {
             break;
         }
         check_goes_on("learning was stopped")?;
-        let bytes = read_own(&recorded.join(name), 0, SELECTIONS_BYTES_MAX).unwrap_or_default();
+        let name = format!("{RECORDED}/{}", entry.name);
+        let bytes = sidecar.bytes_from(&name, 0, SELECTIONS_BYTES_MAX).unwrap_or_default();
         for block in selection_blocks(&bytes) {
             let hash = block.hash;
             let wanted = missing.contains(&hash).then(|| block.decode()).flatten();
@@ -139,7 +132,7 @@ fn take_recorded(
 }
 
 /// Notes of each selection whether it is kept, as long as an array, and all of them, take no more than they may.
-fn note_kept(directory: &Path, kept: &HashSet<u64>, arrays: &mut BTreeMap<String, LearnedArray>) {
+fn note_kept(sidecar: &Sidecar, kept: &HashSet<u64>, arrays: &mut BTreeMap<String, LearnedArray>) {
     let are_all = kept.len() < NAMES_MAX;
     let mut sorted: Vec<(f64, &mut LearnedSelection, &str)> = Vec::new();
     for (path, array) in arrays.iter_mut() {
@@ -160,9 +153,7 @@ fn note_kept(directory: &Path, kept: &HashSet<u64>, arrays: &mut BTreeMap<String
         // Arrays that are read by the same list share it.
         let found = match counted.contains(&hash) {
             true => Some(0),
-            false => {
-                fs::symlink_metadata(directory.join(name_of(&one.hash))).ok().map(|of| of.len())
-            }
+            false => sidecar.version_of(&name_of(&one.hash)).map(|version| version.size),
         };
         let Some(length) = found else { continue };
         let of_array = of_arrays.entry(path).or_default();
@@ -176,15 +167,13 @@ fn note_kept(directory: &Path, kept: &HashSet<u64>, arrays: &mut BTreeMap<String
 }
 
 /// Removes what no array is known to be read by.
-pub(super) fn remove_unnamed(directory: &Path, arrays: &BTreeMap<String, LearnedArray>) {
+pub(super) fn remove_unnamed(sidecar: &Sidecar, arrays: &BTreeMap<String, LearnedArray>) {
     let known = arrays.values().flat_map(|array| &array.selections.all);
     let kept: HashSet<&str> =
         known.filter(|one| one.is_kept).map(|one| one.hash.as_str()).collect();
-    let entries = fs::read_dir(directory.join(KEPT)).into_iter().flatten().flatten();
-    for entry in entries.take(NAMES_MAX) {
-        let name = entry.file_name().into_string().unwrap_or_default();
+    for Entry { name, .. } in sidecar.entries(KEPT).into_iter().take(NAMES_MAX) {
         if hash_of(&name).is_some() && !kept.contains(name.as_str()) {
-            let _ = fs::remove_file(entry.path());
+            let _ = sidecar.remove(&name_of(&name));
         }
     }
 }

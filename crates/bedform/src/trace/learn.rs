@@ -1,9 +1,6 @@
 //! Traces into knowledge.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use bedform_format::trace::knowledge::Knowledge;
@@ -63,26 +60,24 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
     let sidecar = sidecar.ok_or_else(none)?;
     // A program may learn from its own reads.
     keep_traces();
-    let own = sidecar.own_directory().ok_or_else(none)?;
-    let directory = own.join(TRACES);
     let number = sidecar.last_number(LIST);
     let knowledge = newest_knowledge(&sidecar).unwrap_or_default();
-    let names = names_of(&directory);
+    let names = names_of(&sidecar);
     if names.is_empty() && knowledge.arrays.is_empty() {
         return Err(none());
     }
     let key = sidecar.source().map(identity::key_of).unwrap_or_default();
     let knowledge = of_store(knowledge, &key);
     let mut learned = Learned { traces: 0, left_out: 0, ignored: 0, knowledge };
-    let selections = add_traces(&mut learned, (&directory, &names), key, progress)?;
+    let selections = add_traces(&mut learned, (&sidecar, &names), key, progress)?;
     if learned.traces == 0 {
         return Ok(learned);
     }
-    keep_selections(&sidecar, &own, selections, &mut learned.knowledge.arrays)?;
+    keep_selections(&sidecar, selections, &mut learned.knowledge.arrays)?;
     learned.knowledge = fitted(learned.knowledge);
     match sidecar.save_next(LIST, &learned.knowledge) {
         Some(saved) if saved == number + 1 => {
-            remove_unnamed(&own, &learned.knowledge.arrays);
+            remove_unnamed(&sidecar, &learned.knowledge.arrays);
             Ok(learned)
         }
         Some(_) => {
@@ -102,7 +97,7 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
 /// `Interrupted`.
 fn add_traces(
     learned: &mut Learned,
-    (directory, names): (&Path, &[String]),
+    (sidecar, names): (&Sidecar, &[String]),
     key: identity::Key,
     progress: Progress<'_>,
 ) -> Result<BTreeMap<String, CountedSelections>> {
@@ -113,7 +108,8 @@ fn add_traces(
         check_goes_on("learning was stopped")?;
         progress(done as u64, names.len() as u64);
         let before = traces.get(name).copied().unwrap_or(0);
-        let bytes = read_own(&directory.join(name), before, FILE_BYTES_MAX + SLACK);
+        let file = format!("{TRACES}/{name}");
+        let bytes = sidecar.bytes_from(&file, before, FILE_BYTES_MAX + SLACK);
         let whole = bytes.as_deref().map_or(0, whole_bytes) as u64;
         learned.traces += u64::from(whole > 0);
         learned.left_out += u64::from(bytes.is_none() || whole == 0 && before == 0);
@@ -128,31 +124,6 @@ fn add_traces(
 }
 
 /// The names of the traces, the oldest first.
-fn names_of(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    names.truncate(FILES_MAX);
-    names
-}
-
-/// What a file of this user, of at most `most` bytes, has from `offset` on; nothing for what is none.
-pub(super) fn read_own(path: &Path, offset: u64, most: u64) -> Option<Vec<u8>> {
-    use std::io::{Seek as _, SeekFrom};
-    let mut file = fs::OpenOptions::new()
-        .read(true)
-        // A FIFO is not waited for.
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-        .ok()?;
-    let found = file.metadata().ok()?;
-    let is_own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
-    if !is_own || found.len() > most {
-        return None;
-    }
-    file.seek(SeekFrom::Start(offset)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+fn names_of(sidecar: &Sidecar) -> Vec<String> {
+    sidecar.entries(TRACES).into_iter().take(FILES_MAX).map(|entry| entry.name).collect()
 }

@@ -48,9 +48,6 @@ mod selections;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 pub use bedform_format::trace::knowledge::{
@@ -79,13 +76,14 @@ pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
     let said = std::env::var(VARIABLE).ok();
     match said.as_deref().map(str::trim) {
         Some("0" | "off" | "false") => false,
-        Some("") | None => sidecar.own_directory().is_some_and(|directory| is_marked(&directory)),
+        Some("") | None => is_marked(sidecar),
         Some(_) => true,
     }
 }
 
-fn is_marked(directory: &Path) -> bool {
-    fs::symlink_metadata(directory.join(MARKER)).is_ok_and(|found| found.is_file())
+/// True if this user has asked for the reads of the source with this sidecar to be recorded.
+pub fn is_marked(sidecar: &Sidecar) -> bool {
+    sidecar.is_of_user(MARKER)
 }
 
 /// Turns on, or off, that reads of the store or file at `path` are recorded, by all processes of this user that
@@ -95,7 +93,7 @@ fn is_marked(directory: &Path) -> bool {
 /// # Errors
 /// `NotFound` if there is nothing at `path`; those of making the sidecar.
 pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
-    if url_of(path).is_none() && fs::symlink_metadata(path).is_err() {
+    if url_of(path).is_none() && path.symlink_metadata().is_err() {
         return Err(Error::new(
             ErrorKind::NotFound,
             format!("{}: there is nothing", path.display()),
@@ -109,71 +107,42 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
 /// # Errors
 /// Those of making the sidecar.
 pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf> {
-    let directory = match on {
+    let sidecar = match on {
         true => Sidecar::make(name)?,
-        false => Sidecar::find(name, None)?.and_then(|sidecar| sidecar.own_directory()),
+        false => Sidecar::find(name, None)?,
     };
-    mark(directory, shown, on)
-}
-
-/// Says in the directory of a sidecar whether reads are recorded; gives the directory of the traces.
-fn mark(directory: Option<PathBuf>, shown: &str, on: bool) -> Result<PathBuf> {
-    let unknown = || {
+    let found = sidecar.and_then(|sidecar| Some((sidecar.own_directory()?, sidecar)));
+    let (directory, sidecar) = found.ok_or_else(|| {
         let text = format!("{shown}: no place for a sidecar: set BEDFORM_SIDECAR to a directory");
         Error::new(ErrorKind::NotFound, text)
-    };
-    let marker = directory.ok_or_else(unknown)?.join(MARKER);
-    let failed =
-        |error: std::io::Error| Error::new(ErrorKind::Io, format!("{}: {error}", marker.display()));
-    match on {
-        true => drop(private_file(&marker).map_err(failed)?),
-        false => match fs::remove_file(&marker) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(error));
-            }
-            _ => {}
-        },
-    }
-    Ok(marker.with_file_name(TRACES))
+    })?;
+    let marked = if on { sidecar.put(MARKER, b"") } else { sidecar.remove(MARKER) };
+    marked.map_err(|error| error.at(directory.join(MARKER).display().to_string()))?;
+    Ok(directory.join(TRACES))
 }
 
 /// The directory of traces in a sidecar.
 const TRACES: &str = "traces";
 
-/// Opens a file of this user alone at its end, made if it is missing; no link is followed.
-fn private_file(path: &Path) -> std::io::Result<fs::File> {
-    fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path)
+/// True for the names of traces and recorded selections: a time, a process, a random number.
+fn is_trace(name: &str) -> bool {
+    let lengths = [16, 8, 8];
+    let parts =
+        name.split('-').map(|part| (part.len(), part.bytes().all(|b| b.is_ascii_hexdigit())));
+    parts.eq(lengths.map(|length| (length, true)))
 }
 
-/// Appends to such a file, whose directory is made if it is missing.
-fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
-    private_file(path)?.write_all(bytes)
-}
-
-/// Removes the oldest files of a directory where there are too many: names begin with a time.
-fn make_room(directory: &Path, bytes_max: u64, files_max: usize) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    let sized = entries.flatten().filter_map(|entry| {
-        let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-        Some((entry.file_name(), metadata.len()))
-    });
-    let mut all: Vec<_> = sized.collect();
-    all.sort_unstable();
+/// Removes the oldest traces of a directory where there are too many: names begin with a time.
+fn make_room(sidecar: &Sidecar, directory: &str, bytes_max: u64, files_max: usize) {
+    let mut all = sidecar.files(directory);
+    all.retain(|(name, _)| is_trace(name));
     let mut bytes: u64 = all.iter().map(|(_, size)| size).sum();
     let mut count = all.len();
     for (name, size) in all {
         if bytes < bytes_max && count < files_max {
             return;
         }
-        let _ = fs::remove_file(directory.join(name));
+        let _ = sidecar.remove(&format!("{directory}/{name}"));
         (bytes, count) = (bytes.saturating_sub(size), count - 1);
     }
 }

@@ -11,21 +11,18 @@
 //!
 //! Nothing of this ever fails a read, or waits for more than the start of a process.
 
-use std::fs::{self, File};
-use std::io::{BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
-use bedform_format::{Limits, ObjectPath};
-use bedform_storage::{LocalStorage, Lock, Mode, Storage as _};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+use bedform_storage::Lock;
 use serde::{Deserialize, Serialize};
 
-use super::{VARIABLE, append};
+use super::VARIABLE;
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
 
@@ -33,11 +30,13 @@ use crate::sidecar::{Helper, Sidecar};
 const DIRECTORY: &str = "policy";
 const SETTINGS: &str = "policy/settings";
 const OUTCOME: &str = "policy/outcome";
-const READS: &str = "reads";
-const CLAIMED: &str = "claimed";
+const READS: &str = "policy/reads";
+const CLAIMED: &str = "policy/claimed";
 const VERSION: u64 = 1;
 /// Bytes of a helper file.
 const BYTES_MAX: u64 = 64 << 10;
+/// Bytes of counts that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of counts that are added up; more are enough for whatever was asked.
 const COUNTS_BYTES_MAX: u64 = 64 << 20;
 /// A run that has not begun so long after it was started is lost.
@@ -144,17 +143,19 @@ impl Helper for PolicyOutcome {
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyPlace {
     sidecar: Sidecar,
-    directory: PathBuf,
 }
 
 impl PolicyPlace {
     /// That of the source with this sidecar; nothing where it is not on this machine.
     pub(crate) fn new(sidecar: &Sidecar) -> Option<Self> {
-        let directory = sidecar.own_directory()?.join(DIRECTORY);
-        Some(Self { sidecar: sidecar.clone(), directory })
+        sidecar.root().map(|_| Self { sidecar: sidecar.clone() })
     }
 
+    /// The settings of this user, not of another owner of the site: they start a process of this user.
     pub(crate) fn settings(&self) -> Option<PolicySettings> {
+        if !self.sidecar.is_of_user(SETTINGS) {
+            return None;
+        }
         self.sidecar.load_own(SETTINGS, &SourceVersion::default(), &Limits::default())
     }
 
@@ -165,13 +166,9 @@ impl PolicyPlace {
 
     /// Forgets what was asked for; what came of it stays.
     pub(crate) fn unset(&self) {
-        for name in ["settings", READS, CLAIMED] {
-            let _ = fs::remove_file(self.file(name));
+        for name in [SETTINGS, READS, CLAIMED] {
+            let _ = self.sidecar.remove(name);
         }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
     }
 
     pub(crate) fn outcome(&self) -> Option<PolicyOutcome> {
@@ -184,18 +181,26 @@ impl PolicyPlace {
 
     /// Reads that were recorded since the last time; where [`PolicyPlace::is_full`], some of them.
     pub(crate) fn reads(&self) -> u64 {
-        let Ok(file) = File::open(self.file(READS)) else { return 0 };
-        let mut counts = BufReader::new(file.take(COUNTS_BYTES_MAX));
-        let (mut sum, mut count) = (0_u64, [0; 8]);
-        while counts.read_exact(&mut count).is_ok() {
-            sum = sum.saturating_add(u64::from_le_bytes(count));
+        let Some(file) = self.sidecar.open(READS) else { return 0 };
+        let end = file.version().size.min(COUNTS_BYTES_MAX);
+        let (mut sum, mut start, mut piece) = (0_u64, 0_u64, vec![0; PIECE_BYTES]);
+        while start < end {
+            let length = usize::try_from(end - start).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            if file.read(start, &mut piece[..length]).is_err() {
+                break;
+            }
+            let counts = piece[..length].as_chunks::<8>().0;
+            sum = counts
+                .iter()
+                .fold(sum, |sum, count| sum.saturating_add(u64::from_le_bytes(*count)));
+            start += length as u64;
         }
         sum
     }
 
     /// True if there are more counts than are added up.
     fn is_full(&self) -> bool {
-        fs::symlink_metadata(self.file(READS)).is_ok_and(|found| found.len() > COUNTS_BYTES_MAX)
+        self.sidecar.version_of(READS).is_some_and(|version| version.size > COUNTS_BYTES_MAX)
     }
 
     /// True once as much was read as was asked for.
@@ -208,18 +213,22 @@ impl PolicyPlace {
     /// # Errors
     /// Those of storage.
     pub(crate) fn try_lock(&self) -> Result<Option<Box<dyn Lock>>> {
-        let storage = LocalStorage::open(&self.directory, Mode::ReadWrite)?;
-        Ok(storage.try_lock(&ObjectPath::root())?)
+        self.sidecar.try_lock(DIRECTORY)
     }
 
     fn is_running(&self) -> bool {
-        self.directory.is_dir() && matches!(self.try_lock(), Ok(None))
+        matches!(self.try_lock(), Ok(None))
     }
 
     /// When the last run was claimed; nothing where none is due.
     fn claimed_at(&self) -> Option<SystemTime> {
-        let found = fs::symlink_metadata(self.file(CLAIMED)).ok()?;
-        found.modified().ok().filter(|_| found.is_file())
+        self.changed_at(CLAIMED)
+    }
+
+    /// When a file was last changed.
+    fn changed_at(&self, name: &str) -> Option<SystemTime> {
+        let version = self.sidecar.version_of(name)?;
+        Some(UNIX_EPOCH + Duration::from_nanos(u64::try_from(version.modified_ns).ok()?))
     }
 
     /// True if a run that was claimed then will not go on by itself. Whoever asks has the lock: nobody runs.
@@ -230,28 +239,24 @@ impl PolicyPlace {
 
     /// True if a run began after it was claimed then, and did not end.
     fn has_been_stopped(&self, claimed_at: SystemTime) -> bool {
-        let written = fs::symlink_metadata(self.file("outcome"));
-        let is_newer =
-            written.and_then(|found| found.modified()).is_ok_and(|written| written > claimed_at);
+        let is_newer = self.changed_at(OUTCOME).is_some_and(|written| written > claimed_at);
         let is_stopped = |outcome: PolicyOutcome| outcome.ended == 0 && outcome.error.is_empty();
         is_newer && self.outcome().is_some_and(is_stopped)
     }
 
     /// Takes what was counted for a run that begins now; false where nothing was.
     fn claim(&self) -> bool {
-        fs::rename(self.file(READS), self.file(CLAIMED)).is_ok() && self.touch_claimed()
+        self.sidecar.rename(READS, CLAIMED) && self.touch_claimed()
     }
 
     /// Says that a run begins now. The time is that of whoever keeps the file: a server's clock may differ.
     fn touch_claimed(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        utimensat(CWD, self.file(CLAIMED), &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        self.sidecar.put(CLAIMED, b"").is_ok()
     }
 
     /// Says that what was claimed is done.
     pub(crate) fn settle(&self) {
-        let _ = fs::remove_file(self.file(CLAIMED));
+        let _ = self.sidecar.remove(CLAIMED);
     }
 
     pub(crate) fn state(&self, is_watched: bool) -> PolicyState {
@@ -295,7 +300,7 @@ impl PolicyFollower {
         }
         // It may have ended since, or want more.
         let Some(settings) = self.place.settings() else { return };
-        let _ = append(&self.place.file(READS), &count.to_le_bytes());
+        self.place.sidecar.append(READS, &count.to_le_bytes());
         let is_due = self.place.claimed_at().is_some() || self.place.has_read(&settings);
         if is_due && self.may_start(&settings) {
             self.start(&settings);
@@ -341,6 +346,8 @@ impl PolicyFollower {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
     use super::*;
 
     /// A source whose policy wants 100 reads, and two processes that follow it.
@@ -372,14 +379,18 @@ mod tests {
         PolicySettings::new(100, "20%".to_owned(), "s".to_owned())
     }
 
+    fn file(place: &PolicyPlace, name: &str) -> PathBuf {
+        place.sidecar.own_directory().unwrap().join(name)
+    }
+
     /// As if the file had been written so long ago.
     fn age(place: &PolicyPlace, name: &str, seconds: u64) {
-        let file = File::options().write(true).open(place.file(name)).unwrap();
+        let file = File::options().write(true).open(file(place, name)).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
     }
 
     fn count(place: &PolicyPlace, reads: u64) {
-        append(&place.file(READS), &reads.to_le_bytes()).unwrap();
+        assert!(place.sidecar.append(READS, &reads.to_le_bytes()));
     }
 
     #[test]
@@ -402,7 +413,7 @@ mod tests {
         // It was killed.
         drop(lock);
         assert!(other.may_start(&settings()));
-        age(&one.place, "outcome", 1);
+        age(&one.place, OUTCOME, 1);
         assert!(!one.may_start(&settings()) && !other.may_start(&settings()));
         // That one has never begun.
         age(&one.place, CLAIMED, 3600);
@@ -431,9 +442,9 @@ mod tests {
     fn counts_are_added_up_however_many_there_are_and_a_file_beyond_bounds_is_due() {
         let scratch = Scratch::new("policy-counts");
         let follower = scratch.follower();
-        let reads = follower.place.file(READS);
+        let reads = file(&follower.place, READS);
         fs::write(&reads, 3_u64.to_le_bytes().repeat(200_000)).unwrap();
-        append(&reads, &[1, 2, 3]).unwrap();
+        assert!(follower.place.sidecar.append(READS, &[1, 2, 3]));
         assert_eq!((follower.place.reads(), follower.place.is_full()), (600_000, false));
         fs::write(&reads, [0; 8]).unwrap();
         File::options().write(true).open(&reads).unwrap().set_len(1 << 40).unwrap();

@@ -15,7 +15,7 @@ use bedform_geometry::{AxisSelection, Selection};
 
 use super::form::traced_range;
 use super::recorded::{Recorded, traced};
-use super::{TRACES, append, identity, make_room, policy};
+use super::{TRACES, identity, make_room, policy};
 use crate::sidecar::Sidecar;
 use crate::threads::per_process::{PerProcess, generation};
 
@@ -67,7 +67,9 @@ struct Traces {
 /// The reads of one source.
 #[derive(Debug)]
 struct Trace {
-    file: PathBuf,
+    sidecar: Sidecar,
+    /// Its path in the sidecar.
+    file: String,
     /// The key of the store; zeros where there is none.
     source: [u8; 16],
     written: u64,
@@ -227,8 +229,9 @@ impl Trace {
             u32::from_le_bytes(random),
         );
         Self {
-            file: place.directory.join(TRACES).join(&name),
-            selections: Recorded::new(place.directory.clone(), name),
+            file: format!("{TRACES}/{name}"),
+            selections: Recorded::new(place.sidecar.clone(), &name),
+            sidecar: place.sidecar.clone(),
             source: place.sidecar.source().map(identity::key_of).unwrap_or_default(),
             policy: policy::PolicyFollower::new(&place.sidecar),
             unnoted: 0,
@@ -333,10 +336,10 @@ impl Trace {
         if bytes.is_empty() {
             return;
         }
-        if let Some(directory) = self.file.parent().filter(|_| self.written == 0) {
-            make_room(directory, ALL_BYTES_MAX, FILES_MAX);
+        if self.written == 0 {
+            make_room(&self.sidecar, TRACES, ALL_BYTES_MAX, FILES_MAX);
         }
-        if append(&self.file, &bytes).is_ok() {
+        if self.sidecar.append(&self.file, &bytes) {
             self.written += bytes.len() as u64;
         }
         let noted = std::mem::take(&mut self.unnoted);

@@ -5,14 +5,14 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use bedform_format::trace::selection::{POSITIONS_MAX, SelectedAxis, TracedSelection};
 use bedform_geometry::{AxisSelection, Points, Selection};
 
 use super::form::{range_of, traced_range};
 use super::keeping::kept_hashes;
-use super::{append, make_room};
+use super::make_room;
+use crate::sidecar::Sidecar;
 
 /// The directory of what processes have recorded, in a sidecar.
 pub(super) const RECORDED: &str = "recorded-selections";
@@ -75,9 +75,9 @@ pub(super) fn selection_of(traced: TracedSelection<'static>) -> Option<Selection
 /// What a process has recorded of the selections of one source.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// The directory of the sidecar, and the name of the trace.
-    sidecar: PathBuf,
-    name: String,
+    sidecar: Sidecar,
+    /// Its path in the sidecar.
+    file: String,
     /// Content hashes of what need not be recorded; nothing before the first list is read.
     known: Option<HashSet<u64>>,
     /// By the arrays' paths.
@@ -88,9 +88,11 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    pub(super) fn new(sidecar: PathBuf, name: String) -> Self {
+    /// Beside the trace `name`.
+    pub(super) fn new(sidecar: Sidecar, name: &str) -> Self {
         let (bytes, waiting) = (HashMap::new(), Vec::new());
-        Self { sidecar, name, known: None, bytes, all_bytes: 0, waiting }
+        let file = format!("{RECORDED}/{name}");
+        Self { sidecar, file, known: None, bytes, all_bytes: 0, waiting }
     }
 
     /// True the first time that a selection of this content is read, of an array of whose selections there is still
@@ -127,10 +129,9 @@ impl Recorded {
         if self.waiting.is_empty() {
             return;
         }
-        let directory = self.sidecar.join(RECORDED);
-        make_room(&directory, SELECTIONS_BYTES_MAX, FILES_MAX);
+        make_room(&self.sidecar, RECORDED, SELECTIONS_BYTES_MAX, FILES_MAX);
         // What cannot be written is not kept.
-        let _ = append(&directory.join(&self.name), &self.waiting);
+        self.sidecar.append(&self.file, &self.waiting);
         self.waiting = Vec::new();
     }
 }
@@ -163,7 +164,8 @@ mod tests {
     #[test]
     fn each_content_is_recorded_once_while_there_is_room() {
         let place = std::env::temp_dir().join(format!("bedform-recorded-{}", std::process::id()));
-        let mut recorded = Recorded::new(place.clone(), "trace".to_owned());
+        let sidecar = Sidecar::of_path_in(&place.join("s.zarr"), Some(&place)).unwrap().unwrap();
+        let mut recorded = Recorded::new(sidecar.clone(), "trace");
         assert!(recorded.wants("x", 1, 10));
         assert!(!recorded.wants("x", 1, 10));
         // Another array with the same list.
@@ -173,7 +175,7 @@ mod tests {
         recorded.bytes.insert("x".into(), ARRAY_BYTES_MAX - 10);
         recorded.keep("x", &[0; 11]);
         recorded.flush();
-        let file = place.join(RECORDED).join("trace");
+        let file = sidecar.own_directory().unwrap().join(RECORDED).join("trace");
         assert_eq!(std::fs::metadata(&file).unwrap().len(), 100);
         recorded.bytes.insert("x".into(), ARRAY_BYTES_MAX);
         assert!(!recorded.wants("x", 3, 1));

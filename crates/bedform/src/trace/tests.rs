@@ -15,7 +15,7 @@ use serde_json::Map;
 
 use super::knowledge::fitted;
 use super::{Explained, Knowledge, Learned, LearnedArray, kept_selection, learn};
-use crate::sidecar::{Helper as _, Sidecar};
+use crate::sidecar::{Helper as _, Sidecar, SidecarName};
 
 /// A source of which nothing is there but its sidecar.
 struct Scratch(PathBuf);
@@ -24,6 +24,7 @@ impl Scratch {
     fn new(name: &str) -> Self {
         let place = std::env::temp_dir().join(format!("bedform-{name}-{}", std::process::id()));
         fs::create_dir_all(place.join("s.zarr")).unwrap();
+        Sidecar::make(&SidecarName::of_path(&place.join("s.zarr"))).unwrap().unwrap();
         fs::create_dir_all(place.join("s.zarr.bedform/traces")).unwrap();
         Self(place)
     }

@@ -2,6 +2,8 @@
 //!
 //! A process of its own: what its handles ask for is the budget, and it forks.
 
+#![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
+
 #[cfg(test)]
 mod budget;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The engine against naive models: a list of elements, and sets of bytes.
 
+#![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
+
 #[cfg(test)]
 mod ahead;
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! the counts with the floors of `reliability/stages.toml`; `cargo test` names these tests as ignored,
 //! and runs them with `-- --ignored`. Random cases follow from a seed that differs from run to run and
 //! is printed with the command that repeats it.
+
+#![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

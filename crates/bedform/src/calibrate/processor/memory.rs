@@ -1,5 +1,7 @@
 //! Copies, gathers, and what the page cache answers.
 
+#![allow(clippy::disallowed_methods, reason = "it reads a file of its own")]
+
 use std::fs::File;
 use std::hint::black_box;
 use std::os::fd::AsRawFd as _;

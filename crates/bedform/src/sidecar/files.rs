@@ -1,0 +1,144 @@
+//! Files of a sidecar beside its helper files: markers, traces, counts, replicas.
+//!
+//! All of them are reached beneath the root that holds the sidecar, through no link: an archive that somebody has
+//! unpacked may have put a link, a FIFO, or a second name of another file in the place of each. A file of another owner
+//! is as if it were not there.
+
+use bedform_format::ObjectPath;
+use bedform_storage::{
+    Condition, Durability, Entry, Lock, Object, OwnedRoot, Storage as _, StorageError,
+    StorageErrorKind, Version,
+};
+
+use super::Sidecar;
+use crate::error::Result;
+
+impl Sidecar {
+    /// The directory that holds the sidecar, if it is one of this machine. Files are opened beneath it.
+    pub(crate) fn root(&self) -> Option<OwnedRoot<'_>> {
+        self.holder.root()
+    }
+
+    /// The path of `name` beneath the [root](Sidecar::root); of nothing that of the sidecar.
+    ///
+    /// # Errors
+    /// For a path that is too long.
+    pub(crate) fn path_of(&self, name: &str) -> Result<ObjectPath> {
+        match name {
+            "" => Ok(self.directory.clone()),
+            name => Ok(self.directory.join(name)?),
+        }
+    }
+
+    /// The entries of a directory, sorted by name.
+    pub(crate) fn entries(&self, directory: &str) -> Vec<Entry> {
+        let found = self.holder.to_read().zip(self.path_of(directory).ok());
+        found.and_then(|(storage, path)| storage.list(&path).ok()).unwrap_or_default()
+    }
+
+    /// The plain files of a directory, sorted by name, each with its size in bytes.
+    pub(crate) fn files(&self, directory: &str) -> Vec<(String, u64)> {
+        let Some(storage) = self.holder.to_read() else { return Vec::new() };
+        let sized = |entry: Entry| {
+            let path = self.path_of(directory).ok()?.join(&entry.name).ok()?;
+            Some((entry.name, storage.stat(&path).ok()?.size))
+        };
+        self.entries(directory).into_iter().filter_map(sized).collect()
+    }
+
+    /// The version of a plain file.
+    pub(crate) fn version_of(&self, name: &str) -> Option<Version> {
+        self.holder.to_read()?.stat(&self.path_of(name).ok()?).ok()
+    }
+
+    /// True for a plain file that this user has written, not another owner of the site.
+    pub(crate) fn is_of_user(&self, name: &str) -> bool {
+        let found = self.holder.to_read_own().zip(self.path_of(name).ok());
+        found.is_some_and(|(storage, path)| storage.stat(&path).is_ok())
+    }
+
+    /// Opens a plain file.
+    pub(crate) fn open(&self, name: &str) -> Option<Box<dyn Object>> {
+        self.holder.to_read()?.open(&self.path_of(name).ok()?).ok()
+    }
+
+    /// The bytes of a plain file from `offset` on; nothing for a file of more than `bytes_max`.
+    pub(crate) fn bytes_from(&self, name: &str, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
+        let object = self.open(name)?;
+        let size = object.version().size;
+        if size > bytes_max {
+            return None;
+        }
+        let length = usize::try_from(size.saturating_sub(offset)).ok()?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).ok()?;
+        bytes.resize(length, 0);
+        object.read(offset, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Puts a small file in the place of any file or link of this name.
+    ///
+    /// # Errors
+    /// Those of storage; `PermissionDenied` where nothing can be written.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path_of(name)?;
+        let storage = self.holder.to_write().ok_or_else(|| unwritable("create", &path))?;
+        storage.put(&path, bytes, Durability::Process, Condition::None)?;
+        Ok(())
+    }
+
+    /// Appends to a file that other processes append to as well, made for this user alone if it is missing. False if
+    /// the bytes are not kept.
+    pub(crate) fn append(&self, name: &str, bytes: &[u8]) -> bool {
+        self.path_of(name).is_ok_and(|path| self.holder.append(&path, bytes))
+    }
+
+    /// Removes a file, or a link in its place; a missing one is no error.
+    ///
+    /// # Errors
+    /// As [`Sidecar::put`].
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path_of(name)?;
+        let storage = self.holder.to_write().ok_or_else(|| unwritable("delete", &path))?;
+        Ok(storage.delete(&path, Durability::Process, Condition::None)?)
+    }
+
+    /// Removes a directory with all below it. A failure costs its space.
+    pub(crate) fn remove_directory(&self, name: &str) {
+        if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(name)) {
+            let _ = storage.delete_tree(&path, Durability::Process);
+        }
+    }
+
+    /// Removes what crashed writers have left in a directory.
+    pub(crate) fn sweep(&self, directory: &str) {
+        if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(directory)) {
+            let _ = storage.sweep(&path);
+        }
+    }
+
+    /// Gives a plain file another name, which nothing has. True if it has it now.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> bool {
+        let (Some(storage), Ok(from), Ok(to)) =
+            (self.holder.to_write(), self.path_of(from), self.path_of(to))
+        else {
+            return false;
+        };
+        storage.publish_object(&from, &to, Durability::Process).is_ok()
+    }
+
+    /// The lock of a directory; nothing while another holds it.
+    ///
+    /// # Errors
+    /// As [`Sidecar::put`]; `NotFound` without the directory.
+    pub(crate) fn try_lock(&self, directory: &str) -> Result<Option<Box<dyn Lock>>> {
+        let path = self.path_of(directory)?;
+        let storage = self.holder.to_write().ok_or_else(|| unwritable("lock", &path))?;
+        Ok(storage.try_lock(&path)?)
+    }
+}
+
+fn unwritable(operation: &'static str, path: &ObjectPath) -> StorageError {
+    StorageError::new(StorageErrorKind::PermissionDenied, operation, path)
+}

@@ -1,0 +1,73 @@
+"""Accepting a sidecar that came with the data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bedform import _internal
+from bedform._errors import engine_call
+from bedform._location import location
+from bedform._paths import join_of, paths_of, shown_paths
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+__all__ = ["trust"]
+
+
+def trust(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    concat_dim: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]:
+    """Compare the sidecar beside a store or file with the data, and let it count from then on.
+
+    A sidecar beside the data counts only if this user has made it here. One that came with an
+    archive, from another machine or with a directory that was moved is ignored until this call
+    accepts it. Replicas stay whose elements are all those of the data, and so do records of
+    reads. All else goes: chunk maps are made anew, and a watch is to be set again.
+
+    Parameters
+    ----------
+    path
+        The store or file, or a list or pattern of files that are opened as one.
+    concat_dim
+        The dimension along which many files are joined, as in :func:`open`.
+    progress
+        Called with bytes of replicas that are compared, of how many.
+
+    Returns
+    -------
+    dict
+        ``directory`` of the sidecar; ``was_trusted``, if it counted before; names of the replicas
+        that were ``accepted``; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the
+        number of ``learned_arrays``; other names that were ``removed``.
+
+    Raises
+    ------
+    NotFoundError
+        There is no sidecar of this user beside the data.
+    PermissionDeniedError
+        It has links, devices, second names of files or files of others, or others may write it; or
+        the registry cannot be written: set ``BEDFORM_TRUST``, or ``BEDFORM_SIDECAR``.
+
+    Examples
+    --------
+    >>> import bedform as bf, numpy as np, shutil, tempfile
+    >>> place = tempfile.mkdtemp()
+    >>> t = bf.create(f"{place}/a.zarr").create_array("t", data=np.arange(6000.0).reshape(60, 100))
+    >>> made = bf.optimize(f"{place}/a.zarr", "400%", selections={"t": [np.s_[:, 5]]}).done["made"]
+    >>> _ = shutil.copytree(f"{place}/a.zarr", f"{place}/b.zarr")
+    >>> _ = shutil.copytree(f"{place}/a.zarr.bedform", f"{place}/b.zarr.bedform")
+    >>> bf.trust(f"{place}/b.zarr")["accepted"] == [one["id"] for one in made]
+    True
+    """
+    paths = paths_of(path)
+    where = location(path) if paths is None else shown_paths(path, paths)
+    ask = engine_call(_internal.trust, where)
+    join = join_of(paths, concat_dim, "equals")
+    done: dict[str, Any] = json.loads(ask(where if paths is None else paths, join, progress))
+    return done
