@@ -490,6 +490,24 @@ def test_texts_of_any_length_are_labels_too(tmp_path: Path) -> None:
             bf.open([first, written("c.nc", [1.0], ["Mainz", "Kiel"])])
 
 
+def test_fields_of_texts_are_compared_whatever_their_width(tmp_path: Path) -> None:
+    def written(name: str, hour: float, text: str, form: Any) -> Path:
+        variables = {"t": ("time", [hour]), "sensor": ("k", np.array([text, "b"]))}
+        coordinates = {"time": [hour], "height": ("k", [1.0, 2.0 + (text == "moved")])}
+        dataset = xr.Dataset(variables, coordinates)
+        dataset.to_netcdf(tmp_path / name, unlimited_dims=["time"], format=form)
+        return tmp_path / name
+
+    for form in ("NETCDF4", "NETCDF3_CLASSIC"):
+        first = written("a.nc", 0.0, "one", form)
+        bf.open([first, written("b.nc", 1.0, "one", form)]).close()
+        with pytest.warns(bf.ArchiveWarning, match='in "sensor"'):
+            bf.open([first, written("b.nc", 1.0, "longer", form)])
+        # A coordinate of no dimension's name is one, too.
+        with pytest.raises(bf.InvalidArgumentError, match=r'"height" is 3\.0 at position 1'):
+            bf.open([first, written("b.nc", 1.0, "moved", form)])
+
+
 def test_members_that_a_data_set_lacks_are_named_in_one_warning(tmp_path: Path) -> None:
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
     for number, path in enumerate(paths):

@@ -7,21 +7,21 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bedform_format::archive::{CoordinateSpan, SpanKind};
-use bedform_format::chunk_map::ForeignArray;
+use bedform_format::chunk_map::{ChunkMap, ForeignArray};
 use bedform_format::{DataType, Limits};
 
 use super::Compat;
 use super::agree::is_native;
 use super::examine::Examined;
 use super::meaning::{
-    Unified, beside, give_units_to_bounds, missing_elements, other_labels, shown, take_units, text,
-    time_meaning, unified,
+    Unified, give_units_to_bounds, member_of, missing_elements, other_labels, shown, take_units,
+    text, time_meaning, unified,
 };
 use super::values::{
     COMPARED_BYTES_MAX, TOLERANCE, TOLERANCE_OF_TIMES, VariableElements, bytes_of,
 };
-use crate::error::{ErrorKind, Result};
-use crate::foreign::attributes::dimension_names;
+use crate::error::Result;
+use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 
 /// Bytes of fields of the first file that are held, and that are read of all other files.
 const FIELD_BYTES_MAX: u64 = 64 << 20;
@@ -37,6 +37,13 @@ enum CoordinateLabels {
 }
 
 impl CoordinateLabels {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Numbers(elements) => elements.bytes.len() as u64,
+            Self::Texts(texts) => texts.iter().map(|text| text.len() as u64).sum(),
+        }
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Numbers(elements) => elements.len(),
@@ -72,10 +79,10 @@ fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<C
         return Ok(file.texts(number, limits)?.map(CoordinateLabels::Texts));
     }
     let Some(elements) = file.elements(number, limits)? else { return Ok(None) };
-    let width = match (elements.data_type, array.shape.get(1)) {
+    let width = match (elements.data_type, &*array.shape) {
         // Characters, a text in each row.
-        (DataType::FixedBytes(1), Some(width)) => usize::try_from(*width).unwrap_or(usize::MAX),
-        (DataType::FixedBytes(width), None) => usize::try_from(width).unwrap_or(usize::MAX),
+        (DataType::FixedBytes(1), [_, .., width]) => usize::try_from(*width).unwrap_or(usize::MAX),
+        (DataType::FixedBytes(width), [_]) => usize::try_from(width).unwrap_or(usize::MAX),
         _ => return Ok(Some(CoordinateLabels::Numbers(elements))),
     };
     let text = |row: &[u8]| String::from_utf8_lossy(row).trim_end_matches('\0').to_owned();
@@ -93,12 +100,20 @@ fn labelled(array: &ForeignArray) -> Option<String> {
 }
 
 /// The paths of variables that others name as their coordinates.
-fn named_coordinates(arrays: &[ForeignArray]) -> HashSet<String> {
-    let named = arrays.iter().filter_map(|array| Some((array, text(array, "coordinates")?)));
-    let paths = named.flat_map(|(array, names)| {
-        names.split_whitespace().map(|name| beside(&array.path, name)).collect::<Vec<_>>()
+fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
+    let of_arrays = map.arrays.iter().filter_map(|array| {
+        let group = array.path.rsplit_once('/').map_or("", |(group, _)| group);
+        Some((group, text(array, "coordinates")?))
     });
-    paths.collect()
+    let of_groups = map.groups.iter().filter_map(|group| {
+        let attributes = group_attributes(&group.attributes, Style::H5netcdf);
+        Some((group.path.as_str(), attributes.get("coordinates")?.as_str()?.to_owned()))
+    });
+    let mut paths = HashSet::new();
+    for (group, names) in of_arrays.chain(of_groups) {
+        paths.extend(names.split_whitespace().map(|name| member_of(group, name)));
+    }
+    paths
 }
 
 /// The variable with the labels of the joined dimension, the one nearest to the root.
@@ -128,8 +143,8 @@ pub(super) struct Comparison {
     /// The variable with the labels of the joined dimension.
     coordinate: Option<usize>,
     labels: Vec<(usize, CoordinateLabels)>,
-    /// Fields that are not joined; nothing for the elements of a large one.
-    fields: Vec<(usize, Option<VariableElements>)>,
+    /// Fields that are not joined, with their values; nothing for those of a large one.
+    fields: Vec<(usize, Option<CoordinateLabels>)>,
     /// Each so many files have their fields compared.
     stride: usize,
     converted_bytes: AtomicU64,
@@ -157,7 +172,7 @@ impl Comparison {
     ) -> Result<Self> {
         let mut arrays = first.map.arrays.clone();
         give_units_to_bounds(&mut arrays);
-        let named = named_coordinates(&arrays);
+        let named = named_coordinates(&first.map);
         let (mut joined, mut labels, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let mut left = FIELD_BYTES_MAX;
         for (number, array) in arrays.iter().enumerate() {
@@ -173,11 +188,11 @@ impl Comparison {
             if is_coordinate {
                 let found = labels_of(first, number, limits).map_err(|error| error.at(&file))?;
                 labels.extend(found.map(|found| (number, found)));
-            } else if !is_native(array) {
-                let bytes = bytes_of(array).unwrap_or(u64::MAX);
-                let is_held = bytes <= COMPARED_BYTES_MAX.min(left);
-                let read = is_held.then(|| first.elements(number, limits).ok().flatten()).flatten();
-                left -= read.as_ref().map_or(0, |read| read.bytes.len() as u64);
+            } else if !is_native(array) || array.data_type == Some(DataType::String) {
+                let is_held = bytes_of(array).is_none_or(|bytes| bytes <= left);
+                let read = is_held.then(|| labels_of(first, number, limits).ok().flatten());
+                let read = read.flatten();
+                left = left.saturating_sub(read.as_ref().map_or(0, CoordinateLabels::bytes));
                 fields.push((number, read));
             }
         }
@@ -250,9 +265,9 @@ impl Comparison {
             problem = problem.or(self.other_labels(file, (*number, own), labels)?);
         }
         if position.is_multiple_of(self.stride) {
-            for (number, elements) in &self.fields {
+            for (number, values) in &self.fields {
                 let Some(own) = number_of(*number) else { continue };
-                if self.is_other_field(file, (*number, own), elements.as_ref()) {
+                if self.is_other_field(file, (*number, own), values.as_ref()) {
                     compared.differing.extend(u32::try_from(*number));
                 }
             }
@@ -343,21 +358,21 @@ impl Comparison {
         &self,
         file: &Examined,
         (number, own): (usize, usize),
-        elements: Option<&VariableElements>,
+        values: Option<&CoordinateLabels>,
     ) -> bool {
+        use CoordinateLabels::{Numbers, Texts};
         let (first, array) = (&self.arrays[number], &file.map.arrays[own]);
-        if first.shape != array.shape || first.data_type != array.data_type {
-            return true;
-        }
+        let is_alike = first.shape == array.shape && first.data_type == array.data_type;
         if other_labels(first, array).is_some() {
             return true;
         }
-        let Some(elements) = elements else { return false };
-        match file.elements(own, &self.limits) {
-            Ok(Some(found)) => found.is_other(elements),
-            Ok(None) => false,
-            // Damaged elements are not the same.
-            Err(error) => error.kind() != ErrorKind::Interrupted,
+        match (values, labels_of(file, own, &self.limits)) {
+            // Texts may be padded to another width.
+            (Some(Texts(of)), Ok(Some(Texts(own)))) => *of != own,
+            (Some(Numbers(of)), Ok(Some(Numbers(own)))) => !is_alike || own.is_other(of),
+            // Damaged values are not the same.
+            (Some(_), Err(_)) => true,
+            _ => !is_alike,
         }
     }
 }

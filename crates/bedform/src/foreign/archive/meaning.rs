@@ -39,12 +39,14 @@ pub(super) fn text(array: &ForeignArray, name: &str) -> Option<String> {
     meaning(array, name)?.as_str().map(str::to_owned)
 }
 
+/// The path of a member of a group.
+pub(super) fn member_of(group: &str, name: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") }
+}
+
 /// The path of a variable that another one names.
-pub(super) fn beside(path: &str, name: &str) -> String {
-    match path.rsplit_once('/') {
-        Some((group, _)) => format!("{group}/{name}"),
-        None => name.to_owned(),
-    }
+fn beside(path: &str, name: &str) -> String {
+    member_of(path.rsplit_once('/').map_or("", |(group, _)| group), name)
 }
 
 /// The units and calendar of times; nothing for other variables.
