@@ -129,9 +129,11 @@ def gather_facts(
 def _are_current(where: str, notes: list[str], is_current: bool) -> bool:
     """Whether all replicas are read; adds why some are not to the notes."""
     found = _catalogue.conditions_of(where)
-    for one in found:
-        if one["state"] != "current":
-            notes.append(f"replica {one['id']} of {one['array']}: {one['reason']}")
+    notes.extend(
+        f"replica {one['id']} of {one['array']}: {one['reason']}"
+        for one in found
+        if one["state"] not in ("current", "outdated")
+    )
     return all(one["state"] == "current" for one in found) if found else is_current
 
 

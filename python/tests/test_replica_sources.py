@@ -1,7 +1,7 @@
 """Replicas, and sources that change in every way: reads give the values of the source.
 
-A case makes a source and replicas of it, changes one of them, and reads. Files are compared with h5py
-and scipy, Zarr arrays of others with zarr-python, stores of Bedform with a model in NumPy.
+A case makes a source and replicas of it, changes one of them, and reads. Files are compared with
+h5py, Zarr arrays of others with zarr-python, stores of Bedform with a model in NumPy.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SHAPE = (100, 40, 50)
 #: An hour ago.
 OLD = time.time() - 3600
+
 
 def values_of(chance: random.Random, shape: tuple[int, ...] = SHAPE) -> Any:
     """Numbers, one half of them the fill value: lost data must not look like it."""
@@ -519,7 +521,7 @@ def test_whatever_becomes_of_a_source_its_own_values_are_read(tmp_path: Path) ->
             run_case(case, directory, counts)
             shutil.rmtree(directory)
     assert counts.served > counts.reads / 40, "replicas serve some of the reads"
-    print(f"\nCOUNT replica_reads {counts.reads}")
+    sys.stdout.write(f"\nCOUNT replica_reads {counts.reads}\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -659,6 +661,41 @@ def test_a_handle_that_does_not_look_takes_no_replica_of_a_later_commit(
         except bf.SnapshotMovedError:
             continue
         np.testing.assert_array_equal(found, source.model[key])
+
+
+@pytest.mark.parametrize("freshness", ["open", "never"])
+def test_a_handle_that_does_not_look_reads_several_arrays_at_one_moment(
+    tmp_path: Path, freshness: Any
+) -> None:
+    names, chance = ("a", "b", "c"), Case(0, 8).chance
+    layout = bf.Regular((1, *SHAPE[1:]), (4, *SHAPE[1:]))
+
+    def commit(number: int, settle: Any) -> None:
+        with bf.open(tmp_path / "s.zarr", "r+").session(settle=settle) as session:
+            for name in names:
+                session.write(name, np.full(SHAPE, number, "i4"))
+            session.commit()
+
+    with bf.create(tmp_path / "s.zarr") as store:
+        for name in names:
+            store.create_array(name, SHAPE, "i4", dims=("time", "y", "x"), layout=layout)
+    moved = seen = 0
+    for number in range(1, 8):
+        commit(number, "end")
+        if number % 3 == 1:
+            bf.optimize(tmp_path / "s.zarr", "900%", reads={"time": 1}, region={"time": (0, 80)})
+        held, found = bf.open(tmp_path / "s.zarr", freshness=freshness), set()
+        for step in range(9):
+            if step == 3:
+                commit(100 + number, chance.choice(["end", "later"]))
+            key = chance.choice([np.s_[:80, 3, 4], np.s_[:, 5, 6], np.s_[10:90, 1, 2], np.s_[7]])
+            try:
+                found |= set(np.unique(held[chance.choice(names)][key]).tolist())
+                seen += 1
+            except bf.SnapshotMovedError:
+                moved += 1
+        assert found in ({number}, {100 + number}), "one moment"
+    assert seen > moved
 
 
 def test_no_replica_is_made_of_commits_that_a_backup_may_take_back(tmp_path: Path) -> None:

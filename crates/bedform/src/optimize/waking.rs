@@ -5,9 +5,10 @@
 //! resting replica is read from both sides. A replica whose elements are those of the source gets the versions that the
 //! files have now; of one that differs somewhere, the objects of the source in which it does are taken off its list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use bedform_format::ObjectPath;
+use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisSelection, Points, Region, Selection};
 
 use super::building::{NamedCatalogue, directory_of, locked};
@@ -31,8 +32,7 @@ const POINTS_AT_ONCE: usize = 1 << 20;
 /// elements, which are read again. `progress` is told decoded bytes that are compared, of how many.
 ///
 /// # Errors
-/// `Conflict` if another process makes replicas of the source, or it is written meanwhile; `Interrupted`; those of
-/// opening and reading the source.
+/// `Conflict` if another process makes replicas of the source; `Interrupted`; those of opening and reading the source.
 pub fn wake(
     place: &SourcePlace,
     options: &OptimizeOptions,
@@ -55,10 +55,15 @@ pub fn wake(
     let all = resting.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &resting {
-        let telling = |bytes: u64| progress(before + bytes.min(replica.raw_bytes), all);
+        let begun = before;
+        let telling = |bytes: u64| progress(begun + bytes.min(replica.raw_bytes), all);
         let comparison = Comparison::new(&source, sidecar, place, replica, &telling)?;
-        let compared = comparison.run(options.memory_bytes)?;
         before += replica.raw_bytes;
+        let compared = match comparison.run(options.memory_bytes) {
+            // It rests until nobody writes.
+            Err(error) if error.kind() == ErrorKind::Conflict => continue,
+            compared => compared?,
+        };
         if !compared.of.objects.is_empty() {
             woken.push(compared.id.clone());
         }
@@ -111,10 +116,12 @@ impl<'a> Comparison<'a> {
         };
         let own = self.own_objects()?;
         let versions = self.whole.object_versions(&selection)?.unwrap_or_default();
-        let recorded = |at: &[u64]| replica.of.objects.iter().find(|one| one.at == at);
+        let recorded = replica.of.objects.iter().map(|then| (&then.at, &then.version));
+        let recorded: HashMap<&Vec<u64>, &Option<SourceVersion>> = recorded.collect();
         let may_be_same = |now: &SourceObject| {
-            recorded(&now.at).is_some_and(|then| {
-                Standing::of(then.version.as_ref(), now.version.as_ref()) != Standing::Changed
+            let then = recorded.get(&now.at);
+            then.is_some_and(|then| {
+                Standing::of(then.as_ref(), now.version.as_ref()) != Standing::Changed
             })
         };
         self.objects = versions.into_iter().filter(may_be_same).collect();
@@ -127,10 +134,10 @@ impl<'a> Comparison<'a> {
                 };
                 Ok(())
             })?;
+        let compared = self.objects.iter().map(|object| (&object.at, &object.version));
+        let compared: HashMap<&Vec<u64>, &Option<SourceVersion>> = compared.collect();
         of.objects.retain(|object| {
-            let was_compared =
-                self.objects.iter().any(|one| one.at == object.at && one.version == object.version);
-            was_compared && !differing.contains(&object.at)
+            compared.get(&object.at) == Some(&&object.version) && !differing.contains(&object.at)
         });
         if self.own_objects()? != own || self.copy.document()? != replica.document {
             let text = format!("{}: the replica is being changed: try again", replica.id);

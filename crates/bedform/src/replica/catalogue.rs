@@ -39,8 +39,12 @@ pub(crate) enum Standing {
 impl Standing {
     /// How an object of version `now` relates to the recorded version `then`; `None` stands for an absent object.
     pub(crate) fn of(then: Option<&SourceVersion>, now: Option<&SourceVersion>) -> Self {
+        // A server that gives neither times nor ETags tells no two objects of one size apart.
+        let is_told = |version: &SourceVersion| {
+            *version != SourceVersion { size: version.size, ..SourceVersion::default() }
+        };
         match (then, now) {
-            (then, now) if then == now => Self::Same,
+            (then, now) if then == now && then.is_none_or(is_told) => Self::Same,
             (Some(then), Some(now))
                 if then.size == now.size
                     && then.modified_ns == now.modified_ns
@@ -71,6 +75,8 @@ mod tests {
         assert_eq!(Standing::of(None, None), Standing::Same);
         assert_eq!(Standing::of(Some(&then), None), Standing::Changed);
         assert_eq!(Standing::of(None, Some(&then)), Standing::Changed);
+        let untold = SourceVersion { size: 5, ..SourceVersion::default() };
+        assert_eq!(Standing::of(Some(&untold), Some(&untold)), Standing::Changed);
         let untimed = SourceVersion { modified_ns: 0, ..then.clone() };
         let other = SourceVersion { changed_ns: 10, ..untimed.clone() };
         assert_eq!(Standing::of(Some(&untimed), Some(&other)), Standing::Changed);
