@@ -55,10 +55,10 @@ pub fn wake(
     let all = resting.iter().map(|replica| replica.raw_bytes).sum();
     let mut before = 0;
     for replica in &resting {
-        let done = before;
-        before += replica.raw_bytes;
-        let telling = |bytes: u64| progress(done + bytes.min(replica.raw_bytes), all);
+        let begun = before;
+        let telling = |bytes: u64| progress(begun + bytes.min(replica.raw_bytes), all);
         let comparison = Comparison::new(&source, sidecar, place, replica, &telling)?;
+        before += replica.raw_bytes;
         let compared = match comparison.run(options.memory_bytes) {
             // It rests until nobody writes.
             Err(error) if error.kind() == ErrorKind::Conflict => continue,
