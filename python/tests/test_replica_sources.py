@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +98,8 @@ class Source:
         return sorted(times_below(self.path))
 
     def optimize(self) -> bf.Optimization:
-        region = self.chance.choice([{}, {"region": {self.dimension: (0, 80)}}])
-        return bf.optimize(self.where, "900%", reads={self.dimension: 1}, **region)
+        region = self.chance.choice([None, {self.dimension: (0, 80)}])
+        return bf.optimize(self.where, "900%", reads={self.dimension: 1}, region=region)
 
     # Changes.
 
@@ -204,11 +205,11 @@ class Archive(Source):
 class ZarrV2(Source):
     """An array of another library, whose metadata somebody corrects."""
 
-    zarr_format = 2
+    zarr_format: Any = 2
 
     def make(self, values: Any) -> None:
-        group = zarr.open_group(self.path, mode="w", zarr_format=self.zarr_format)
-        named = {} if self.zarr_format == 2 else {"dimension_names": ["time", "y", "x"]}
+        group: Any = zarr.open_group(self.path, mode="w", zarr_format=self.zarr_format)
+        named: Any = {} if self.zarr_format == 2 else {"dimension_names": ["time", "y", "x"]}
         array = group.create_array(
             "t", shape=SHAPE, chunks=(1, *SHAPE[1:]), dtype="<i4", compressors=None, **named
         )
@@ -217,10 +218,11 @@ class ZarrV2(Source):
             array.attrs["_ARRAY_DIMENSIONS"] = ["time", "y", "x"]
 
     def truth(self) -> Any:
-        return zarr.open_group(self.path, mode="r")["t"][...]
+        array: Any = zarr.open_group(self.path, mode="r")["t"]
+        return array[...]
 
     def overwrite(self) -> None:
-        array = zarr.open_group(self.path, mode="r+")["t"]
+        array: Any = zarr.open_group(self.path, mode="r+")["t"]
         first = self.chance.randrange(SHAPE[0] - 4)
         array[first : first + 4] = array[first : first + 4] % 5000 + 1 + self.chance.randrange(9)
 
@@ -258,7 +260,7 @@ class ZarrV2(Source):
 
 
 class ZarrV3(ZarrV2):
-    zarr_format = 3
+    zarr_format: Any = 3
 
     def corrected(self) -> None:
         document = self.path / "t" / "zarr.json"
@@ -496,8 +498,8 @@ def run_case(case: Case, directory: Path, counts: Counts) -> None:
         check_reads(source, held, counts, 8)
         counts.served += reads_of(held)
     for _ in range(chance.choice([1, 1, 2])):
-        changes = [*source.changes(), *[lambda: harmed_replica(source)] * 3]
-        change = chance.choice(changes)
+        harms: list[Callable[[], None]] = [partial(harmed_replica, source)] * 3
+        change = chance.choice([*source.changes(), *harms])
         with bf.open(source.where, freshness="read") as held:
             if chance.random() < 0.5:
                 check_reads(source, held, counts, 1)
