@@ -43,7 +43,8 @@ def trust(
     -------
     dict
         ``directory`` of the sidecar; ``was_trusted``, if it counted before; names of the replicas
-        that were ``accepted``; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the number of ``learned_arrays``; other names that were ``removed``.
+        that were ``accepted``; ``refused`` replicas, each with ``id``, ``array`` and ``why``; the
+        number of ``learned_arrays``; other names that were ``removed``.
 
     Raises
     ------
