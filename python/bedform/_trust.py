@@ -58,12 +58,14 @@ def trust(
     --------
     >>> import bedform as bf, numpy as np, shutil, tempfile
     >>> place = tempfile.mkdtemp()
-    >>> t = bf.create(f"{place}/a.zarr").create_array("t", data=np.arange(6000.0).reshape(60, 100))
-    >>> made = bf.optimize(f"{place}/a.zarr", "400%", selections={"t": [np.s_[:, 5]]}).done["made"]
+    >>> _ = bf.create(f"{place}/a.zarr").create_array("t", data=np.zeros((60, 100)))
+    >>> _ = bf.watch(f"{place}/a.zarr")
     >>> _ = shutil.copytree(f"{place}/a.zarr", f"{place}/b.zarr")
     >>> _ = shutil.copytree(f"{place}/a.zarr.bedform", f"{place}/b.zarr.bedform")
-    >>> bf.trust(f"{place}/b.zarr")["accepted"] == [one["id"] for one in made]
-    True
+    >>> bf.watch_state(f"{place}/b.zarr")["is_watched"]
+    False
+    >>> bf.trust(f"{place}/b.zarr")["removed"]
+    ['nonce', 'watch']
     """
     paths = paths_of(path)
     where = location(path) if paths is None else shown_paths(path, paths)

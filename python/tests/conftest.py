@@ -62,6 +62,7 @@ def _no_trace_in_the_home_directory(tmp_path_factory: pytest.TempPathFactory) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(kept / "cache"))
         patch.setenv("XDG_DATA_HOME", str(kept / "data"))
+        patch.setenv("BEDFORM_TRUST", ENVIRONMENT["BEDFORM_TRUST"])
         # HDF5 takes long on a busy machine.
         patch.setenv("BEDFORM_MAP_TIME", ENVIRONMENT["BEDFORM_MAP_TIME"])
         patch.delenv("BEDFORM_PROFILES", raising=False)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from format_reader import crc32c
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+#: Sidecars that the tests of this process make beside data are registered here, not at home.
+_REGISTRY = tempfile.TemporaryDirectory(prefix="bedform-trust-")
 # Snapshots and error lines must not depend on the terminal that runs the tests.
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -26,6 +29,7 @@ ENVIRONMENT = {
     "NO_COLOR": "1",
     "TERM": "dumb",
     "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    "BEDFORM_TRUST": _REGISTRY.name,
 }
 
 

@@ -27,8 +27,8 @@ def trust(
 
     A sidecar beside the data counts only if you have made it here: an archive may bring one whose
     replicas have other values than the data. This command reads every replica and the same
-    elements of the data. It keeps equal replicas and records of reads; all else is made anew. Watch
-    the data again if their reads are to be recorded.
+    elements of the data. It keeps equal replicas and records of reads; all else is made anew.
+    Watch the data again if their reads are to be recorded.
 
     Example: [bold]bedform trust era5.nc[/bold]
     """

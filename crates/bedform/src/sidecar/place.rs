@@ -339,7 +339,7 @@ impl SidecarCandidates {
         if self.base.is_none() {
             match &self.site {
                 Ok(Some(site)) if site.is_kept_by(self.user) => site.make()?,
-                Ok(_) => self.make_beside()?,
+                Ok(_) => self.make_beside(uses_cache)?,
                 Err(_) => return self.site.map(|_| None),
             }
         }
@@ -358,15 +358,17 @@ impl SidecarCandidates {
     /// Makes the directory beside the source, where that can be done.
     ///
     /// # Errors
-    /// `PermissionDenied` for one that is there and does not count.
-    fn make_beside(&self) -> Result<()> {
+    /// `PermissionDenied` for one that is there and does not count, and, unless the cache is used, where none can be
+    /// registered.
+    fn make_beside(&self, uses_cache: bool) -> Result<()> {
         if self.name.source.symlink_metadata().is_err() {
             return Ok(());
         }
         match registry::is_writable() {
             // One that is there, and one that cannot be made, are no errors: then it is in the cache.
             true => drop(DirBuilder::new().mode(0o700).create(self.beside())),
-            false => warnings::tell(registry::remedy()),
+            false if uses_cache => warnings::tell(registry::remedy()),
+            false => return Err(Error::new(ErrorKind::PermissionDenied, registry::remedy())),
         }
         let found = self.beside_if_registered();
         found.map(drop).map_err(|why| Error::new(ErrorKind::PermissionDenied, why))

@@ -195,12 +195,19 @@ pub(super) fn is_writable() -> bool {
 
 /// What to do where a sidecar cannot be registered.
 pub(super) fn remedy() -> String {
-    let place =
-        place().map_or_else(|| "no home directory".to_owned(), |place| place.display().to_string());
-    format!(
-        "a sidecar beside data counts only if it is registered in {place}, which cannot be written: set {PLACE_VARIABLE} \
-         to a directory for that, or BEDFORM_SIDECAR to one for sidecars"
-    )
+    let set = format!(
+        "set {PLACE_VARIABLE} to a directory for that, or BEDFORM_SIDECAR to a directory for sidecars"
+    );
+    match place() {
+        Some(place) => format!(
+            "a sidecar beside data counts only if {} names it, which cannot be written: {set}",
+            place.display()
+        ),
+        None => format!(
+            "a sidecar beside data counts only if it is registered in the user's home directory, and HOME is not set: \
+             {set}"
+        ),
+    }
 }
 
 /// The directory of the registry, there or not.
