@@ -97,6 +97,10 @@ class Source:
     def files(self) -> list[Path]:
         return sorted(times_below(self.path))
 
+    def parts(self) -> list[Path]:
+        """The files and directories that are copied and replaced; a sidecar beside stays."""
+        return [self.path]
+
     def optimize(self) -> bf.Optimization:
         region = self.chance.choice([None, {self.dimension: (0, 80)}])
         return bf.optimize(self.where, "900%", reads={self.dimension: 1}, region=region)
@@ -119,15 +123,20 @@ class Source:
         copied_with_times(self.path, other)
         self.path, own = other, self.path
         self.overwrite()
+        parts = self.parts()
         self.path = own
-        removed(own)
-        other.rename(own)
+        for part in parts:
+            target = own / part.relative_to(other)
+            removed(target)
+            part.rename(target)
+        removed(other)
         set_times(own, times)
 
     def copied(self) -> None:
-        copied_with_times(self.path, self.directory / "copy")
-        removed(self.path)
-        (self.directory / "copy").rename(self.path)
+        for part in self.parts():
+            copied_with_times(part, self.directory / "copy")
+            removed(part)
+            (self.directory / "copy").rename(part)
 
     def moved(self) -> None:
         elsewhere = self.directory / "elsewhere"
@@ -196,6 +205,9 @@ class Archive(Source):
 
     def files(self) -> list[Path]:
         return sorted(self.path.glob("*.nc"))
+
+    def parts(self) -> list[Path]:
+        return self.files()
 
     def overwrite(self) -> None:
         with h5py.File(self.chance.choice(self.files()), "r+") as file:

@@ -83,7 +83,12 @@ class Site:
                 os.setgroups([])
                 os.setgid(user)
                 os.setuid(user)
-                for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "BEDFORM_SIDECAR"):
+                for name in (
+                    "XDG_CACHE_HOME",
+                    "XDG_DATA_HOME",
+                    "BEDFORM_SIDECAR",
+                    "BEDFORM_TRUST",
+                ):
                     os.environ.pop(name, None)
                 os.environ.update({"HOME": str(home), **variables})
                 outcome = json.dumps({"gave": act()})
