@@ -72,23 +72,23 @@ pub(crate) struct SampleBlock {
 
 /// A part of a block, or all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part<'a> {
+struct SamplePart<'a> {
     elements: &'a [u8],
     valid_bytes: usize,
 }
 
 impl SampleBlock {
     /// At most `bytes` from its middle, in groups of eight elements: the edges of a field may be fill values.
-    fn middle(&self, bytes: usize, data_type: DataType) -> Part<'_> {
+    fn middle(&self, bytes: usize, data_type: DataType) -> SamplePart<'_> {
         if self.elements.len() <= bytes {
-            return Part { elements: &self.elements, valid_bytes: self.valid_bytes };
+            return SamplePart { elements: &self.elements, valid_bytes: self.valid_bytes };
         }
         let unit = 8 * data_type.item_size().unwrap_or(1).max(1);
         let length = bytes / unit * unit;
         let start = (self.elements.len() - length) / 2 / unit * unit;
         let elements = self.elements.get(start..start + length).unwrap_or_default();
         let valid_bytes = length * self.valid_bytes / self.elements.len();
-        Part { elements, valid_bytes }
+        SamplePart { elements, valid_bytes }
     }
 }
 
@@ -299,7 +299,7 @@ impl Trial {
     /// Encodes elements, and counts the work of decoding them.
     fn take(
         &mut self,
-        part: Part<'_>,
+        part: SamplePart<'_>,
         data_type: DataType,
         speeds: &CodecSpeeds,
         scratch: &mut Scratch,
@@ -330,7 +330,7 @@ fn measure(
 ) -> Result<Vec<Trial>> {
     let mut trials: Vec<Trial> = candidates.into_iter().map(Trial::of).collect();
     let mut scratch = Scratch::default();
-    let mut take = |trials: &mut [Trial], part: Part<'_>| {
+    let mut take = |trials: &mut [Trial], part: SamplePart<'_>| {
         let mut going = trials.iter_mut().filter(|trial| trial.goes_on);
         going.try_for_each(|trial| trial.take(part, data_type, &rates.speeds, &mut scratch))
     };
@@ -359,7 +359,7 @@ fn measure(
 }
 
 /// The parts of `blocks` that every candidate encodes.
-fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<Part<'_>> {
+fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<SamplePart<'_>> {
     let most = if blocks.len() == 1 { FIRST_BYTES } else { FIRST_BYTES / 2 };
     let (mut parts, mut bytes) = (Vec::new(), 0);
     for block in blocks {
@@ -373,7 +373,7 @@ fn first_parts(blocks: &[SampleBlock], data_type: DataType) -> Vec<Part<'_>> {
     parts
 }
 
-fn bytes_of(parts: &[Part<'_>]) -> usize {
+fn bytes_of(parts: &[SamplePart<'_>]) -> usize {
     parts.iter().map(|part| part.elements.len()).sum()
 }
 

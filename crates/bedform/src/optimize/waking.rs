@@ -57,7 +57,7 @@ pub fn wake(
     for replica in &resting {
         let begun = before;
         let telling = |bytes: u64| progress(begun + bytes.min(replica.raw_bytes), all);
-        let comparison = Comparison::new(&source, sidecar, place, replica, &telling)?;
+        let comparison = ReplicaComparison::new(&source, sidecar, place, replica, &telling)?;
         before += replica.raw_bytes;
         let compared = match comparison.run(options.memory_bytes) {
             // It rests until nobody writes.
@@ -78,7 +78,7 @@ pub fn wake(
 }
 
 /// A replica that rests, and its source.
-struct Comparison<'a> {
+struct ReplicaComparison<'a> {
     replica: &'a Replica,
     /// The part of the source that the replica holds.
     part: ConvertSource,
@@ -90,7 +90,7 @@ struct Comparison<'a> {
     telling: &'a dyn Fn(u64),
 }
 
-impl<'a> Comparison<'a> {
+impl<'a> ReplicaComparison<'a> {
     fn new(
         source: &Source,
         sidecar: &Sidecar,

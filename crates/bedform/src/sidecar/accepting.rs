@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::place::{Access, LocalDirectory, SidecarCandidates};
-use super::registry::{self, NONCE, Standing};
+use super::registry::{self, NONCE, SidecarStanding};
 use super::{REPLICAS, Sidecar, SidecarName, warnings};
 use crate::config::WRITABLE_BY_OTHERS;
 use crate::error::{Error, ErrorKind, Result};
@@ -48,13 +48,13 @@ impl Sidecar {
         let path = candidates.beside();
         let refuse = |what: String| Err(Error::new(ErrorKind::PermissionDenied, what));
         match registry::standing(&path) {
-            Standing::Missing => {
+            SidecarStanding::Missing => {
                 let text = format!("{}: there is no sidecar of this user", path.display());
                 return Err(Error::new(ErrorKind::NotFound, text));
             }
-            Standing::Registered => return Ok(None),
-            Standing::WritableByOthers => return refuse(writable_by_others(&path)),
-            Standing::Empty | Standing::Unknown => {}
+            SidecarStanding::Registered => return Ok(None),
+            SidecarStanding::WritableByOthers => return refuse(writable_by_others(&path)),
+            SidecarStanding::Empty | SidecarStanding::Unknown => {}
         }
         if !registry::is_writable() {
             return refuse(format!("{}: {}", path.display(), registry::remedy()));

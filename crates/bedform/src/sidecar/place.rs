@@ -13,7 +13,7 @@ use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
 use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
-use super::registry::{self, Standing};
+use super::registry::{self, SidecarStanding};
 use super::site::{Look, Site, site_of};
 use super::{Sidecar, accepting, warnings};
 use crate::error::{Error, ErrorKind, Result};
@@ -284,7 +284,7 @@ impl SidecarCandidates {
     fn beside_if_registered(&self) -> std::result::Result<Option<Sidecar>, String> {
         let path = self.beside();
         let mut standing = registry::standing(&path);
-        if standing == Standing::Empty {
+        if standing == SidecarStanding::Empty {
             // Nothing in it can be wrong: this user made it to have the sidecar there.
             registry::register(&path).map_err(|error| {
                 format!("{} is not used: {error}; {}", path.display(), registry::remedy())
@@ -292,13 +292,13 @@ impl SidecarCandidates {
             standing = registry::standing(&path);
         }
         match standing {
-            Standing::Missing => Ok(None),
-            Standing::Registered => {
+            SidecarStanding::Missing => Ok(None),
+            SidecarStanding::Registered => {
                 let holder = LocalDirectory::of_one(path, self.user, Access::Write);
                 Ok(Some(self.sidecar_in(Arc::new(holder))))
             }
-            Standing::WritableByOthers => Err(accepting::writable_by_others(&path)),
-            Standing::Empty | Standing::Unknown => Err(format!(
+            SidecarStanding::WritableByOthers => Err(accepting::writable_by_others(&path)),
+            SidecarStanding::Empty | SidecarStanding::Unknown => Err(format!(
                 "{} is not used: this user has not made it here; 'bedform trust {}' compares it with the data and \
                  accepts it",
                 path.display(),

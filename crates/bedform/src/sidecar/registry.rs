@@ -64,7 +64,7 @@ struct RegistryEntry {
 
 /// How a directory beside data stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum SidecarStanding {
     /// There is none, or none of this user.
     Missing,
     /// This user made or accepted it.
@@ -141,20 +141,20 @@ impl BesideDirectory {
 }
 
 /// How the directory at `path` stands.
-pub(super) fn standing(path: &Path) -> Standing {
-    let Some(found) = BesideDirectory::open(path) else { return Standing::Missing };
+pub(super) fn standing(path: &Path) -> SidecarStanding {
+    let Some(found) = BesideDirectory::open(path) else { return SidecarStanding::Missing };
     if !found.is_registered() {
         if found.is_empty() {
-            return Standing::Empty;
+            return SidecarStanding::Empty;
         }
         // A process that registers it meanwhile has written the entry before anything else.
         if !found.is_registered() {
-            return Standing::Unknown;
+            return SidecarStanding::Unknown;
         }
     }
     match u32::from(found.status.stx_mode) & WRITABLE_BY_OTHERS {
-        0 => Standing::Registered,
-        _ => Standing::WritableByOthers,
+        0 => SidecarStanding::Registered,
+        _ => SidecarStanding::WritableByOthers,
     }
 }
 
