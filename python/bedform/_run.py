@@ -9,10 +9,13 @@ signal passed on, and merges what the program's processes have left in a directo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import stat
 import struct
 import subprocess
@@ -153,11 +156,41 @@ def _run(program: str, command: Sequence[str], environment: Mapping[str, str]) -
         )
         for number in early:
             child.send_signal(number)
-        code = child.wait()
+        code = _exit_code_of(child)
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)
     return code if code >= 0 else 128 - code
+
+
+def _exit_code_of(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the program to end.
+
+    A signal that arrives just before a plain wait begins would stay with this process until the
+    program ends: here it wakes the wait.
+    """
+    try:
+        ending = os.pidfd_open(child.pid)
+    except OSError:
+        # An old kernel, or a container that forbids it.
+        return child.wait()
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        woken.setblocking(False)
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        ends = select.poll()
+        for descriptor in (ending, woken.fileno()):
+            ends.register(descriptor, select.POLLIN)
+        try:
+            while (code := child.poll()) is None:
+                ends.poll()
+                with contextlib.suppress(BlockingIOError):
+                    woken.recv(1 << 12)
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(ending)
+    return code
 
 
 def _memory_directory() -> str | None:
