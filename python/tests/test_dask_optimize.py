@@ -32,7 +32,9 @@ def write_file(path: Path, seed: int = 1) -> Path:
     with h5py.File(path, "w") as target:
         t = target.create_dataset("t", data=values(seed), chunks=(1, 60, 70), compression="gzip")
         for axis, name in enumerate(("time", "lat", "lon")):
-            scale = target.create_dataset(name, data=np.arange(SHAPE[axis]))
+            # Times of a file follow those of the file before.
+            first = (seed - 1) * SHAPE[0] if name == "time" else 0
+            scale = target.create_dataset(name, data=first + np.arange(SHAPE[axis]))
             scale.make_scale(name)
             t.dims[axis].attach_scale(scale)
     return path

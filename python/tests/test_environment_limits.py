@@ -97,7 +97,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with h5py.File(root / name, "w") as file:
             file.create_dataset("t", data=values, chunks=(100, 1000), compression="gzip")
     with bf.create(root / "store.zarr") as store:
-        array = store.create_array("t", shape=(400, 1000), dtype="float64")
+        array = store.create_array("t", shape=(400, 1000), dtype="float64", codecs=["zstd"])
         array[:] = values
     return root
 
@@ -175,7 +175,7 @@ FULL = "mount -t tmpfs -o size=4k none {0}/full && (cat /dev/zero > {0}/full/x |
 WRITE_ONE = 'bf.open(root + "/store.zarr", "r+")["t"][0] = 7'
 FILL = """
 store = bf.create(root + "/full/a.zarr")
-store.create_array("t", shape=(400, 1000), dtype="float64")[:] = expected
+store.create_array("t", shape=(400, 1000), dtype="float64", codecs=["zstd"])[:] = expected
 """
 
 

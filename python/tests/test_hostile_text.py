@@ -240,6 +240,7 @@ REFUSED = {
     "run": [["none/{}"], ["--min", "{}", "--", "none/{}"]],
     "settle": [["none/{}"], ["a", "--memory", "{}"], ["a", "--grace", "{}"]],
     "simulate": [["none/{}", "{}", "{}"], ["--machine", "{}"], ["--pattern", "{}"]],
+    "trust": [["none/{}"], ["--{}", "a"]],
     "verify": [["none/{}"], ["--{}"], ["a", "b", "{}"]],
     "watch": [["none/{}"], ["none/{}", "--off"]],
 }

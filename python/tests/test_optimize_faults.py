@@ -23,6 +23,7 @@ import pytest
 from support import cases, sealed
 
 import bedform as bf
+from bedform import _sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,10 +201,20 @@ def test_a_device_that_takes_no_writes_is_said_and_read(
         assert not check(file)
 
 
-def test_every_harmed_byte_of_a_sidecar_is_noticed(file: Path) -> None:
+def sidecar_of(path: Path) -> Path:
+    """The directory of a sidecar below BEDFORM_SIDECAR, which needs no registry."""
+    directory = _sidecar.directory_of(str(path))
+    assert directory is not None
+    return directory
+
+
+def test_every_harmed_byte_of_a_sidecar_is_noticed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(tmp_path / "sidecars"))
     optimize(file)
     optimize_points(file)
-    sidecar = Path(f"{file}.bedform")
+    sidecar = sidecar_of(file)
     everything = [path for path in sidecar.rglob("*") if path.is_file() and path.stat().st_size]
     used = check(file)
     assert len(used) >= 3
@@ -231,13 +242,14 @@ def test_every_harmed_byte_of_a_sidecar_is_noticed(file: Path) -> None:
 
 
 def test_a_sidecar_of_another_file_in_the_place_of_one_is_not_believed(
-    file: Path, tmp_path: Path
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BEDFORM_SIDECAR", str(tmp_path / "sidecars"))
     other = write(tmp_path / "other.h5", 2)
     for path in (file, other):
         optimize(path)
         optimize_points(path)
-    own, foreign = Path(f"{file}.bedform"), Path(f"{other}.bedform")
+    own, foreign = sidecar_of(file), sidecar_of(other)
     kept = tmp_path / "kept"
     shutil.copytree(own, kept)
     used = check(file)

@@ -392,6 +392,9 @@ class ForeignStore:
     def arrays(self) -> dict[str, Any]:
         return {"v": ForeignArray()}
 
+    def _left_out(self) -> dict[str, str]:
+        return {}
+
 
 def test_foreign_files_bring_their_own_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bf, "open", lambda *_, **__: ForeignStore())
