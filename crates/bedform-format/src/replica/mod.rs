@@ -144,14 +144,18 @@ pub const OBJECTS_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Catalogue {
     version: u64,
+    /// The source as the user named it: the name of a sidecar among many does not say whose it is. Only people read
+    /// this.
+    #[serde(default)]
+    pub source: String,
     /// All replicas.
     pub replicas: Vec<Replica>,
 }
 
 impl Catalogue {
-    /// The catalogue of these replicas.
-    pub fn new(replicas: Vec<Replica>) -> Self {
-        Self { version: VERSION, replicas }
+    /// The catalogue of these replicas of `source`.
+    pub fn new(source: impl Into<String>, replicas: Vec<Replica>) -> Self {
+        Self { version: VERSION, source: source.into(), replicas }
     }
 
     /// The bytes of the catalogue.
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn a_catalogue_that_could_lead_elsewhere_or_does_not_fit_its_array_is_none() {
         let decoded = |replica| {
-            let bytes = Catalogue::new(vec![replica]).encode().unwrap();
+            let bytes = Catalogue::new("t.nc", vec![replica]).encode().unwrap();
             Catalogue::decode(&bytes, &Limits::default())
         };
         assert_eq!(decoded(replica("r-1")).unwrap().replicas, [replica("r-1")]);
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_catalogue_with_a_changed_bit_is_none() {
-        let whole = Catalogue::new(vec![replica("r-1")]);
+        let whole = Catalogue::new("t.nc", vec![replica("r-1")]);
         let bytes = whole.encode().unwrap();
         assert_eq!(Catalogue::decode(&bytes, &Limits::default()), Some(whole));
         for bit in 0..bytes.len() * 8 {

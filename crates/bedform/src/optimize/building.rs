@@ -474,7 +474,7 @@ impl NamedCatalogue<'_> {
             if replicas == before {
                 return Ok(replicas);
             }
-            let catalogue = Catalogue::new(replicas);
+            let catalogue = Catalogue::new(self.place.shown(), replicas);
             match self.sidecar.save_next(CATALOGUE, &catalogue) {
                 Some(saved) if saved == number + 1 => return Ok(catalogue.replicas),
                 Some(_) => {}

@@ -91,7 +91,9 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
     // A crash from here on leaves a sidecar that no registry names.
     done.removed = sidecar.remove_uncompared()?;
     remove_unnamed(&sidecar, &kept);
-    if !kept.is_empty() && sidecar.save_next(CATALOGUE, &Catalogue::new(kept)).is_none() {
+    if !kept.is_empty()
+        && sidecar.save_next(CATALOGUE, &Catalogue::new(place.shown(), kept)).is_none()
+    {
         let text = format!("{}: the catalogue cannot be kept", done.directory);
         return Err(Error::new(ErrorKind::Io, text));
     }
