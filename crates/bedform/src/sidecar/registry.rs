@@ -193,7 +193,7 @@ pub(super) fn is_writable() -> bool {
     })
 }
 
-/// What to do where a sidecar cannot be registered.
+/// The remedy, in words, for a sidecar that cannot be registered.
 pub(super) fn remedy() -> String {
     let set = format!(
         "set {PLACE_VARIABLE} to a directory for that, or BEDFORM_SIDECAR to a directory for sidecars"

@@ -419,7 +419,7 @@ impl Array {
     }
 }
 
-/// What [`Array::settled_objects`] finds.
+/// The outcome of [`Array::settled_objects`].
 struct SettledObjects {
     bound: BoundObjects,
     /// The objects that the selection touches.
