@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
+use bedform_format::ObjectPath;
 use bedform_format::checksum::Fingerprint;
-use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Selection};
-use bedform_storage::{Mode, Profile};
+use bedform_storage::Profile;
 
-use super::conditions::{ReplicaJudgement, ReplicaState};
+use super::conditions::{ReplicaJudgement, ReplicaState, open_own, places_in};
 use super::reads::{Exact, Kind, recency};
 use super::{PlannedReplica, Source};
 use crate::array::Array;
 use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{AdviseRequest, CostModel, Layout, Read, Reader, advise};
-use crate::opening::storage_in_sidecar;
-use crate::options::OpenOptions;
-use crate::replica::{Expected, Held, PLACES, Replica, Runs, SourceObject};
-use crate::sidecar::{REPLICAS, Sidecar};
-use crate::store::Store;
+use crate::replica::{Expected, Held, Replica, Runs, SourceObject};
+use crate::sidecar::Sidecar;
 use crate::trace::{ReplicaUse, positions_in, shared};
 
 /// Kinds of one array for which one replica is laid out together.
@@ -243,19 +240,8 @@ fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
     if count > PLACES_MAX {
         return None;
     }
-    let (sidecar, options) = (source.sidecar.as_ref()?, OpenOptions::default());
-    let place = format!("{REPLICAS}/{}", replica.id);
-    let storage = storage_in_sidecar(sidecar, &place, Mode::ReadOnly, &options).ok()?;
-    let store = Store::open(storage, options).ok()?;
-    let array = store.array(&ObjectPath::parse(PLACES).ok()?).ok()?;
-    if array.shape().ok()? != [count] || array.data_type().ok()? != DataType::UInt64 {
-        return None;
-    }
-    let mut bytes = vec![0; usize::try_from(count).ok()?.checked_mul(8)?];
-    array.read(&Selection::all(&[count]), &mut bytes).ok()?;
-    #[allow(clippy::host_endian_bytes)]
-    let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-    let places: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(number).collect();
+    let own = open_own(source.sidecar.as_ref()?, replica).ok()?;
+    let places = places_in(&own, count).ok()?;
     places.is_sorted_by(|a, b| a < b).then(|| Arc::new(places))
 }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use bedform_format::{Limits, ObjectPath};
+use bedform_format::{DataType, Limits, ObjectPath};
+use bedform_geometry::Selection;
 use bedform_storage::Mode;
 use serde::Serialize;
 
 use super::{OptimizeOptions, Source, SourcePlace};
-use crate::array::Standings;
-use crate::error::Result;
+use crate::array::{Array, Standings};
+use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_in_sidecar;
 use crate::options::OpenOptions;
 use crate::replica::{Held, PLACES, Replica, Standing, replicas_in};
@@ -151,6 +152,37 @@ fn own_standing(sidecar: &Sidecar, replica: &Replica) -> Result<Standing> {
         worst = worst.max(own.own_standing(&places.objects)?);
     }
     Ok(worst)
+}
+
+/// The places of the elements of a replica of `count` points, in the C order of its array.
+///
+/// # Errors
+/// `Corrupt` if it does not list so many places; those of reading.
+pub(super) fn places_in(own: &Store, count: u64) -> Result<Vec<u64>> {
+    let array = own.array(&ObjectPath::parse(PLACES)?)?;
+    if array.shape()? != [count] || array.data_type()? != DataType::UInt64 {
+        return Err(Error::corrupt(PLACES, "it does not list the places of the replica"));
+    }
+    let mut bytes = Vec::new();
+    read_into(&array, &Selection::all(&[count]), &mut bytes)?;
+    #[allow(clippy::host_endian_bytes)]
+    let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    Ok(bytes.as_chunks::<8>().0.iter().map(number).collect())
+}
+
+/// Reads a selection into a buffer, whose elements it replaces.
+///
+/// # Errors
+/// `LimitExceeded` where memory is short; those of reading.
+pub(super) fn read_into(array: &Array, selection: &Selection, buffer: &mut Vec<u8>) -> Result<()> {
+    let bytes = usize::try_from(array.result_bytes(selection)?).unwrap_or(usize::MAX);
+    buffer.clear();
+    buffer
+        .try_reserve_exact(bytes)
+        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a piece of a replica is too large"))?;
+    buffer.resize(bytes, 0);
+    array.read(selection, buffer)?;
+    Ok(())
 }
 
 /// A replica in a sidecar as a store.

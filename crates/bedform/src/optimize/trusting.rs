@@ -1,11 +1,11 @@
 //! A sidecar beside data that this user has not made here counts once its replicas were compared with the data.
 
-use bedform_format::{DataType, Limits, ObjectPath};
+use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
 use serde::Serialize;
 
 use super::building::{bytes_of, remove_unnamed};
-use super::conditions::open_own;
+use super::conditions::{open_own, places_in, read_into};
 use super::{Source, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
@@ -168,8 +168,8 @@ fn difference_of(
     for region in pieces(&Region::whole(shape)?, (PIECE_BYTES / item_bytes.max(1)).max(1))? {
         check_goes_on("comparing was stopped")?;
         let of_source = copy.selection_of(replica, &region)?;
-        read(whole, &of_source, &mut one)?;
-        if let Err(error) = read(&copy.array, &region.into(), &mut other) {
+        read_into(whole, &of_source, &mut one)?;
+        if let Err(error) = read_into(&copy.array, &region.into(), &mut other) {
             return Ok(Some(error.to_string()));
         }
         if one != other {
@@ -205,17 +205,10 @@ impl UntrustedReplica {
         let places = match (&replica.held, &replica.places) {
             (Held::Points { count, first, last }, Some(of)) => {
                 let listed = store.array(&ObjectPath::parse(PLACES)?)?;
-                let is_listed = listed.shape()? == [*count]
-                    && listed.data_type()? == DataType::UInt64
-                    && listed.document()? == of.document;
-                if !is_listed {
+                if listed.document()? != of.document {
                     return Err(differs());
                 }
-                let mut bytes = Vec::new();
-                read(&listed, &Selection::all(&[*count]), &mut bytes)?;
-                #[allow(clippy::host_endian_bytes)]
-                let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-                let places: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(number).collect();
+                let places = places_in(&store, *count)?;
                 let is_right = places.is_sorted_by(|a, b| a < b)
                     && (places.first(), places.last()) == (Some(first), Some(last))
                     && of.fingerprint == fingerprint_of(&places);
@@ -235,17 +228,6 @@ impl UntrustedReplica {
         let places = places.get(start..end).unwrap_or_default();
         Ok(Selection::Points(Points::at_places(places, &replica.array_shape)?))
     }
-}
-
-fn read(array: &Array, selection: &Selection, buffer: &mut Vec<u8>) -> Result<()> {
-    let bytes = usize::try_from(array.result_bytes(selection)?).unwrap_or(usize::MAX);
-    buffer.clear();
-    buffer
-        .try_reserve_exact(bytes)
-        .map_err(|_| Error::new(ErrorKind::LimitExceeded, "a piece of a replica is too large"))?;
-    buffer.resize(bytes, 0);
-    array.read(selection, buffer)?;
-    Ok(())
 }
 
 fn count_of(shape: &[u64]) -> u64 {

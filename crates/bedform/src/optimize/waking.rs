@@ -12,7 +12,7 @@ use bedform_format::chunk_map::SourceVersion;
 use bedform_geometry::{AxisSelection, Points, Region, Selection};
 
 use super::building::{NamedCatalogue, directory_of, locked};
-use super::conditions::{ReplicaState, open_own};
+use super::conditions::{ReplicaState, open_own, places_in, read_into};
 use super::{OptimizeOptions, Source, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::convert::{ConvertSource, read_both};
@@ -168,25 +168,21 @@ impl<'a> ReplicaComparison<'a> {
             Error::corrupt(self.replica.id.clone(), text)
         };
         let Held::Points { count, .. } = self.replica.held else { return Err(damaged()) };
-        let array = self.own.array(&ObjectPath::parse(PLACES)?)?;
-        let bytes = usize::try_from(array.result_bytes(&Selection::all(&[count]))?);
-        let mut buffer = vec![0; bytes.map_err(|_| damaged())?];
-        array.read(&Selection::all(&[count]), &mut buffer)?;
-        #[allow(clippy::host_endian_bytes)]
-        let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-        let places: Vec<u64> = buffer.as_chunks::<8>().0.iter().map(number).collect();
+        let places = places_in(&self.own, count)?;
         (fingerprint_of(&places) == of.fingerprint).then_some(Some(places)).ok_or_else(damaged)
     }
 
     /// The coordinates of the objects in which elements differ: all of them, if one does.
     fn compare_points(&self, places: &[u64]) -> Result<BTreeSet<Vec<u64>>> {
         let shape = self.whole.shape()?;
+        let (mut left, mut right) = (Vec::new(), Vec::new());
         let (mut done, mut bytes) = (0_u64, 0_u64);
         for places in places.chunks(POINTS_AT_ONCE) {
             check_goes_on("comparing replicas was stopped")?;
             let own = Selection::from(&Region::new([done], [places.len() as u64])?);
             let points = Selection::Points(Points::at_places(places, &shape)?);
-            let (left, right) = (read(&self.whole, &points)?, read(&self.copy, &own)?);
+            read_into(&self.whole, &points, &mut left)?;
+            read_into(&self.copy, &own, &mut right)?;
             if left != right {
                 return Ok(self.objects.iter().map(|object| object.at.clone()).collect());
             }
@@ -231,13 +227,6 @@ impl<'a> ReplicaComparison<'a> {
         )?;
         Ok(differing)
     }
-}
-
-fn read(array: &Array, selection: &Selection) -> Result<Vec<u8>> {
-    let bytes = usize::try_from(array.result_bytes(selection)?).unwrap_or(usize::MAX);
-    let mut buffer = vec![0; bytes];
-    array.read(selection, &mut buffer)?;
-    Ok(buffer)
 }
 
 /// The positions of the array, ascending, along each axis of a region of a replica.
