@@ -33,7 +33,7 @@ DIMENSIONS = {
     "y": (3, 8),
 }
 TYPES = ("f4", "f8", "i2", "i4", "u1", "i8", "bool")
-FORMS = ("h5netcdf", "scipy", "zarr")
+FORMS = ("hdf5", "classic", "zarr")
 BUDGETS = ("20%", "100%", "1000%", "0%", "1 MiB", "30 KiB", "20", "-3%", "x", 5, 1 << 20, 1 << 70)
 WEIGHTS = (1, 0.5, 1000, 0, -1, float("nan"), float("inf"))
 
@@ -41,7 +41,7 @@ WEIGHTS = (1, 0.5, 1000, 0, -1, float("nan"), float("inf"))
 def data_set(chance: random.Random, form: str) -> xr.Dataset:
     """Several variables over common dimensions."""
     # A dimension of no length is the one that can grow in classic files, which have one at most.
-    least = 1 if form == "scipy" else 0
+    least = 1 if form == "classic" else 0
     lengths = {
         name: chance.choice([size for size in sizes if size >= least])
         for name, sizes in DIMENSIONS.items()
@@ -50,7 +50,7 @@ def data_set(chance: random.Random, form: str) -> xr.Dataset:
     variables: dict[str, Any] = {}
     for number in range(chance.randint(1, 5)):
         dims = chance.sample(list(lengths), min(chance.randint(0, 5), len(lengths)))
-        if form == "scipy" or chance.random() < 0.6:
+        if form == "classic" or chance.random() < 0.6:
             # As models write them: time first, which classic files need of a dimension that grows.
             dims = [name for name in lengths if name in dims]
         variables[f"v{number}"] = (dims, values_of(chance, [lengths[name] for name in dims], form))
@@ -71,7 +71,7 @@ def data_set(chance: random.Random, form: str) -> xr.Dataset:
 def values_of(chance: random.Random, shape: list[int], form: str) -> Any:
     random_values = np.random.default_rng(chance.randrange(1 << 30))
     values = random_values.integers(0, 100, shape)
-    dtype = chance.choice(TYPES[:-1] if form == "scipy" else TYPES)
+    dtype = chance.choice(TYPES[:-1] if form == "classic" else TYPES)
     return (values > 50) if dtype == "bool" else values.astype(dtype)
 
 
@@ -85,11 +85,11 @@ def stored(
         return where, data
     where = str(path / "d.nc")
     unlimited = ["time"] if "time" in data.sizes and chance.random() < 0.5 else []
-    data.to_netcdf(where, engine=form, unlimited_dims=unlimited)  # type: ignore[call-overload]
-    if form == "scipy":
-        # It writes a scalar over the first records, where it has both.
-        with xr.open_dataset(where, engine=form, decode_cf=False) as written:
-            data = written.load()
+    if form == "classic":
+        kind: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF3_64BIT"}
+    else:
+        kind = {"engine": "h5netcdf"}
+    data.to_netcdf(where, unlimited_dims=unlimited, **kind)
     return where, data
 
 
