@@ -1,10 +1,17 @@
-"""Check that the top-level modules of every crate form no cycle.
+"""Check the top-level modules: no crate has a cycle, and the engine's floors are those of the page.
 
 Reads the sources alone: each ``crate::`` path, and each ``super::`` path that ends at the crate's
 root, is an arrow from the module that holds it to the module that it names; a re-export of
 ``lib.rs`` stands for the module that defines it. Tests are left out: they may use what they like.
 
-``modules.py`` fails and names one arrow for each step of a cycle; ``modules.py --arrows CRATE``
+The table of ARCHITECTURE.md that begins with ``| floor | module |`` lists the modules of the engine
+from the bottom up. Each module stands there once, and its arrows lead to its own floor or a lower
+one.
+
+The fuzzers build neither the engine nor the object stores, whose crates take minutes.
+
+``modules.py`` fails and names one arrow for each step of a cycle, each module that the table misses
+or puts on a wrong floor, and each large crate of ``fuzz/Cargo.lock``; ``modules.py --arrows CRATE``
 prints all arrows of a crate.
 """
 
@@ -16,6 +23,11 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "ARCHITECTURE.md"
+ENGINE = "bedform"
+FUZZ_LOCK = ROOT / "fuzz" / "Cargo.lock"
+# Crates that no fuzzer may need.
+LARGE = (ENGINE, "bedform-remote", "object_store", "tokio")
 TOKENS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|::|[{},*;]|\S")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Comments, strings and characters of Rust and C, which are no code.
@@ -33,7 +45,7 @@ Arrows = dict[str, dict[str, str]]
 
 
 def main(arguments: list[str]) -> int:
-    """Check all crates, or print the arrows of one."""
+    """Check all crates and the floors of the engine, or print the arrows of a crate."""
     crates = {
         lib.parent.parent.name: lib.parent for lib in sorted(ROOT.glob("crates/*/src/lib.rs"))
     }
@@ -42,24 +54,67 @@ def main(arguments: list[str]) -> int:
         for module, targets in sorted(arrows(crates[arguments[1]]).items()):
             sys.stdout.write(f"{module} -> {' '.join(sorted(targets))}\n")
         return 0
-    cycles = 0
+    errors = fuzzed(FUZZ_LOCK.read_text())
     for crate, source in crates.items():
         found = arrows(source)
+        if crate == ENGINE:
+            errors += misplaced(found, set(modules_of(source)), floors(PAGE.read_text()))
         for cycle in components(found):
-            cycles += 1
-            sys.stdout.write(f"{crate}: {', '.join(sorted(cycle))} import each other in a circle\n")
-            for module in sorted(cycle):
-                for target, place in sorted(found[module].items()):
-                    if target in cycle:
-                        sys.stdout.write(f"  {module} -> {target}: {place}\n")
-    return 1 if cycles else 0
+            errors.append(f"{crate}: {', '.join(sorted(cycle))} import each other in a circle")
+            errors += [
+                f"  {module} -> {target}: {place}"
+                for module in sorted(cycle)
+                for target, place in sorted(found[module].items())
+                if target in cycle
+            ]
+    sys.stdout.writelines(f"{error}\n" for error in errors)
+    return 1 if errors else 0
+
+
+def fuzzed(lock: str) -> list[str]:
+    """The large crates that the fuzzers would build."""
+    packages = set(re.findall(r'^name = "(.+)"$', lock, re.MULTILINE))
+    return [f"fuzz/Cargo.lock: the fuzzers need {crate}" for crate in LARGE if crate in packages]
+
+
+def modules_of(source: Path) -> list[str]:
+    """The top-level modules of a crate."""
+    return re.findall(r"\bmod\s+(\w+)\s*;", strip((source / "lib.rs").read_text()))
+
+
+def floors(page: str) -> dict[str, int]:
+    """The floor of each module of the engine, counted from the bottom, as the page says."""
+    numbers: dict[str, int] = {}
+    rows = page.split("| floor | module |", 1)[-1].splitlines()[2:]
+    floor = -1
+    for row in rows:
+        if not row.startswith("|"):
+            break
+        name, modules = (cell.strip() for cell in row.split("|")[1:3])
+        floor += bool(name)
+        for module in re.findall(r"`(\w+)`", modules):
+            numbers[module] = -1 if module in numbers else floor
+    return numbers
+
+
+def misplaced(found: Arrows, modules: set[str], numbers: dict[str, int]) -> list[str]:
+    """The wrong rows of the table of floors."""
+    errors = [f"the table of floors misses the module {name}" for name in modules - set(numbers)]
+    errors += [f"there is no module {name}" for name in set(numbers) - modules]
+    errors += [f"the module {name} stands there twice" for name in numbers if numbers[name] < 0]
+    for module, targets in found.items():
+        errors += [
+            f"{module} names the module {target} of a higher floor: {place}"
+            for target, place in targets.items()
+            if numbers.get(target, 0) > numbers.get(module, len(numbers))
+        ]
+    return [f"ARCHITECTURE.md: {error}" for error in sorted(errors)]
 
 
 def arrows(source: Path) -> Arrows:
     """Which modules each top-level module names, with the first place where it does."""
-    library = strip((source / "lib.rs").read_text())
-    modules = set(re.findall(r"\bmod\s+(\w+)\s*;", library))
-    exported = reexports(library, modules)
+    modules = set(modules_of(source))
+    exported = reexports(strip((source / "lib.rs").read_text()), modules)
     found: Arrows = defaultdict(dict)
     for path in sorted(source.rglob("*.rs")):
         inside = path.relative_to(source).with_suffix("").parts

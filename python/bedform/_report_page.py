@@ -444,7 +444,7 @@ def _held_text(held: dict[str, Any], dims: Sequence[str]) -> str:
 
 
 def _budgets_html(facts: dict[str, Any]) -> str:
-    head = "<section><h2>What a budget buys</h2>"
+    head = "<section><h2>Gain by budget</h2>"
     plan, budgets = facts["plan"], facts["budgets"]
     if plan is None or not budgets:
         return f"{head}<p>Nothing to go by yet: no reads were learnt.</p></section>"
