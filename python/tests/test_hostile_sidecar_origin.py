@@ -436,6 +436,29 @@ def test_the_registry_has_a_file_of_this_user_alone_for_each_sidecar(
         assert not bf.watch_state(path)["is_watched"]
 
 
+def test_a_watch_and_a_policy_that_an_archive_brings_into_an_own_sidecar_do_not_count(
+    tmp_path: Path,
+) -> None:
+    sender, path = file_at(tmp_path / "sender" / "a.nc"), file_at(tmp_path / "a.nc")
+    bf.watch(sender, optimize_after=1, budget="100%")
+    bf.watch(path)
+    bf.watch(path, on=False)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in ("watch", "policy"):
+            archive.add(sidecar_of(sender) / name, f"a.nc.bedform/{name}")
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        archive.extractall(tmp_path, filter="fully_trusted")
+    assert (sidecar_of(path) / "policy" / "settings").exists()
+    state = bf.watch_state(path)
+    assert (state["is_watched"], state["settings"]) == (False, None)
+    # What this user sets counts, and no file changes it afterwards.
+    bf.watch(path, optimize_after=5, budget="20%")
+    assert bf.watch_state(path)["settings"]["optimize_after"] == 5
+    shutil.copy(sidecar_of(sender) / "policy/settings", sidecar_of(path) / "policy/settings")
+    state = bf.watch_state(path)
+    assert (state["is_watched"], state["settings"]) == (True, None)
+
+
 def test_many_processes_make_one_sidecar_and_all_of_them_use_it(
     tmp_path: Path, registry: Path
 ) -> None:

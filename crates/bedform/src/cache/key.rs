@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use bedform_format::chunk_map::SourceVersion;
 use bedform_storage::Version;
 
 /// The steps in which most file systems count time, twice over. (Linux before 6.13 counts the ticks of its timer, of
@@ -207,6 +208,17 @@ pub(crate) fn was_too_young(version: &Version, time: SystemTime) -> bool {
     let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     version.changed_ns > time.saturating_sub(clock_step_ns(version.changed_ns))
+}
+
+/// As [`was_too_young`], of the version of a source.
+pub(crate) fn is_young(version: &SourceVersion, time: SystemTime) -> bool {
+    was_too_young(&Version { changed_ns: version.changed_ns, ..Version::default() }, time)
+}
+
+/// As [`is_young`], where the file system counts whole seconds: a program that writes a file again within one leaves
+/// the same version. A chunk map of such a file is not kept.
+pub(crate) fn is_coarsely_young(version: &SourceVersion, time: SystemTime) -> bool {
+    version.changed_ns % SECOND_NS == 0 && is_young(version, time)
 }
 
 /// More than a step of the clock that gave a time: where that has no fraction of a second, the clock has none.

@@ -43,7 +43,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bedform_format::size;
 use bedform_storage::Version;
 
-pub(crate) use key::{Key, Kind, ObjectKey, PlaceId, Scope, clock_step, was_too_young};
+pub(crate) use key::{
+    Key, Kind, ObjectKey, PlaceId, Scope, clock_step, is_coarsely_young, is_young, was_too_young,
+};
 pub(crate) use table::Cached;
 
 use crate::error::{Error, Result};

@@ -6,6 +6,7 @@
 //! every process of the same user opens the file by it.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, SourceVersion};
@@ -14,6 +15,7 @@ use bedform_storage::StorageErrorKind;
 use super::ForeignFile;
 use super::hdf5::{self, Parsed};
 use super::tables::Tables;
+use crate::cache::is_coarsely_young;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES, file_of, url_of, with_kept_profile};
 use crate::options::OpenOptions;
@@ -89,6 +91,7 @@ impl ForeignFile {
             let text = format!("{shown}: not a NetCDF or HDF5 file; it is {looks}");
             Error::new(ErrorKind::Unsupported, text)
         };
+        let time = SystemTime::now();
         let opened =
             Fronted::local(&*storage, &name, options).map_err(|error| match error.kind {
                 StorageErrorKind::NotAnObject => other(NO_FILE),
@@ -108,6 +111,8 @@ impl ForeignFile {
                 let parse = || hdf5::parse(path, &opened, options);
                 let parsed = (!allow_external).then(parse).transpose()?.flatten();
                 let Some(Parsed { map, datasets }) = parsed else { return Ok(None) };
+                // A file this young may be another file later, with the same version.
+                let sidecar = sidecar.filter(|_| !is_coarsely_young(&source, time));
                 let tables = Tables::new(datasets, sidecar, options.limits.clone());
                 Ok(Some(Self::new(storage, name, map, options)?.with_tables(tables)))
             }
@@ -139,8 +144,9 @@ impl ForeignFile {
         let own = sidecar.as_ref().ok().and_then(Option::as_ref);
         let options = &with_kept_profile(options, path, own);
         let (storage, name) = file_of(path, options)?;
+        let time = SystemTime::now();
         let file = Self::new(storage, name, map, options)?;
-        if let Some(sidecar) = sidecar? {
+        if let Some(sidecar) = sidecar?.filter(|_| !is_coarsely_young(&file.map().source, time)) {
             sidecar.save(name_of_map(allow_external), file.map());
         }
         Ok(file)

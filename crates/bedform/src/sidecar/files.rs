@@ -10,8 +10,11 @@ use bedform_storage::{
     StorageErrorKind, Version,
 };
 
-use super::Sidecar;
-use crate::error::Result;
+use super::{Sidecar, registry};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes of a setting.
+const SETTING_BYTES_MAX: u64 = 28 << 10;
 
 impl Sidecar {
     /// The directory that holds the sidecar, if it is one of this machine. Files are opened beneath it.
@@ -51,10 +54,43 @@ impl Sidecar {
         self.holder.to_read()?.stat(&self.path_of(name).ok()?).ok()
     }
 
-    /// True for a plain file that this user has written, not another owner of the site.
-    pub(crate) fn is_of_user(&self, name: &str) -> bool {
-        let found = self.holder.to_read_own().zip(self.path_of(name).ok());
-        found.is_some_and(|(storage, path)| storage.stat(&path).is_ok())
+    /// The bytes of a setting: a small file by which this user asks for something here, a watch or a policy. A file of
+    /// another owner of the site is none. Beside the data the registry must hold the same bytes: an archive that is
+    /// unpacked over a sidecar can bring a file, but it cannot set anything.
+    pub(crate) fn setting(&self, name: &str) -> Option<Vec<u8>> {
+        let path = self.path_of(name).ok()?;
+        let object = self.holder.to_read_own()?.open(&path).ok()?;
+        let bytes = bytes_of(&*object, 0, SETTING_BYTES_MAX)?;
+        let is_set = |directory| registry::has_setting(directory, name, &bytes);
+        self.holder.registered().is_none_or(is_set).then_some(bytes)
+    }
+
+    /// Sets what [`Sidecar::setting`] gives.
+    ///
+    /// # Errors
+    /// As [`Sidecar::put`]; those of the registry.
+    pub(crate) fn set(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        if let Some(directory) = self.holder.registered() {
+            registry::set(directory, name, Some(bytes)).map_err(|error| {
+                let text = format!("{error}; {}", registry::remedy());
+                Error::new(ErrorKind::PermissionDenied, text)
+            })?;
+        }
+        // First of all: without it no budget knows of the sidecar.
+        self.note_use();
+        self.put(name, bytes)
+    }
+
+    /// Removes a setting; a missing one is no error.
+    ///
+    /// # Errors
+    /// As [`Sidecar::put`].
+    pub(crate) fn unset(&self, name: &str) -> Result<()> {
+        if let Some(directory) = self.holder.registered() {
+            // A file that is gone sets nothing; the entry only grows by it.
+            let _ = registry::set(directory, name, None);
+        }
+        self.remove(name)
     }
 
     /// Opens a plain file.
@@ -64,17 +100,7 @@ impl Sidecar {
 
     /// The bytes of a plain file from `offset` on; nothing for a file of more than `bytes_max`.
     pub(crate) fn bytes_from(&self, name: &str, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
-        let object = self.open(name)?;
-        let size = object.version().size;
-        if size > bytes_max {
-            return None;
-        }
-        let length = usize::try_from(size.saturating_sub(offset)).ok()?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(length).ok()?;
-        bytes.resize(length, 0);
-        object.read(offset, &mut bytes).ok()?;
-        Some(bytes)
+        bytes_of(&*self.open(name)?, offset, bytes_max)
     }
 
     /// Puts a small file in the place of any file or link of this name.
@@ -137,6 +163,20 @@ impl Sidecar {
         let storage = self.holder.to_write().ok_or_else(|| unwritable("lock", &path))?;
         Ok(storage.try_lock(&path)?)
     }
+}
+
+/// The bytes of an object from `offset` on; nothing for an object of more than `bytes_max`.
+fn bytes_of(object: &dyn Object, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
+    let size = object.version().size;
+    if size > bytes_max {
+        return None;
+    }
+    let length = usize::try_from(size.saturating_sub(offset)).ok()?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).ok()?;
+    bytes.resize(length, 0);
+    object.read(offset, &mut bytes).ok()?;
+    Some(bytes)
 }
 
 fn unwritable(operation: &'static str, path: &ObjectPath) -> StorageError {

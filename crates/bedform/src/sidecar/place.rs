@@ -55,6 +55,11 @@ pub(super) trait Holder: Send + Sync + Debug {
         None
     }
 
+    /// The directory beside data that counts because the registry names it, if it is one.
+    fn registered(&self) -> Option<&Path> {
+        None
+    }
+
     /// The users whose files may be believed there.
     fn owners(&self) -> &[u32] {
         &[]
@@ -174,6 +179,10 @@ impl Holder for LocalDirectory {
 
     fn root(&self) -> Option<OwnedRoot<'_>> {
         Some(self.root())
+    }
+
+    fn registered(&self) -> Option<&Path> {
+        (self.is_sidecar && self.site.is_none()).then_some(&*self.path)
     }
 
     fn owners(&self) -> &[u32] {

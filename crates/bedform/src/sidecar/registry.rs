@@ -3,7 +3,8 @@
 //! Unpacked files belong to the user who unpacks them, a sidecar in an archive too: the owner does not say who made it.
 //! So a sidecar beside data counts only if an entry of the registry names it. The registry is the directory
 //! `$BEDFORM_TRUST`, else `$XDG_DATA_HOME/bedform/sidecars`, else `~/.local/share/bedform/sidecars`. Each entry is a
-//! file of its own, which a rename publishes: processes that add entries at the same time do not meet.
+//! file of its own, which a rename publishes: processes that add entries at the same time do not meet. Those that
+//! change one entry take turns by a lock of the directory, where the file system has locks.
 //!
 //! An entry has the path of the sidecar, the file number of its directory, when that was made, and a nonce that lies in
 //! the sidecar as well. An archive that once was a registered sidecar brings the nonce, and may be unpacked to the same
@@ -13,6 +14,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the registry lies in the user's data directory")]
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -39,7 +41,7 @@ const PLACE: &str = "bedform/sidecars";
 pub(super) const NONCE: &str = "nonce";
 const NONCE_BYTES: usize = 16;
 const VERSION: u64 = 1;
-/// Bytes of an entry: of a path, and little more.
+/// Bytes of an entry: of a path, settings, and little more.
 const ENTRY_BYTES_MAX: u64 = 64 << 10;
 /// Entries from which on those of sidecars that are gone are removed.
 const ENTRIES_MAX: usize = 1024;
@@ -60,6 +62,9 @@ struct RegistryEntry {
     nonce_changed_ns: i64,
     /// In hexadecimal digits.
     nonce: String,
+    /// The bytes of each setting, in hexadecimal digits.
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
 }
 
 /// How a directory beside data stands.
@@ -123,20 +128,25 @@ impl BesideDirectory {
         listed.is_some_and(|entries| entries.iter().all(|entry| entry.name == NONCE))
     }
 
-    /// True if the registry has an entry of it.
     fn is_registered(&self) -> bool {
-        let entry = place().and_then(|place| read(&place.join(name_of(self)), self.user));
-        let Some((entry, (nonce, changed_ns))) = entry.zip(self.nonce()) else { return false };
+        self.entry().is_some()
+    }
+
+    /// Its entry in the registry.
+    fn entry(&self) -> Option<RegistryEntry> {
+        let entry = read(&place()?.join(name_of(self)), self.user)?;
+        let (nonce, changed_ns) = self.nonce()?;
         let born_ns = self.born_ns();
         // One machine may know when it was made, and another not.
         let is_as_old = match (entry.born_ns, born_ns) {
             (0, _) | (_, 0) => entry.nonce_changed_ns == changed_ns,
             (then, now) => then == now,
         };
-        entry.key == key_of(&self.path)
+        let is_of_this = entry.key == key_of(&self.path)
             && entry.inode == self.status.stx_ino
             && entry.nonce == nonce
-            && is_as_old
+            && is_as_old;
+        is_of_this.then_some(entry)
     }
 }
 
@@ -165,6 +175,7 @@ pub(super) fn standing(path: &Path) -> SidecarStanding {
 /// Of the system; `NotFound` where no place for the registry is named.
 pub(super) fn register(path: &Path) -> io::Result<()> {
     let place = make_place()?;
+    let _turn = lock(&place);
     let found = BesideDirectory::open(path).ok_or(io::ErrorKind::NotFound)?;
     if found.is_registered() {
         return Ok(());
@@ -178,11 +189,37 @@ pub(super) fn register(path: &Path) -> io::Result<()> {
         born_ns: found.born_ns(),
         nonce_changed_ns,
         nonce,
+        settings: BTreeMap::new(),
     };
-    let bytes = to_sealed(&entry).ok_or(io::ErrorKind::InvalidInput)?;
-    write(&place, &name_of(&found), &bytes)?;
+    write(&place, &name_of(&found), &entry)?;
     remove_gone(&place);
     Ok(())
+}
+
+/// Keeps the bytes of a setting of the registered sidecar at `path`; without bytes, forgets it.
+///
+/// # Errors
+/// Of the system; `NotFound` for a sidecar that is not registered.
+pub(super) fn set(path: &Path, name: &str, bytes: Option<&[u8]>) -> io::Result<()> {
+    let place = make_place()?;
+    let _turn = lock(&place);
+    let found = BesideDirectory::open(path).ok_or(io::ErrorKind::NotFound)?;
+    let mut entry = found.entry().ok_or(io::ErrorKind::NotFound)?;
+    let bytes = bytes.map(metadata::hex);
+    if entry.settings.get(name) == bytes.as_ref() {
+        return Ok(());
+    }
+    match bytes {
+        Some(bytes) => drop(entry.settings.insert(name.to_owned(), bytes)),
+        None => drop(entry.settings.remove(name)),
+    }
+    write(&place, &name_of(&found), &entry)
+}
+
+/// True if this user has given the sidecar at `path` a setting with these bytes.
+pub(super) fn has_setting(path: &Path, name: &str, bytes: &[u8]) -> bool {
+    let entry = BesideDirectory::open(path).and_then(|found| found.entry());
+    entry.is_some_and(|entry| entry.settings.get(name) == Some(&metadata::hex(bytes)))
 }
 
 /// True if entries can be made: the place is there, or was made now.
@@ -229,6 +266,13 @@ fn make_place() -> io::Result<PathBuf> {
     let place = place().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
     Ok(place)
+}
+
+/// The lock of the registry; nothing where its file system has none.
+fn lock(place: &Path) -> Option<File> {
+    let directory = File::open(place).ok()?;
+    rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).ok()?;
+    Some(directory)
 }
 
 /// Gives the nonce of a sidecar: the one that is there, or a new one.
@@ -283,13 +327,15 @@ fn read(path: &Path, user: u32) -> Option<RegistryEntry> {
     from_sealed(&bytes).filter(|entry: &RegistryEntry| entry.version == VERSION)
 }
 
-fn write(place: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn write(place: &Path, name: &str, entry: &RegistryEntry) -> io::Result<()> {
+    let bytes = to_sealed(entry).filter(|bytes| bytes.len() as u64 <= ENTRY_BYTES_MAX);
+    let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     let temporary = place.join(format!(".{name}-{}", metadata::hex(&random)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = file
-        .write_all(bytes)
+        .write_all(&bytes)
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temporary, place.join(name)))
         .and_then(|()| File::open(place)?.sync_all());

@@ -83,7 +83,7 @@ pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
 
 /// True if this user has asked for the reads of the source with this sidecar to be recorded.
 pub fn is_marked(sidecar: &Sidecar) -> bool {
-    sidecar.is_of_user(MARKER)
+    sidecar.setting(MARKER).is_some()
 }
 
 /// Turns on, or off, that reads of the store or file at `path` are recorded, by all processes of this user that
@@ -116,7 +116,7 @@ pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf>
         let text = format!("{shown}: no place for a sidecar: set BEDFORM_SIDECAR to a directory");
         Error::new(ErrorKind::NotFound, text)
     })?;
-    let marked = if on { sidecar.put(MARKER, b"") } else { sidecar.remove(MARKER) };
+    let marked = if on { sidecar.set(MARKER, b"") } else { sidecar.unset(MARKER) };
     marked.map_err(|error| error.at(directory.join(MARKER).display().to_string()))?;
     Ok(directory.join(TRACES))
 }

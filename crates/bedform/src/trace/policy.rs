@@ -107,23 +107,15 @@ fn decoded<T: for<'a> Deserialize<'a>>(bytes: &[u8], version: impl Fn(&T) -> u64
     serde_json::from_slice(bytes).ok().filter(|found| version(found) == VERSION)
 }
 
-impl Helper for PolicySettings {
-    const BYTES_MAX: u64 = BYTES_MAX;
-
-    fn encode(&self) -> Option<Vec<u8>> {
-        serde_json::to_vec(self).ok()
-    }
-
-    fn decode(bytes: &[u8], _: &Limits) -> Option<Self> {
-        decoded(bytes, |found: &Self| found.version)
-            .filter(|found| found.optimize_after > 0 && !found.path.is_empty())
-    }
-}
-
 impl PolicySettings {
     /// After so many reads of the source at `path`, within a budget.
     pub fn new(optimize_after: u64, budget: String, path: String) -> Self {
         Self { version: VERSION, optimize_after, budget, path }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        decoded(bytes, |found: &Self| found.version)
+            .filter(|found| found.optimize_after > 0 && !found.path.is_empty())
     }
 }
 
@@ -153,20 +145,19 @@ impl PolicyPlace {
 
     /// The settings of this user, not of another owner of the site: they start a process of this user.
     pub(crate) fn settings(&self) -> Option<PolicySettings> {
-        if !self.sidecar.is_of_user(SETTINGS) {
-            return None;
-        }
-        self.sidecar.load_own(SETTINGS, &SourceVersion::default(), &Limits::default())
+        PolicySettings::decode(&self.sidecar.setting(SETTINGS)?)
     }
 
     /// True if they are kept now.
     pub(crate) fn set(&self, settings: &PolicySettings) -> bool {
-        self.sidecar.save(SETTINGS, settings)
+        let bytes = serde_json::to_vec(settings);
+        bytes.is_ok_and(|bytes| self.sidecar.set(SETTINGS, &bytes).is_ok())
     }
 
     /// Forgets what was asked for; what came of it stays.
     pub(crate) fn unset(&self) {
-        for name in [SETTINGS, READS, CLAIMED] {
+        let _ = self.sidecar.unset(SETTINGS);
+        for name in [READS, CLAIMED] {
             let _ = self.sidecar.remove(name);
         }
     }

@@ -11,12 +11,11 @@ use std::time::{Duration, SystemTime};
 use bedform_format::chunk_map::SourceVersion;
 use bedform_format::metadata::hex;
 use bedform_geometry::{PlacedAxis, Region, Selection};
-use bedform_storage::Version;
 
 use super::super::Array;
 use super::super::known::Known;
 use super::base::Base;
-use crate::cache::{clock_step, was_too_young};
+use crate::cache::{clock_step, is_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::archive::JoinedVariable;
 use crate::foreign::facts::{ForeignVariable, Sources};
@@ -426,9 +425,4 @@ struct SettledObjects {
     count: usize,
     /// The longest step of the clocks by which some are too young.
     young: Option<Duration>,
-}
-
-/// True for an object that was changed just before `time`: what is written then may not be told from it.
-fn is_young(version: &SourceVersion, time: SystemTime) -> bool {
-    was_too_young(&Version { changed_ns: version.changed_ns, ..Version::default() }, time)
 }

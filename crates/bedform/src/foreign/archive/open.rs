@@ -22,7 +22,7 @@ use super::place::{ArchiveFiles, FilePlace, shown};
 use super::{
     Archive, ArchiveOptions, Compat, FileOrder, JoinOptions, JoinedAxis, VariableForm, order,
 };
-use crate::cache::{CacheHandle, PlaceId};
+use crate::cache::{CacheHandle, PlaceId, is_coarsely_young};
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::foreign::attributes::dimension_names;
@@ -131,7 +131,10 @@ fn known_files(
             is_new = true;
         }
         if is_first {
-            if let Some(sidecar) = sidecar.filter(|_| is_new) {
+            // A file this young may be another file later, with the same version.
+            let is_lasting =
+                !map.files.iter().any(|file| is_coarsely_young(&file.source, places.found_at));
+            if let Some(sidecar) = sidecar.filter(|_| is_new && is_lasting) {
                 sidecar.save(&name, &map);
             }
             return Ok((first, map));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::symlink_metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bedform_format::ObjectPath;
 use bedform_format::chunk_map::SourceVersion;
@@ -24,6 +25,8 @@ pub(super) struct ArchiveFiles {
     /// The directories that they lie in.
     directories: Vec<Arc<dyn Storage>>,
     pub(super) files: Vec<FilePlace>,
+    /// The moment before their states were looked up.
+    pub(super) found_at: SystemTime,
 }
 
 /// A file.
@@ -46,6 +49,7 @@ impl ArchiveFiles {
     /// `InvalidArgument` without paths; `NotFound`, `PermissionDenied`; `Unsupported` for what is no file of this
     /// machine; those of storage; `LimitExceeded` for too many.
     pub(super) fn find(paths: &[PathBuf], options: &OpenOptions) -> Result<Self> {
+        let found_at = SystemTime::now();
         let found = resolved(paths)?;
         let (mut directories, mut numbers) = (Vec::new(), HashMap::new());
         let mut files = Vec::with_capacity(found.len());
@@ -72,7 +76,7 @@ impl ArchiveFiles {
             };
             files.push(FilePlace { path, directory, name, source, given });
         }
-        Ok(Self { directories, files })
+        Ok(Self { directories, files, found_at })
     }
 
     /// The numbers that the files had in the list that was given.
