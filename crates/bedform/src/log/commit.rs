@@ -55,7 +55,8 @@ impl Shapes {
     }
 }
 
-/// Axes to which a session appends, by array key and axis index, with the length before the append.
+/// Axes along which a session appends, by array key and axis index, with the length before the
+/// append.
 pub(super) type Appended = BTreeMap<([u8; 16], usize), u64>;
 
 /// Records the axes along which `shape` exceeds `base`: an array is appended to there. Of several
@@ -74,8 +75,8 @@ pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64
 pub(super) struct Prepared {
     directory: Directory,
     record: CommitRecord,
-    /// The axes to which the commit appends. `None` if unknown: then no axis that it lengthens may
-    /// have grown meanwhile.
+    /// The axes along which the commit appends. `None` if unknown: then no axis that it lengthens
+    /// may have grown meanwhile.
     appended: Option<Appended>,
 }
 
@@ -178,8 +179,8 @@ impl Session {
     /// the number of the last commit.
     ///
     /// # Errors
-    /// As [`Session::commit`]. Promised commits that could not be completed remain for `bedform
-    /// recover`.
+    /// As [`Session::commit`]. Promised commits that could not be completed remain for
+    /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
         self.check_process()?;
         self.enter_handing_over("drain()");
@@ -448,7 +449,7 @@ impl Session {
     }
 
     /// Writes and publishes a commit of sections that another session has left. `appended` names
-    /// the axes to which that session appended.
+    /// the axes along which that session appended.
     pub(super) fn commit_directory(
         &mut self,
         directory: Directory,
@@ -523,7 +524,8 @@ impl Session {
         Ok(locks)
     }
 
-    /// Sets the base of each array that grows to its current shape. The caller holds their locks.
+    /// Sets the base shape of each growing array to its current shape. The caller holds the locks
+    /// of these arrays.
     ///
     /// # Errors
     /// `Conflict` if an array was deleted or made smaller, or another writer has appended along the
@@ -628,8 +630,8 @@ impl Session {
         self.view_of(newest?).merge(many).ok()?
     }
 
-    /// Fails if an array that the commit touches is gone or too small. The array's shape counts as
-    /// `newest`, the preceding root, and the commit itself make it.
+    /// Fails if an array that the commit touches is gone or too small. Growth by `newest`, the
+    /// preceding root, and by the commit itself counts.
     fn check_arrays(&mut self, newest: Option<Arc<Root>>, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
         let by_key = self.shapes.now(&store)?;

@@ -69,8 +69,8 @@ struct State {
 /// Progress of the drain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Done {
-    /// True if the tier names the owner of the parts, and the log notes the tier, as durably as the
-    /// reach demands.
+    /// True if the tier names the store of the parts, and the log notes the tier, as durably as
+    /// the reach demands.
     pub(super) is_named: bool,
     /// Bytes that are durable in the log.
     pub(super) durable: u64,
@@ -174,7 +174,7 @@ impl Drain {
         self.lock().check()
     }
 
-    /// Waits until the tier durably names the owner of the parts, and the log notes the tier.
+    /// Waits until the tier durably names the store of the parts, and the log notes the tier.
     pub(super) fn wait_for_name(&self) -> Result<()> {
         let mut state = self.lock();
         while !state.done.is_named {
@@ -296,7 +296,7 @@ impl Drainer {
         });
     }
 
-    /// Makes the tier durably name the owner of the parts, and creates the segment in the log,
+    /// Makes the tier durably name the store of the parts, and creates the segment in the log,
     /// which notes the tier. Later promises are then known to be missing where the tier is not at
     /// hand.
     pub(super) fn name(&mut self) -> Result<()> {

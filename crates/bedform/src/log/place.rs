@@ -274,8 +274,8 @@ impl LogPlace {
     /// Fails if `newest`, the newest root, and the store, whose document has the log state `log`,
     /// are of different times: an older copy has replaced one of them.
     ///
+    /// # Errors
     /// `Corrupt`; the message says which one is older.
-    /// `Corrupt` says which is older.
     pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
         let first = newest.first_commit();
         // While other commits remain, only the root notes the number up to which commits are

@@ -48,7 +48,7 @@ pub(super) struct Finishing(Receiver<Result<Finished>>);
 pub(super) struct Segment {
     name: String,
     orders: Option<SyncSender<Order>>,
-    /// The file, where no thread but the caller carries out orders.
+    /// The file, if the caller carries out its orders itself, without a background thread.
     own: Option<Box<File>>,
     /// Number of orders given so far.
     given: u64,

@@ -137,7 +137,7 @@ pub struct Session {
     /// The keys of all arrays that the session has looked up: an array that takes the place of one
     /// of them is refused.
     keys: HashMap<ObjectPath, [u8; 16]>,
-    /// The axes to which the commit under way appends.
+    /// The axes along which the commit under way appends.
     pub(super) appended: Appended,
     pub(super) shapes: Shapes,
     /// The shapes that promised commits give to arrays.

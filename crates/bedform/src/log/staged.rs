@@ -5,9 +5,10 @@
 //! is removed once its bytes are durable in the log. A writer that finds the tier full waits for
 //! that.
 //!
-//! At [`Reach::Node`] the writers get all of the node's bandwidth. Data without a commit are not
-//! drained while the writer is busy and half of the tier is free. Data of a commit are not drained
-//! before it has returned, since other processes of the node may still be writing theirs.
+//! At [`Reach::Node`] draining leaves the node's devices and cores to the writers. Data without a
+//! commit are not drained while the writer is busy and half of the tier is free. Data of a commit
+//! are not drained before it has returned, since other processes of the node may still be writing
+//! theirs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ pub(super) struct Target {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
     pub(super) shape: Vec<u64>,
-    /// As `shape`, except along axes to which the session appends: the length before the append.
+    /// As `shape`, except along the axes of appends: the length before the append.
     pub(super) base: Vec<u64>,
 }
 
