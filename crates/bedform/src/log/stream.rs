@@ -122,7 +122,7 @@ impl Stream {
     /// Begins a write of `boxes` of `target`; its data follow.
     ///
     /// # Errors
-    /// `InvalidArgument` for boxes outside the array or too many; those of storage. Nothing has been
+    /// `InvalidArgument` for boxes outside the array, or too many; those of storage. Nothing is
     /// written then.
     pub(super) fn begin(
         &mut self,

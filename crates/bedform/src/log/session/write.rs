@@ -195,8 +195,8 @@ impl Session {
     /// the commit fails with `Conflict`.
     ///
     /// # Errors
-    /// As [`Session::write`], the first of any member on all; `InvalidArgument` if the members name different
-    /// arrays or axes, or make another collective call. Nothing is appended then.
+    /// As [`Session::write`], the first of any member on all; `InvalidArgument` if the members name
+    /// different arrays or axes, or make different collective calls. Nothing is appended then.
     pub fn append(
         &mut self,
         path: &ObjectPath,
