@@ -4,7 +4,7 @@
 //! would wait forever. So it leaves ([`Communicator::leave`]): in the next collective call it only
 //! announces that it goes. That call and all later ones fail at once, on all members.
 //!
-//! This relies on one rule: each collective operation begins with a gather at the coordinator and a
+//! This relies on one rule. Each collective operation begins with a gather at the coordinator and a
 //! broadcast from it, as in [`agree`](super::agree), and no member leaves in between.
 //!
 //! By the same rule, members that make different calls meet in a gather. Each sends a digest of its
@@ -14,11 +14,11 @@
 //! If the members belong to different groups, these do not end yet: the others of each group must
 //! learn of the loss in a further call.
 //!
-//! A gather at the coordinator has two steps: the members of a node send to their leader, the first
-//! of them, and each leader sends one message to the coordinator. A broadcast goes the other way.
-//! So the coordinator receives one message per node, and data that a node's members share are sent
-//! once ([`Group::decide_by_node`]). A leader that cannot reach the members of its node, or the
-//! other leaders, reports it to all that it can reach, so no member waits in vain.
+//! A gather at the coordinator has two steps. The members of a node send to their leader, the first
+//! of them; each leader sends one message to the coordinator. A broadcast goes the other way. So
+//! the coordinator receives one message per node, and data that a node's members share are sent
+//! once ([`Group::decide_by_node`]). A leader that cannot reach its node's members, or the other
+//! leaders, reports that to all that it can reach. So no member waits in vain.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -251,8 +251,8 @@ impl Communicator for Members {
 }
 
 impl Selected {
-    /// Sends `given[n]` to each other member `n` for which there is a part, and returns the parts
-    /// of the members that `from` expects: first frames, then the bytes that do not fit into them.
+    /// Sends `given[n]` to each other member `n` for which there is a part. Returns the parts of
+    /// the members that `from` expects. Frames go first, then the bytes that do not fit into them.
     fn swap(&self, given: &[Option<&[u8]>], from: &[bool]) -> Result<Vec<Vec<u8>>> {
         let count = self.ranks.len();
         let is_other = |number: &usize| *number != self.rank as usize;

@@ -206,7 +206,7 @@ impl FetchedBlock {
     fn move_all(&self, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
         let Some(target) = to.target else { return Ok(()) };
         for one in &self.moves {
-            // SAFETY: no element of a target is in two copies: an element over a chunk is taken
+            // SAFETY: no element of a target is in two copies. An element over a chunk is taken
             // from one box alone, and the parts of a plan go to different elements.
             unsafe {
                 match one {

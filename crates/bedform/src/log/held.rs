@@ -1,9 +1,9 @@
 //! Stores held at one moment: all arrays, groups and attributes as one commit left them.
 //!
 //! A moment is the document of the store's root together with the newest root of its log, both
-//! current at the same time. Every change by Bedform shows in one of them: a commit is a root;
-//! created, deleted and changed arrays are published by the document; the stamp of a shard names
-//! the commits in it. Files without such a number are judged by their time: see
+//! current at the same time. Every change by Bedform leads to one of the two. A commit is a root;
+//! the document publishes created, deleted and changed arrays; the stamp of a shard names the last
+//! commit in it. Files without such a number are judged by their time: see
 //! [`Held`](crate::zarr::held::Held). A snapshot keeps no data: if data that it needs were
 //! replaced, a read fails with `SnapshotMoved`.
 

@@ -276,8 +276,8 @@ impl Overlay {
     }
 
     /// Takes a box's elements that are still free, if they form one run in the box, the part and
-    /// the result: the fast path for logs of very many small boxes. Otherwise returns false, and
-    /// does nothing.
+    /// the result. This is the fast path for logs of very many small boxes. Otherwise returns
+    /// false, and does nothing.
     fn take_run(
         &self,
         section: &LoadedSection,

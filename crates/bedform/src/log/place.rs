@@ -271,8 +271,8 @@ impl LogPlace {
         Err(Error::new(ErrorKind::Corrupt, text))
     }
 
-    /// Fails if `newest`, the newest root, and the store, whose document has the log state `log`,
-    /// are of different times: an older copy has replaced one of them.
+    /// Fails if an older copy has replaced the log or the store. `newest` is the newest root, and
+    /// `log` the log state in the store's document.
     ///
     /// # Errors
     /// `Corrupt`; the message says which one is older.

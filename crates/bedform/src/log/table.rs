@@ -3,13 +3,13 @@
 //! A root names its last commits directly, and earlier ones by tables. If
 //! [`OpenOptions::commits_named`](crate::OpenOptions::commits_named) are named directly, the next
 //! commit first merges them into a table, with each preceding table that is no larger than all
-//! newer rows together. So a row is copied once for each doubling of the log, the number of tables
-//! grows as the logarithm of the rows, and a commit costs the same after any number of earlier
+//! newer rows together. So a row is copied once for each doubling of the log, and the number of
+//! tables grows as the logarithm of the rows. A commit costs the same after any number of earlier
 //! ones.
 //!
 //! A table is durable before a root names it. It never changes, and stays until all of its commits
-//! are settled, even if a larger table has replaced it: older roots still name it, and readers may
-//! have pinned one.
+//! are settled. Even if a larger table has replaced it, older roots still name it, and readers may
+//! have pinned one of these.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

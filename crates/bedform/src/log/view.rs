@@ -25,8 +25,8 @@ use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
-/// Bytes of directories and sections that a store's readers may cache even if the cap of its handle
-/// is smaller, or 0: every shard of a read needs them again.
+/// Bytes of directories and sections that a store's readers may cache, even if the cap of its
+/// handle is smaller, or 0. Every shard of a read needs them again.
 const METADATA_BYTES: u64 = 64 << 20;
 
 /// One root with the log objects loaded for it.

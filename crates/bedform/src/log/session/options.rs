@@ -26,7 +26,7 @@ pub struct SessionOptions {
     /// is settled at the end. `None` settles at the end only. The same on all members. With
     /// [`Reach::Node`] the settled segments are removed at the end.
     pub background: Option<InBackground>,
-    /// True to check and write data while the caller goes on; false to do so in the calls
+    /// True to check and write data while the caller goes on. False to do so in the calls
     /// themselves, to simulate more members than there can be threads.
     pub in_background: bool,
 }
