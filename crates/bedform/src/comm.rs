@@ -89,7 +89,7 @@ pub trait Communicator: Send + Sync + Debug {
 /// otherwise every member gets an error: its own, or the first by rank, which names its member.
 ///
 /// # Errors
-/// The first error of any member.
+/// This member's own error; else the first error of any member.
 pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
     if members.size() == 1 {
         return mine;

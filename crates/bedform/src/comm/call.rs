@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use bedform_format::checksum::Fingerprint;
 use bedform_format::metadata::hex;
 
-/// Bytes of a digest.
+/// Number of bytes of a digest.
 pub(super) const DIGEST_BYTES: usize = 8;
 /// The digest of a call that a member cannot name: it matches every other one.
 pub(super) const ANY: [u8; DIGEST_BYTES] = [0; DIGEST_BYTES];

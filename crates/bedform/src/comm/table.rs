@@ -188,7 +188,7 @@ impl Messages for Table {
         let (sends, receives) = (sent.len() as u64, received.len() as u64);
         let (from, to) = (sent.as_ptr(), received.as_ptr());
         // SAFETY: the contract of `CMembers::messages`; the messages' buffers outlive the call, and
-        // those that are sent are only read.
+        // sent ones are only read.
         let code = unsafe { exchange(self.members.context, from, sends, to, receives) };
         check("exchange", code)
     }

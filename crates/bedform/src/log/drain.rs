@@ -120,7 +120,7 @@ impl Drain {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are durable in the log.
+    /// Returns how many bytes are durable in the log.
     pub(super) fn durable_bytes(&self) -> u64 {
         self.lock().done.durable
     }

@@ -105,7 +105,7 @@ pub(super) struct SegmentOptions {
     pub(super) header: SegmentHeader,
     pub(super) share: Share,
     pub(super) durability: Durability,
-    /// Bounds the blocks that wait to be written.
+    /// Bytes of blocks that may wait to be written.
     pub(super) buffer_bytes: usize,
     pub(super) limits: Limits,
     /// The burst tier that the segment goes through.

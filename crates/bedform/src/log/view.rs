@@ -76,7 +76,7 @@ impl ArraySection {
 /// Immutable objects of the log, shared by the views of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The lists of settled shards of the root that was asked last.
+    /// The lists of settled shards of the root for which they were read last.
     pub(super) settled: Mutex<Vec<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
     pub(super) tables: Mutex<HashMap<String, Arc<dyn Object>>>,

@@ -14,7 +14,7 @@ use crate::comm::{COORDINATOR, Communicator, Group, decide, ranks_in_words};
 use crate::error::{Error, Result};
 use crate::zarr::new_array::NewArray;
 
-/// Bytes of a value that an error shows.
+/// Maximum number of bytes of a value in an error.
 const SHOWN_MAX: usize = 80;
 
 /// The arrays that a member gives: by path, their properties by name.
