@@ -1,19 +1,19 @@
-//! How the processes of a session talk to each other.
+//! Communication between the processes of a session.
 //!
-//! All parallel logic sees a [`Communicator`], never MPI: the library links none, so that one build
-//! serves every MPI.
+//! All parallel code uses a [`Communicator`], never MPI directly: the library links no MPI, so one
+//! build serves every implementation.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `threads` | members that are threads, for tests |
-//! | `messages` | what a door has to provide: messages of known lengths |
+//! | `messages` | the message passing that a binding provides: messages of known lengths |
 //! | `table` | messages through a table of C functions, which the user's own MPI fills |
-//! | `group` | members that may leave early, that notice calls that differ, and that talk by node |
-//! | `waiting` | what is said of a long wait for other members, and when it is given up |
-//! | `call` | what members call together, so that calls that differ are noticed |
+//! | `group` | members that may leave early, detect differing calls, and communicate by node |
+//! | `waiting` | warnings and timeouts of long waits for other members |
+//! | `call` | descriptions of collective calls, by which differing ones are detected |
 //!
-//! Every call here is collective: all members make it, in the same order. A member that fails by
-//! itself says so at the next [`agree`], so that nobody waits for it.
+//! Every function here is collective: all members call it, in the same order. A member that fails
+//! reports its error at the next [`agree`], so no member waits for it.
 
 mod call;
 mod group;
@@ -33,30 +33,31 @@ pub use table::{CMembers, CMessage};
 pub use threads::{ThreadMember, threads, threads_on_nodes};
 pub use waiting::{LongWait, wait_on};
 
-/// The member that coordinates.
+/// The rank of the coordinator.
 pub const COORDINATOR: u32 = 0;
 
-/// The members of a session, as one of them sees them.
+/// The processes of a session, as seen by one of them.
 pub trait Communicator: Send + Sync + Debug {
-    /// Which member this is, from 0.
+    /// Returns the rank of this member, from 0.
     fn rank(&self) -> u32;
 
-    /// How many members there are.
+    /// Returns the number of members.
     fn size(&self) -> u32;
 
-    /// The node of each member, by rank: any numbers, the same for those that share a node.
+    /// Returns the node of each member, by rank: arbitrary numbers, equal on the same node.
     ///
     /// # Errors
     /// `Io` if the members cannot be reached.
     fn nodes(&self) -> Result<Vec<u32>>;
 
-    /// The members of these ranks, numbered in this order. Those make the call, and nobody else.
+    /// Returns a communicator of the members with these ranks, renumbered in this order. Only those
+    /// members make the call.
     ///
     /// # Errors
-    /// `InvalidArgument` if this member is not among them, or one is none.
+    /// `InvalidArgument` if this member is not among them, or a rank does not exist.
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>>;
 
-    /// Waits until all members are here.
+    /// Waits until all members have made this call.
     ///
     /// # Errors
     /// As [`Communicator::nodes`].
@@ -65,28 +66,30 @@ pub trait Communicator: Send + Sync + Debug {
         self.broadcast(Vec::new(), COORDINATOR).map(drop)
     }
 
-    /// What `root` gave, to all.
+    /// Sends the bytes of `root` to all members, and returns them.
     ///
     /// # Errors
     /// As [`Communicator::nodes`].
     fn broadcast(&self, bytes: Vec<u8>, root: u32) -> Result<Vec<u8>>;
 
-    /// What each member gave, by rank, to `root`; nothing to the others.
+    /// Sends the bytes of each member to `root`, and returns them there, by rank; `None` on the
+    /// others.
     ///
     /// # Errors
     /// As [`Communicator::nodes`].
     fn gather(&self, bytes: &[u8], root: u32) -> Result<Option<Vec<Vec<u8>>>>;
 
-    /// This member makes no more calls. Of a [`Group`], that ends it for all members: they learn of it
-    /// in their next call, or leave as well. Others do nothing.
+    /// Announces that this member makes no more calls. A [`Group`] ends by that for all its
+    /// members: they learn of it in their next call, or leave as well. Other communicators do
+    /// nothing.
     fn leave(&self) {}
 }
 
-/// The outcome of a step that all members took: that of this member if all went well, else on every
-/// member the first error by rank, which names its member.
+/// Agrees on the outcome of a step that all members took. Returns `mine` if all succeeded;
+/// otherwise every member gets an error: its own, or the first by rank, which names its member.
 ///
 /// # Errors
-/// The first error of any member.
+/// This member's own error; else the first error of any member.
 pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
     if members.size() == 1 {
         return mine;
@@ -101,7 +104,7 @@ pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
         .and_then(|worst| members.broadcast(worst, COORDINATOR));
     let worst = match (worst, &mine) {
         (Ok(worst), _) => worst,
-        // What this member failed with says more than that the others are gone.
+        // This member's own error says more than the loss of the others.
         (Err(_), Err(_)) => return mine,
         (Err(error), Ok(_)) => return Err(error),
     };
@@ -112,8 +115,8 @@ pub fn agree<T>(members: &dyn Communicator, mine: Result<T>) -> Result<T> {
     }
 }
 
-/// What `decide`, called on the coordinator, makes of what every member has, by rank: to all. Two steps
-/// for everything, whatever fails.
+/// Lets the coordinator decide for all: it calls `decide` with the bytes of every member, by rank,
+/// and sends the result to all. Makes one gather and one broadcast even if a member fails.
 ///
 /// # Errors
 /// The first error of any member, on all; else that of `decide`.
@@ -138,7 +141,7 @@ pub fn decide(
         Err(error) => [&[FAILED], &describe(error)[..]].concat(),
     };
     let told = members.broadcast(told, COORDINATOR)?;
-    // Whoever failed knows best why.
+    // A member's own error is the most precise one.
     match (mine, decided, told.split_first()) {
         (Err(error), ..) | (Ok(_), Err(error), _) => Err(error),
         (.., Some((&FINE, bytes))) => Ok(bytes.to_vec()),
@@ -191,7 +194,7 @@ fn parse_error(said: &[u8]) -> Error {
     Error::new(kind.unwrap_or(ErrorKind::Io), text)
 }
 
-/// A process that writes by itself.
+/// The communicator of a single process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alone;
 
@@ -222,7 +225,7 @@ impl Communicator for Alone {
     }
 }
 
-/// The number of member `rank` of `size` among `ranks`.
+/// Returns the new rank of member `rank` of `size`: its position in `ranks`.
 fn number_among(ranks: &[u32], rank: u32, size: u32) -> Result<u32> {
     let number = ranks.iter().position(|one| *one == rank);
     let number = number.and_then(|number| u32::try_from(number).ok());
@@ -236,7 +239,7 @@ fn number_among(ranks: &[u32], rank: u32, size: u32) -> Result<u32> {
 mod tests {
     use super::*;
 
-    /// Runs `act` on each member of a group of threads and gives what they returned, by rank.
+    /// Runs `act` on each member of a group of threads, and returns the results by rank.
     fn on_all<T: Send>(size: u32, act: impl Fn(ThreadMember) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
             let act = &act;
@@ -295,7 +298,7 @@ mod tests {
         let outcomes = on_all(3, |member| {
             let mine = if member.rank() == 1 { Err(full()) } else { Ok(vec![]) };
             let error = decide(&member, mine, |_| Ok(vec![])).unwrap_err();
-            // Nobody is out of step afterwards.
+            // All members are still in step.
             decide(&member, Ok(vec![]), |_| Ok(vec![])).unwrap();
             let late = decide(&member, Ok(vec![]), |_| Err(full())).unwrap_err();
             assert_eq!(late.to_string(), full().to_string());

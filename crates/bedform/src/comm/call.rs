@@ -1,8 +1,9 @@
-//! What the members of a group call together, so that calls that differ are noticed.
+//! Descriptions of collective calls, by which the members of a group detect that their calls
+//! differ.
 //!
-//! A member says a digest of its call in front of whatever it gives ([`Group`](super::Group)), so calls
-//! that are alike cost eight bytes of a message. Only if digests differ do the members say in words what
-//! they call, and all fail with one text that names the ranks and what each of them calls.
+//! A member sends a digest of its call in front of its data ([`Group`](super::Group)), so equal
+//! calls cost eight bytes of a message. Only if digests differ do the members describe their calls
+//! in words, and all fail with one text that names the ranks and the call of each.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,19 +11,19 @@ use std::fmt::Write as _;
 use bedform_format::checksum::Fingerprint;
 use bedform_format::metadata::hex;
 
-/// Bytes of a digest.
+/// Number of bytes of a digest.
 pub(super) const DIGEST_BYTES: usize = 8;
-/// The digest of a call that a member cannot name: it is like every other one.
+/// The digest of a call that a member cannot name: it matches every other one.
 pub(super) const ANY: [u8; DIGEST_BYTES] = [0; DIGEST_BYTES];
-/// Different calls that an error names, and runs of ranks that it names of each.
+/// Maximum number of different calls in an error, and of runs of ranks for each.
 const CALLS_MAX: usize = 4;
 const RUNS_MAX: usize = 3;
-/// Bytes of a call that an error shows.
+/// Maximum number of bytes of a call in an error.
 const SHOWN_MAX: usize = 160;
-/// Bytes of an identity that an error shows.
+/// Number of bytes of an identifier in an error.
 const IDENTITY_SHOWN: usize = 4;
 
-/// A collective call: what all members of a group have to call alike.
+/// A collective call, which all members of a group have to make alike.
 ///
 /// ```
 /// use bedform::comm::{Call, Communicator, Group, agree, threads};
@@ -43,39 +44,40 @@ const IDENTITY_SHOWN: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Call {
     text: Cow<'static, str>,
-    /// What the call is made on, `"session"` or `"store"`, and which one.
+    /// The kind of object on which the call is made, `"session"` or `"store"`.
     kind: &'static str,
+    /// Identifier of that object.
     identity: [u8; 16],
     place: Option<String>,
     hands_over: bool,
 }
 
 impl Call {
-    /// The call that a user knows as `text`, made on the `kind` of thing with this identity.
+    /// Returns the call that users know as `text`, on an object of this `kind` and identity.
     pub fn of(kind: &'static str, identity: [u8; 16], text: impl Into<Cow<'static, str>>) -> Self {
         Self { text: text.into(), kind, identity, place: None, hands_over: false }
     }
 
-    /// The same call, with the name that this member has for what it is made on. It is shown, and need not
-    /// be the same on all members.
+    /// Adds this member's name for the object of the call. It is shown in errors, and may differ
+    /// between members.
     #[must_use]
     pub fn at(self, place: String) -> Self {
         Self { place: Some(place), ..self }
     }
 
-    /// The same call, before which members hand over data that are gone if it fails: where such calls
-    /// differ the group can only end.
+    /// Marks a call before which members hand over data. If such calls differ, these data are lost
+    /// and the group can only end.
     #[must_use]
     pub fn handing_over(self) -> Self {
         Self { hands_over: true, ..self }
     }
 
-    /// The call as a user knows it.
+    /// Returns the call as users know it.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What differs between calls that differ.
+    /// Returns a digest of the text, the kind and the identity, in which calls may differ.
     pub(super) fn digest(&self) -> [u8; DIGEST_BYTES] {
         let mut fingerprint = Fingerprint::new();
         fingerprint.update(&self.identity);
@@ -87,12 +89,12 @@ impl Call {
         for (at, byte) in all.into_iter().enumerate() {
             digest[at % DIGEST_BYTES] ^= byte;
         }
-        // No call is like every other one by accident.
+        // No digest of a call is `ANY`.
         digest[0] |= 1;
         digest
     }
 
-    /// The call in words, for [`differences`].
+    /// Returns the call in words, for [`differences`].
     pub(super) fn described(&self) -> Vec<u8> {
         let Self { text, kind, identity, place, hands_over } = self;
         let place = place.as_deref().unwrap_or_default();
@@ -101,8 +103,7 @@ impl Call {
     }
 }
 
-/// The digest that all of `digests` have but those of calls that are like every other one; nothing if
-/// two differ.
+/// Returns the common digest of all calls, without those that are [`ANY`]; `None` if two differ.
 pub(super) fn common_digest<'a>(
     digests: impl Iterator<Item = &'a [u8; DIGEST_BYTES]>,
 ) -> Option<[u8; DIGEST_BYTES]> {
@@ -117,24 +118,24 @@ pub(super) fn common_digest<'a>(
     Some(common)
 }
 
-/// One of several calls that differ.
+/// One of several calls that differ, with the ranks that make it.
 struct Differing<'a> {
-    /// Of [`Call::described`]: the text, the place, what it is made on.
+    /// From [`Call::described`]: the text, the place, the object.
     parts: [&'a str; 3],
     ranks: Vec<u32>,
 }
 
-/// What is wrong with calls that differ.
+/// The result of a comparison of calls that differ.
 pub(super) struct Differences {
-    /// Data were handed over before one of them.
+    /// True if data were handed over before one of them.
     pub(super) loses_data: bool,
-    /// All are made on the same session or store.
+    /// True if all are made on the same session or store.
     pub(super) is_of_one_group: bool,
-    /// In words.
+    /// The error message.
     pub(super) text: String,
 }
 
-/// What is wrong with calls that differ, each [described](Call::described) by its member, by rank.
+/// Compares calls that differ, each [described](Call::described) by its member, by rank.
 pub(super) fn differences(described: &[Vec<u8>]) -> Differences {
     let texts: Vec<_> = described.iter().map(|one| String::from_utf8_lossy(one)).collect();
     let mut calls: Vec<Differing<'_>> = Vec::new();
@@ -185,7 +186,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}...", &text[..end]))
 }
 
-/// Ranks in ascending order, in words: `ranks 0, 2 to 5 and 7`.
+/// Returns ranks, given in ascending order, in words: `ranks 0, 2 to 5 and 7`.
 pub fn ranks_in_words(ranks: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
@@ -244,7 +245,7 @@ mod tests {
                 );
             }
         }
-        // The name that a member has for a store is its own affair.
+        // A member's own name for a store does not count.
         let (here, there) = (call("settle()").at("/a".into()), call("settle()").at("/b".into()));
         assert_eq!(here.digest(), there.digest());
         assert_eq!(common_digest([].into_iter()), Some(ANY));

@@ -1,25 +1,24 @@
-//! Members that may leave early, that notice calls that differ, and that talk by node.
+//! Groups of members that may leave early, detect differing calls, and communicate by node.
 //!
 //! A member whose program fails between two collective calls makes no more of them, and the others
-//! would wait for ever. So it leaves ([`Communicator::leave`]): it takes part in the next collective call,
-//! whatever that is for the others, only to say that it goes. That ends the group for all of them: that
-//! call and all later ones fail at once, and nobody waits.
+//! would wait forever. So it leaves ([`Communicator::leave`]): in the next collective call it only
+//! announces that it goes. That call and all later ones fail at once, on all members.
 //!
-//! It rests on one rule: what all members do together begins with a gather at the coordinator and a
-//! broadcast from it, as [`agree`](super::agree) does, and nobody leaves before it is over.
+//! This relies on one rule. Each collective operation begins with a gather at the coordinator and a
+//! broadcast from it, as in [`agree`](super::agree), and no member leaves in between.
 //!
-//! By the same rule members that make different calls meet in a gather, whatever they call. There each
-//! says a digest of its call ([`Group::enter`]) in front of what it gives. Where digests differ, nothing
-//! of what was given is looked at: the members say in words what they call, and the call fails on all,
-//! with the same text. The group goes on, unless a member had handed over data that are gone now: that
-//! ends it for all. Only where the members had met from different groups they still take part, since the
-//! others of each group must hear of it.
+//! By the same rule, members that make different calls meet in a gather. Each sends a digest of its
+//! call ([`Group::enter`]) in front of its data. If digests differ, the data are discarded: each
+//! member describes its call in words, and the call fails on all with the same text. The group
+//! continues, unless a member had handed over data that are lost now: that ends the group for all.
+//! If the members belong to different groups, these do not end yet: the others of each group must
+//! learn of the loss in a further call.
 //!
-//! A gather at the coordinator has two steps: the members of a node give their leader, who is the first
-//! of them, what they have, and the leaders give the coordinator what it comes to. A broadcast goes the
-//! other way. So the coordinator hears of nodes, not of members, and what the members of a node have in
-//! common can be said once ([`Group::decide_by_node`]). A leader that loses the members of its node, or
-//! the other leaders, says so where it still can: nobody waits for what does not come.
+//! A gather at the coordinator has two steps. The members of a node send to their leader, the first
+//! of them; each leader sends one message to the coordinator. A broadcast goes the other way. So
+//! the coordinator receives one message per node, and data that a node's members share are sent
+//! once ([`Group::decide_by_node`]). A leader that cannot reach its node's members, or the other
+//! leaders, reports that to all that it can reach. So no member waits in vain.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,54 +29,56 @@ use super::waiting::{Step, given_up, waiting};
 use super::{Alone, COORDINATOR, Communicator, FAILED, FINE, describe, parse_error, split};
 use crate::error::{Error, ErrorKind, Result};
 
-/// In front of a message: the group goes on, this member leaves, or some cannot be reached; from the
-/// coordinator, which one left. From leaders and the coordinator: members make calls that differ.
+/// First byte of a message: the sender stays, it leaves (its rank follows), or some members cannot
+/// be reached (the reason may follow). Leaders and the coordinator also send `DIFFERS`: members
+/// make calls that differ.
 const STAYS: u8 = 0;
 const LEAVES: u8 = 1;
 const LOST: u8 = 2;
 const DIFFERS: u8 = 3;
 
-/// Members of whom some may leave before the others.
+/// The members of a session, some of which may leave before the others.
 #[derive(Debug)]
 pub struct Group {
     members: Box<dyn Communicator>,
-    /// The members of this node, if they talk by node.
+    /// The members of this node, if the group communicates by node.
     node: Option<Box<dyn Communicator>>,
-    /// On a leader the leaders of all nodes.
+    /// On a leader, the leaders of all nodes.
     leaders: Option<Box<dyn Communicator>>,
-    /// The ranks of the members of this node, or of all, by their ranks there.
+    /// The group's ranks of the members of this node (of all, without nodes), by their rank there.
     ranks: Vec<u32>,
-    /// The call that this member makes; nothing if it has failed before it could say.
+    /// The call that this member makes; `None` if it failed before it could name one.
     call: Mutex<Option<Arc<Call>>>,
-    /// Calls differed of which one had handed over data.
+    /// True if calls differed after a member had handed over data.
     has_lost_data: AtomicBool,
-    /// Why it is over.
+    /// The reason for the end of the group.
     over: Mutex<Option<Over>>,
 }
 
 #[derive(Debug, Clone)]
 enum Over {
-    /// This member left, by itself or with all others.
+    /// This member left, alone or with all others.
     Left,
-    /// That member left.
+    /// The member with this rank left.
     LeftBy(u32),
-    /// The members made calls that differ, and what some handed over is gone.
+    /// The members made calls that differ, and data that some had handed over are lost.
     Differed,
-    /// The members could not be reached; why, if a wait for them was given up.
+    /// The members could not be reached; with the reason if a wait for them timed out.
     Unreachable(Option<String>),
 }
 
-/// What [`Group::decide_by_node`] asks its caller to make something of.
+/// Input of the callback of [`Group::decide_by_node`].
 #[derive(Debug)]
 pub enum Gathered {
-    /// On the leader of a node: what its members have, by their ranks there; nothing of one that failed.
+    /// On the leader of a node: the data of its members, by their rank there; `None` for one that
+    /// failed.
     Node(Vec<Option<Vec<u8>>>),
-    /// On the coordinator: what was made of each node.
+    /// On the coordinator: the combined data of each node.
     All(Vec<Vec<u8>>),
 }
 
 impl Group {
-    /// The group of all `members`, who talk to the coordinator directly.
+    /// Returns the group of all `members`, which send directly to the coordinator.
     pub fn new(members: Box<dyn Communicator>) -> Self {
         let leaders: Option<Box<dyn Communicator>> = match members.rank() {
             COORDINATOR => Some(Box::new(Alone)),
@@ -87,7 +88,8 @@ impl Group {
         Self::of(members, None, leaders, ranks)
     }
 
-    /// The group of all `members`, who talk by node, if there is a node with several. Collective.
+    /// Returns the group of all `members`, which communicate by node if a node has several.
+    /// Collective.
     ///
     /// # Errors
     /// `Io` if the members cannot be reached.
@@ -126,13 +128,13 @@ impl Group {
         Self { members, node, leaders, ranks, call, has_lost_data: AtomicBool::new(false), over }
     }
 
-    /// Names the call that this member makes from now on: what all of it gather has to be part of the
-    /// same call on all members, else the call fails on all with `InvalidArgument`.
+    /// Names the call that this member makes from now on. All gathers of the call must be part of
+    /// the same call on all members; otherwise it fails on all with `InvalidArgument`.
     pub fn enter(&self, call: Call) {
         *self.call() = Some(Arc::new(call));
     }
 
-    /// True if members made calls that differ, before which some had handed over data: those are gone.
+    /// True if members made calls that differ after some had handed over data: those data are lost.
     pub fn has_lost_data(&self) -> bool {
         self.has_lost_data.load(Ordering::Relaxed)
     }
@@ -141,22 +143,22 @@ impl Group {
         self.call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The members of this node, if the group talks by node.
+    /// Returns the members of this node, if the group communicates by node.
     pub fn node(&self) -> Option<&dyn Communicator> {
         self.node.as_deref()
     }
 
-    /// The rank of the leader of this node, or of the coordinator.
+    /// Returns the rank of the leader of this node, or of the coordinator without nodes.
     pub fn leader(&self) -> u32 {
         self.ranks.first().copied().unwrap_or(COORDINATOR)
     }
 
-    /// How many leaders there are; nothing on who is none.
+    /// Returns the number of leaders; `None` on a member that is not one.
     pub fn leader_count(&self) -> Option<u32> {
         self.leaders.as_ref().map(|leaders| leaders.size())
     }
 
-    /// Those who give a leader what they have.
+    /// Returns the members that send to the same leader.
     fn near(&self) -> &dyn Communicator {
         self.node.as_deref().unwrap_or(&*self.members)
     }
@@ -169,7 +171,7 @@ impl Group {
         self.over().get_or_insert(why);
     }
 
-    /// Fails if the group is over.
+    /// Fails if the group has ended.
     fn check(&self) -> Result<()> {
         let what = match &*self.over() {
             None => return Ok(()),
@@ -190,12 +192,12 @@ impl Group {
         Err(Error::new(ErrorKind::Poisoned, text))
     }
 
-    /// Ends the group if the members could not be reached.
+    /// Ends the group if `outcome` is an error: the members could not be reached.
     fn reached<T>(&self, outcome: Result<T>) -> Result<T> {
         outcome.or_else(|error| self.unreachable(given_up(), error))
     }
 
-    /// Ends the group after an error of who carries its messages. Why a wait was given up says more than that.
+    /// Ends the group after an error of the transport. The reason of a timeout replaces that error.
     fn unreachable<T>(&self, why: Option<String>, error: Error) -> Result<T> {
         let is_known = why.is_some();
         self.end(Over::Unreachable(why));
@@ -205,19 +207,19 @@ impl Group {
         Err(error)
     }
 
-    /// Says that some cannot be reached, to whoever still can.
+    /// Returns the message that some members cannot be reached, with the reason of a timeout.
     fn lost() -> Vec<u8> {
         [&[LOST], given_up().unwrap_or_default().as_bytes()].concat()
     }
 
-    /// Does `act`, a step of the call that this member makes, in which it waits for others.
+    /// Runs `act`, a step of this member's call that waits for other members.
     fn waiting<T>(&self, step: Step, act: impl FnOnce() -> T) -> T {
         let call = self.call().clone();
         waiting(step, call, self.rank(), act)
     }
 
-    /// Brings what the members say to the coordinator, what those of a node say as the message that `join`
-    /// makes of it.
+    /// Gathers the members' messages at the coordinator. On each leader `join` combines those of
+    /// its node.
     fn collect(
         &self,
         said: &[u8],
@@ -237,16 +239,17 @@ impl Group {
             let why = given_up();
             let lost = [&[LOST], why.as_deref().unwrap_or_default().as_bytes()].concat();
             if why.is_some() {
-                // The other leaders can be reached, but for those that do not come.
+                // The other leaders can be reached, except the missing ones.
                 let _ = leaders.broadcast(lost.clone(), COORDINATOR);
             }
-            // The members of the node wait for what comes of it.
+            // The members of the node wait for the answer.
             let _ = self.near().broadcast(lost, COORDINATOR);
             self.unreachable(why, error)
         })
     }
 
-    /// Brings what the coordinator tells to all.
+    /// Broadcasts the coordinator's message. Fails on all if the message ends the group or says
+    /// that calls differ.
     fn tell(&self, told: Vec<u8>) -> Result<Vec<u8>> {
         let told = match &self.leaders {
             None => Vec::new(),
@@ -276,7 +279,8 @@ impl Group {
         Ok(Vec::new())
     }
 
-    /// The error of all members that make calls that differ, which each of them describes.
+    /// Returns the error of calls that differ, built from each member's description of its call.
+    /// Collective.
     fn explain(&self) -> Result<Error> {
         let mine = self.call().as_ref().map_or_else(Vec::new, |call| call.described());
         let all = self.collect(&framed(&mine), |said| framed(&join_parts(&self.ranks, &said)))?;
@@ -302,8 +306,8 @@ impl Group {
         Ok(Error::invalid(String::from_utf8_lossy(text)))
     }
 
-    /// As [`Group::collect`] of members that stay and make the same call; ends the group if one does not
-    /// stay.
+    /// As [`Group::collect`], for members that stay and make the same call. Ends the group if one
+    /// does not stay.
     fn gather_joined(
         &self,
         bytes: &[u8],
@@ -317,7 +321,7 @@ impl Group {
             None => vec![DIFFERS],
         };
         let Some(all) = self.collect(&said, joined)? else { return Ok(None) };
-        // The others wait for the broadcast that follows.
+        // The other members wait for the broadcast that follows.
         if let Some(over) = over_among(&all) {
             self.tell(over)?;
         }
@@ -329,9 +333,9 @@ impl Group {
         }
     }
 
-    /// As [`decide`](super::decide), in two steps: `act` makes one thing of what the members of a node
-    /// have, on their leader, and decides on the coordinator, of what was made of the nodes. The leader
-    /// is asked, too, if one of its members failed; what it makes goes nowhere then.
+    /// As [`decide`](super::decide), in two steps. On each leader `act` combines the data of the
+    /// node's members; on the coordinator it decides from the combined data of all nodes. A leader
+    /// calls `act` even if one of its members failed; the result is not sent then.
     ///
     /// # Errors
     /// The first error of any member, on all; else that of `act`.
@@ -368,7 +372,7 @@ impl Group {
             },
         };
         let told = self.broadcast(outcome_bytes(&decided), COORDINATOR)?;
-        // Whoever failed knows best why.
+        // A member's own error is the most precise one.
         match (mine, made, decided, told.split_first()) {
             (Err(error), ..) | (_, Err(error), ..) | (_, _, Err(error), _) => Err(error),
             (.., Some((&FINE, bytes))) => Ok(bytes.to_vec()),
@@ -377,7 +381,7 @@ impl Group {
         }
     }
 
-    /// What the first member of the node that failed has said, with its rank.
+    /// Returns the error message of the node's first failed member, with its rank.
     fn first_failed(&self, near: &[Vec<u8>]) -> Option<Vec<u8>> {
         let at = near.iter().position(|said| said.first() != Some(&FINE))?;
         let (kind, text) = split(near[at].get(1..).unwrap_or_default());
@@ -387,7 +391,7 @@ impl Group {
         Some(said)
     }
 
-    /// An error of this member, as the others hear of it.
+    /// Returns an error of this member in the form that the others get: with its rank.
     fn by(&self, error: &Error) -> Error {
         Error::new(error.kind(), format!("rank {}: {error}", self.rank()))
     }
@@ -404,13 +408,13 @@ fn framed(bytes: &[u8]) -> Vec<u8> {
     [&[STAYS], bytes].concat()
 }
 
-/// What a member that stays says in a call.
+/// Returns the message of a member that stays: its digest, then its data.
 fn said_in(digest: [u8; DIGEST_BYTES], bytes: &[u8]) -> Vec<u8> {
     [&[STAYS], &digest[..], bytes].concat()
 }
 
-/// The digest of the call in which all of `parts` were said, and those without it; nothing if they were
-/// said in calls that differ.
+/// Removes the digests from `parts`. Returns the common digest and the data; `None` if the digests
+/// differ.
 fn without_digests(mut parts: Vec<Vec<u8>>) -> Option<([u8; DIGEST_BYTES], Vec<Vec<u8>>)> {
     let all: Option<Vec<_>> = parts.iter().map(|part| part.first_chunk()).collect();
     let digest = common_digest(all?.into_iter())?;
@@ -418,14 +422,14 @@ fn without_digests(mut parts: Vec<Vec<u8>>) -> Option<([u8; DIGEST_BYTES], Vec<V
     Some((digest, parts))
 }
 
-/// The first message that says that a member leaves, or cannot be reached.
+/// Returns the first message that says that a member leaves or cannot be reached.
 fn over_among(all: &[Vec<u8>]) -> Option<Vec<u8>> {
     let is_over = |said: &&Vec<u8>| !matches!(said.first(), Some(&(STAYS | DIFFERS)));
     let over = all.iter().find(is_over)?;
     Some(if over.is_empty() { vec![LOST] } else { over.clone() })
 }
 
-/// A message without the byte in front.
+/// Returns a message without its first byte.
 fn unframed(mut message: Vec<u8>) -> Vec<u8> {
     if !message.is_empty() {
         message.remove(0);
@@ -433,7 +437,8 @@ fn unframed(mut message: Vec<u8>) -> Vec<u8> {
     message
 }
 
-/// What the members with these ranks have, as one message.
+/// Joins the messages of the members with these ranks: for each its rank (`u32`), length (`u64`)
+/// and bytes.
 fn join_parts(ranks: &[u32], parts: &[Vec<u8>]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(parts.iter().map(|part| part.len() + 12).sum());
     for (rank, part) in ranks.iter().zip(parts) {
@@ -444,7 +449,7 @@ fn join_parts(ranks: &[u32], parts: &[Vec<u8>]) -> Vec<u8> {
     joined
 }
 
-/// Takes messages of [`join_parts`] apart, by rank.
+/// Splits messages of [`join_parts`], and returns the parts by rank.
 fn split_parts(all: &[Vec<u8>], size: u32) -> Option<Vec<Vec<u8>>> {
     let mut parts = vec![Vec::new(); size as usize];
     for joined in all {
@@ -504,13 +509,13 @@ impl Communicator for Group {
             .ok_or_else(|| Error::new(ErrorKind::Io, "a member of the session said what cannot be"))
     }
 
-    /// Ends the group. The others learn of it in their next collective call, or leave as well; does
-    /// nothing if it is over.
+    /// Ends the group. The others learn of it in their next collective call, or leave as well. Does
+    /// nothing if the group has ended.
     fn leave(&self) {
         let takes_part = self.members.size() > 1 && self.check().is_ok();
         self.end(Over::Left);
         if takes_part {
-            // Whoever can still be reached knows then; nothing can be done for the others.
+            // Best effort: members that cannot be reached learn nothing.
             let said = [&[LEAVES][..], &self.rank().to_le_bytes()].concat();
             if let Ok(all) = self.collect(&said, |_| Vec::new()) {
                 let over = all.and_then(|all| over_among(&all));
@@ -525,8 +530,8 @@ mod tests {
     use super::*;
     use crate::comm::{agree, decide, threads_on_nodes};
 
-    /// What each of `size` members returns from `act`, on nodes of one to all of them; in the end, of all
-    /// on one.
+    /// Runs `act` on `size` members, on nodes of one member up to all of them. Returns the results
+    /// of the last run, on one node.
     fn on_all<T: Send>(size: u32, act: impl Fn(Group) -> T + Sync) -> Vec<T> {
         let mut outcomes = Vec::new();
         for per_node in 1..=size {
@@ -559,7 +564,7 @@ mod tests {
                 group.decide_by_node(Ok(vec![rank]), act).unwrap()
             });
             let ranks: Vec<u8> = (0..u8::try_from(size).unwrap()).collect();
-            // Where each has a node of its own there is nothing to make one of.
+            // With one member on each node leaders have nothing to combine.
             let per_node = if per_node == 1 { size } else { per_node };
             let nodes: Vec<_> = ranks.chunks(per_node as usize).map(<[u8]>::to_vec).collect();
             assert!(told.iter().all(|told| *told == nodes.join(&0xff)), "{told:?}");
@@ -581,7 +586,7 @@ mod tests {
                     }
                     Gathered::All(_) => Err(error()),
                 });
-                // Nobody is out of step.
+                // All members are still in step.
                 assert!(agree(&group, Ok(())).is_ok());
                 (outcome.unwrap_err(), heard)
             });
@@ -641,7 +646,7 @@ mod tests {
             |group| agree(group, Ok(())).unwrap_err(),
             |group| decide(group, Ok(vec![1]), |_| panic!("nothing is looked at")).unwrap_err(),
             |group| {
-                // A leader may make something of its node, where all call the same.
+                // A leader may combine the data of its node if its members make the same call.
                 let outcome = group.decide_by_node(Ok(vec![1]), &mut |gathered| match gathered {
                     Gathered::Node(_) => Ok(Vec::new()),
                     Gathered::All(_) => panic!("nothing is looked at"),
@@ -653,7 +658,7 @@ mod tests {
             let outcomes = on_nodes(5, per_node, |group| {
                 let is_odd = group.rank() == odd;
                 group.enter(call(if is_odd { "drain()" } else { "commit()" }));
-                // They differ in how they say it, too.
+                // They also differ in the collective operation.
                 let number = if is_odd { 0 } else { group.rank() as usize % 3 };
                 let error = kinds[number](&group);
                 group.enter(call("commit()"));

@@ -1,8 +1,9 @@
-//! What a door has to provide of its message passing, and the [`Communicator`] made of it.
+//! The message passing that a binding provides, and the [`Communicator`] built on it.
 //!
-//! MPI and its like want to know lengths beforehand. So a door passes messages of known lengths
-//! ([`Messages`]), and [`Members`] finds the lengths out: each part travels in a frame of fixed size
-//! that has room for it if it is small, which nearly all are; only what is left takes another message.
+//! MPI and similar libraries need message lengths in advance. So a binding passes messages of known
+//! lengths ([`Messages`]), and [`Members`] finds the lengths out. Each part is sent in a frame of
+//! fixed size, which holds small parts completely, and nearly all are small. Only the rest of a
+//! larger part needs another message.
 
 #![allow(clippy::disallowed_methods, reason = "it reads what the kernel says")]
 
@@ -13,67 +14,68 @@ use super::waiting::kept;
 use super::{COORDINATOR, Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a frame: its length in front, then as much of the part as fits. A broadcast sends one, a
-/// gather receives one of every member at one member.
+/// Bytes of a frame: the length of the part, then as much of the part as fits. A broadcast sends
+/// one frame; in a gather one member receives a frame from every member.
 const BROADCAST_FRAME: usize = 1024;
 const GATHER_FRAME: usize = 256;
-/// Bytes of a node's name that count.
+/// Maximum number of bytes of a node's name.
 const NODE_NAME_MAX: usize = 128;
-/// So many members send each other messages, as those of a node do, rather than make collective calls.
+/// Up to this many members exchange single messages, as those of a node do, rather than make
+/// collective calls.
 const ONE_BY_ONE_MAX: u32 = 256;
-/// Bytes of the length in front of a frame.
+/// Bytes of the length at the start of a frame.
 const LENGTH_BYTES: usize = 8;
 
-/// Bytes for a member.
+/// A message to a member.
 #[derive(Debug)]
 pub struct SentMessage<'a> {
-    /// Who gets them.
+    /// The rank of the receiver.
     pub to: u32,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
-/// Reservation for the bytes of a member.
+/// A buffer for a message from a member.
 #[derive(Debug)]
 pub struct ReceivedMessage<'a> {
-    /// Who sends them.
+    /// The rank of the sender.
     pub from: u32,
-    /// Where they go; as many as are sent.
+    /// The buffer, as long as the message.
     pub bytes: &'a mut [u8],
 }
 
 /// Messages of known lengths between the members of a group.
 ///
-/// All calls but [`Messages::exchange`] are collective: all members make them, in the same order. An
-/// implementation waits without spinning, for there may be more members than cores.
+/// All calls but [`Messages::exchange`] are collective: all members make them, in the same order.
+/// An implementation must not spin while it waits, since there may be more members than cores.
 pub trait Messages: Send + Sync + std::fmt::Debug {
-    /// Which member this is, from 0.
+    /// Returns the rank of this member, from 0.
     fn rank(&self) -> u32;
 
-    /// How many members there are.
+    /// Returns the number of members.
     fn size(&self) -> u32;
 
-    /// Waits until all members are here.
+    /// Waits until all members have made this call.
     ///
     /// # Errors
     /// `Io` if the members cannot be reached.
     fn barrier(&self) -> Result<()>;
 
-    /// The bytes of `root`, into those of all, which are of one length.
+    /// Sends the bytes of `root` to all members; `bytes` has the same length on all.
     ///
     /// # Errors
     /// As [`Messages::barrier`].
     fn broadcast(&self, bytes: &mut [u8], root: u32) -> Result<()>;
 
-    /// The bytes of each, which are of one length of at most 64 KiB, by rank into `all` of `root`;
-    /// that of the others is empty.
+    /// Sends the bytes of each member to `root`, into `all` by rank. `bytes` has the same length on
+    /// all members, at most 64 KiB; `all` is empty on the others.
     ///
     /// # Errors
     /// As [`Messages::barrier`].
     fn gather(&self, bytes: &[u8], all: &mut [u8], root: u32) -> Result<()>;
 
-    /// Messages between some members. Only those that have one to send or to receive make the call;
-    /// messages between two members arrive in the order of the calls.
+    /// Exchanges messages between some members. Only members that send or receive one make the
+    /// call; messages between two members arrive in the order of the calls.
     ///
     /// # Errors
     /// As [`Messages::barrier`].
@@ -84,34 +86,34 @@ pub trait Messages: Send + Sync + std::fmt::Debug {
     ) -> Result<()>;
 }
 
-/// The members behind messages of known lengths, for messages of any.
+/// A communicator with messages of any length, over messages of known lengths.
 #[derive(Debug)]
 pub struct Members {
     messages: Arc<dyn Messages>,
 }
 
-/// Some of the members, who send each other messages without the others.
+/// Some of the members, which exchange messages without the others.
 #[derive(Debug)]
 struct Selected {
     messages: Arc<dyn Messages>,
-    /// By rank here, the rank among all.
+    /// The rank among all members, by rank in the selection.
     ranks: Vec<u32>,
     rank: u32,
 }
 
 impl Members {
-    /// The members that `messages` reaches.
+    /// Returns the communicator of the members that `messages` reaches.
     pub fn new(messages: Box<dyn Messages>) -> Self {
         Self { messages: Arc::from(messages) }
     }
 
-    /// Frames of `length` bytes for each member.
+    /// Returns zeroed frames of `length` bytes, one for each member.
     fn frames(&self, length: usize) -> Vec<u8> {
         vec![0; self.size() as usize * length]
     }
 }
 
-/// Puts the length and the first bytes of `part` into a frame.
+/// Writes the length and the first bytes of `part` into a frame.
 fn fill_frame(frame: &mut [u8], part: &[u8]) {
     let (length, room) = frame.split_at_mut(LENGTH_BYTES);
     length.copy_from_slice(&(part.len() as u64).to_le_bytes());
@@ -119,7 +121,8 @@ fn fill_frame(frame: &mut [u8], part: &[u8]) {
     room[..inside].copy_from_slice(&part[..inside]);
 }
 
-/// The part that `frame` tells of: its first bytes, with zeros for those that did not fit.
+/// Returns the part that `frame` begins: its first bytes, then zeros for the bytes that did not
+/// fit.
 fn open_frame(frame: &[u8]) -> Result<Vec<u8>> {
     let (length, room) = frame.split_at(LENGTH_BYTES);
     let length = length.try_into().map_or(u64::MAX, u64::from_le_bytes);
@@ -134,12 +137,12 @@ fn open_frame(frame: &[u8]) -> Result<Vec<u8>> {
     Ok(part)
 }
 
-/// What of a part does not fit into its frame of `frame` bytes.
+/// Returns the bytes of a part that do not fit into its frame of `frame` bytes.
 fn rest_of(part: &[u8], frame: usize) -> &[u8] {
     part.get(frame - LENGTH_BYTES..).unwrap_or_default()
 }
 
-/// Reservation for what did not fit into the frames of `parts`, by rank.
+/// Returns buffers for the bytes that did not fit into the frames of `parts`, by rank.
 fn received_rests(parts: &mut [Vec<u8>], frame: usize) -> Vec<ReceivedMessage<'_>> {
     let rests = (0_u32..).zip(parts).filter_map(|(from, part)| {
         let bytes = part.get_mut(frame - LENGTH_BYTES..).filter(|rest| !rest.is_empty())?;
@@ -148,19 +151,18 @@ fn received_rests(parts: &mut [Vec<u8>], frame: usize) -> Vec<ReceivedMessage<'_
     rests.collect()
 }
 
-/// What the members of this node have in common, and no others: its name, and one that its system has
-/// given itself when it started.
+/// Returns an identifier of this node: its host name, and the boot id of its system.
 fn this_node() -> Vec<u8> {
     let system = rustix::system::uname();
     let mut name = system.nodename().to_bytes().to_vec();
     name.truncate(NODE_NAME_MAX);
     name.push(0);
-    // Without it the name must do.
+    // Without a boot id the host name must do.
     name.extend(std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default());
     name
 }
 
-/// A number for each of `names`, as many bytes as a u32 has: the same for the same.
+/// Numbers `names`, equal ones alike, and returns the numbers as bytes of `u32`.
 fn numbered(names: &[Vec<u8>]) -> Vec<u8> {
     let mut known = HashMap::new();
     let numbers = names.iter().map(|name| {
@@ -179,8 +181,8 @@ impl Communicator for Members {
         self.messages.size()
     }
 
-    /// By what each member says of its node: MPI's own way blocks, and spins, which takes most of a
-    /// second where there are many more members than cores.
+    /// Compares the identifiers of the members' nodes. MPI's own call blocks and spins, which takes
+    /// most of a second if there are many more members than cores.
     fn nodes(&self) -> Result<Vec<u32>> {
         let all = self.gather(&this_node(), COORDINATOR)?;
         let nodes = all.map_or_else(Vec::new, |all| numbered(&all));
@@ -191,7 +193,8 @@ impl Communicator for Members {
     fn select(&self, ranks: &[u32]) -> Result<Box<dyn Communicator>> {
         let rank = number_among(ranks, self.rank(), self.size())?;
         let messages = self.messages.clone();
-        // Few send each other messages, of which who waits for one knows who has not sent it.
+        // Few members exchange single messages, so that a waiting member knows which one has not
+        // sent.
         if self.size() > ONE_BY_ONE_MAX && ranks.iter().copied().eq(0..self.size()) {
             return Ok(Box::new(Self { messages }));
         }
@@ -248,8 +251,8 @@ impl Communicator for Members {
 }
 
 impl Selected {
-    /// Sends `given[n]` to each other member `n` that it has something for, and gives what `from` those
-    /// of them have sent that are expected to: first frames, then what does not fit into them.
+    /// Sends `given[n]` to each other member `n` for which there is a part. Returns the parts of
+    /// the members that `from` expects. Frames go first, then the bytes that do not fit into them.
     fn swap(&self, given: &[Option<&[u8]>], from: &[bool]) -> Result<Vec<Vec<u8>>> {
         let count = self.ranks.len();
         let is_other = |number: &usize| *number != self.rank as usize;

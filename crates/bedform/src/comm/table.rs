@@ -1,8 +1,8 @@
 //! Messages through a table of C functions.
 //!
-//! `bedform_mpi.h` fills one with the functions of the user's own MPI; any other message passing can do
-//! the same. The layout of [`CMembers`] and [`CMessage`] is that of `bf_comm` and `bf_message` in
-//! `bedform.h`, which says what each function does.
+//! `bedform_mpi.h` fills a table with functions of the user's own MPI; any other message passing
+//! library can be used the same way. [`CMembers`] and [`CMessage`] have the layout of `bf_comm` and
+//! `bf_message` in `bedform.h`, which specifies each function.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -10,34 +10,33 @@ use std::ptr::null_mut;
 use super::{Messages, ReceivedMessage, SentMessage};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes from or for a member: `bf_message` of `bedform.h`.
+/// A message to or from a member: `bf_message` of `bedform.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CMessage {
-    /// The other member.
+    /// The rank of the other member.
     pub peer: i32,
-    /// The bytes: read where they are sent, written where they are received.
+    /// The bytes: read if they are sent, written if they are received.
     pub bytes: *mut c_void,
-    /// How many.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// The members of a session behind C functions, which return 0 if they succeed: `bf_comm` of
-/// `bedform.h`.
+/// The members of a session behind C functions that return 0 on success: `bf_comm` of `bedform.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CMembers {
-    /// Handed to every function.
+    /// Passed to every function.
     pub context: *mut c_void,
-    /// Which member this is, from 0.
+    /// The rank of this member, from 0.
     pub rank: i32,
-    /// How many members there are.
+    /// The number of members.
     pub size: i32,
-    /// Waits for all: (context).
+    /// Waits for all members: (context).
     pub barrier: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-    /// (context, bytes, length, root).
+    /// Broadcasts: (context, bytes, length, root).
     pub broadcast: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, u64, i32) -> c_int>,
-    /// (context, bytes, all, length, root).
+    /// Gathers: (context, bytes, all, length, root).
     pub gather:
         Option<unsafe extern "C" fn(*mut c_void, *const c_void, *mut c_void, u64, i32) -> c_int>,
     /// Not called; it keeps the layout. Tables of older headers have a function here.
@@ -64,15 +63,15 @@ impl CMembers {
         free: None,
     };
 
-    /// The messages that the table passes. The table is copied; its context stays the caller's, and
-    /// must live as long as what is returned.
+    /// Returns the message passing of the table. The table is copied; its context stays the
+    /// caller's, and must outlive the returned value.
     ///
     /// # Errors
-    /// `InvalidArgument` for a table that nobody has filled.
+    /// `InvalidArgument` for a table that was not filled.
     ///
     /// # Safety
-    /// The functions do what `bedform.h` says, with the memory that they are given and no other; one
-    /// thread after another may call them.
+    /// The functions do as `bedform.h` specifies, and access only memory that is passed to them;
+    /// one thread after another may call them.
     pub unsafe fn messages(&self) -> Result<Box<dyn Messages>> {
         Ok(Box::new(Table::new(*self)?))
     }
@@ -86,10 +85,10 @@ struct Table {
     size: u32,
 }
 
-// SAFETY: the context is used only by the functions of its table, which `CMembers::messages` requires to
-// be callable from one thread after another.
+// SAFETY: only the functions of the table use its context, and `CMembers::messages` requires that
+// one thread after another may call them.
 unsafe impl Send for Table {}
-// SAFETY: as above; sessions, which alone use a table, make one call at a time.
+// SAFETY: as above; only sessions use a table, and they make one call at a time.
 unsafe impl Sync for Table {}
 
 impl Table {
@@ -109,7 +108,7 @@ impl Table {
     }
 }
 
-/// The error for what a function of the table returned.
+/// Returns an error if a function of the table returned a code other than 0.
 fn check(function: &str, code: c_int) -> Result<()> {
     if code == 0 {
         return Ok(());
@@ -123,12 +122,12 @@ fn missing() -> Error {
     Error::invalid("a function of the communicator is missing")
 }
 
-/// Members are counted from 0 by an `i32` in C.
+/// Returns a rank as the `i32` that C uses.
 fn peer(rank: u32) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
 
-// Lengths of buffers that exist fit 64 bits.
+// Lengths of existing buffers fit 64 bits.
 impl Messages for Table {
     fn rank(&self) -> u32 {
         self.rank
@@ -189,7 +188,7 @@ impl Messages for Table {
         let (sends, receives) = (sent.len() as u64, received.len() as u64);
         let (from, to) = (sent.as_ptr(), received.as_ptr());
         // SAFETY: the contract of `CMembers::messages`; the messages' buffers outlive the call, and
-        // those that are sent are only read.
+        // sent ones are only read.
         let code = unsafe { exchange(self.members.context, from, sends, to, receives) };
         check("exchange", code)
     }
@@ -329,7 +328,8 @@ mod tests {
         }
     }
 
-    /// Runs `act` on each of `size` members that talk through tables; gives how many were freed.
+    /// Runs `act` on each of `size` members that communicate through tables; returns how many
+    /// contexts were freed.
     fn on_all(size: i32, act: impl Fn(Members) + Sync) -> u32 {
         let post = Arc::new(Post::default());
         std::thread::scope(|scope| {
@@ -345,7 +345,7 @@ mod tests {
         *post.freed.lock().unwrap()
     }
 
-    /// Bytes that only `from` has for `to`, as many as `length`.
+    /// Returns `length` bytes for the pair of `from` and `to`.
     fn part(from: u32, to: u32, length: usize) -> Vec<u8> {
         let of_pair = u64::from(from * 50 + to * 3);
         (0..length as u64).map(|at| (at * 7 + of_pair).to_le_bytes()[0]).collect()
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn parts_of_any_length_arrive_whether_or_not_they_fit_their_frames() {
-        // Around the room of each kind of frame, and far beyond.
+        // Around the capacity of each kind of frame, and far beyond.
         let lengths = [0, 1, 55, 56, 57, 247, 248, 249, 1015, 1016, 1017, 70_000];
         on_all(3, |members| {
             let (rank, size) = (members.rank(), members.size());
@@ -368,7 +368,7 @@ mod tests {
                     .map(|from| part(from, root, lengths[(round + from as usize) % lengths.len()]));
                 assert_eq!(all, (rank == root).then(|| wanted.collect()));
                 members.barrier().unwrap();
-                // The same among some of them.
+                // The same among some members.
                 if rank != 1 {
                     let some = members.select(&[2, 0]).unwrap();
                     let told = some.broadcast(part(rank, 0, length), 0).unwrap();

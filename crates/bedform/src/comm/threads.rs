@@ -1,4 +1,4 @@
-//! Members that are threads of one process.
+//! Members that are threads of one process, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,28 +6,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::{Communicator, number_among};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the threads of one group exchange: each gives its parts, and takes those for it when all have.
+/// The exchange between the threads of one group: each gives its parts, and takes those for it when
+/// all have given.
 #[derive(Debug)]
 struct Table {
     size: u32,
     state: Mutex<Exchange>,
     changed: Condvar,
-    /// Members on a node: the first ones on the first, and so on.
+    /// Number of members on a node: the first ones are on the first node, and so on.
     per_node: u32,
     parts: Mutex<Parts>,
 }
 
-/// Tables of some of the members.
+/// The tables of selections of the members.
 #[derive(Debug, Default)]
 struct Parts {
-    /// By the ranks of those members.
+    /// By the ranks of the selected members.
     tables: BTreeMap<Vec<u32>, Arc<Table>>,
     gone: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
 struct Exchange {
-    /// By giver, then by taker.
+    /// The given parts, by giver, then by taker.
     given: Vec<Option<Vec<Vec<u8>>>>,
     taken: u32,
     round: u64,
@@ -45,7 +46,7 @@ impl Table {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table of the members of these ranks.
+    /// Returns the table of the members with these ranks.
     fn part(&self, ranks: &[u32]) -> Arc<Self> {
         let mut parts = self.parts();
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
@@ -57,13 +58,13 @@ impl Table {
         table.clone()
     }
 
-    /// Ends what is going on for all.
+    /// Ends the exchange for all members.
     fn end(&self) {
         self.lock().is_broken = true;
         self.changed.notify_all();
     }
 
-    /// A member goes: whatever it is part of ends.
+    /// Removes a member, and ends all exchanges in which it takes part.
     fn leave(&self, rank: u32) {
         self.end();
         let mut parts = self.parts();
@@ -76,11 +77,11 @@ impl Table {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a part to every member, and takes one of every member.
+    /// Gives a part to every member, and takes one from every member.
     fn exchange(&self, rank: u32, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let me = rank as usize;
         let mut state = self.lock();
-        // The round before may not be over for others.
+        // Other members may still be in the previous round.
         while !state.is_broken && state.given[me].is_some() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -119,8 +120,8 @@ pub struct ThreadMember {
     table: Arc<Table>,
 }
 
-/// The members of a group of `size` threads. A member that is dropped early ends the group: the calls
-/// of the others fail.
+/// Returns the members of a group of `size` threads. A member that is dropped early ends the group:
+/// the calls of the others fail.
 ///
 /// ```
 /// use bedform::comm::{Communicator as _, threads};
@@ -139,7 +140,7 @@ pub fn threads(size: u32) -> Vec<ThreadMember> {
     threads_on_nodes(size, size)
 }
 
-/// As [`threads`], as if there were `per_node` of them on each node, or fewer on the last.
+/// As [`threads`], with `per_node` of them on each node, and the rest on the last.
 pub fn threads_on_nodes(size: u32, per_node: u32) -> Vec<ThreadMember> {
     let table = Table::new(size, per_node.max(1));
     (0..size).map(|rank| ThreadMember { rank, table: table.clone() }).collect()

@@ -1,10 +1,10 @@
-//! How long a member waits for others: what is said of a long wait, and when it is given up.
+//! Long waits of a member for others: warnings and timeouts.
 //!
-//! Only the functions that carry messages ([`Messages`](super::Messages)) know who has not sent, and only
-//! they can stop waiting. Once a second they ask [`wait_on`] what to do. The [`Group`](super::Group) has
-//! noted for its thread what the wait is for.
+//! Only the functions that carry messages ([`Messages`](super::Messages)) know the members that
+//! have not sent, and only they can stop waiting. About once a second they ask [`wait_on`] for
+//! instructions. The [`Group`](super::Group) has noted the reason of the wait for its thread.
 //!
-//! A wait that is given up leaves messages under way, so the buffers of those stay ([`kept`]).
+//! After a timeout messages may still be in transit, so their buffers are leaked ([`kept`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,31 +12,32 @@ use std::sync::Arc;
 use super::call::{Call, ranks_in_words};
 use crate::error::Result;
 
-/// Seconds after which a wait is told of, 0 for never; without it [`WARN_SECONDS`].
+/// Environment variable: seconds until a wait is reported, 0 for never; [`WARN_SECONDS`] by
+/// default.
 const WARN_VARIABLE: &str = "BEDFORM_COLLECTIVE_WARN";
 const WARN_SECONDS: f64 = 60.0;
-/// Seconds after which a wait is given up; without it, or with 0, never.
+/// Environment variable: seconds until a wait times out; 0, the default, for never.
 const TIMEOUT_VARIABLE: &str = "BEDFORM_COLLECTIVE_TIMEOUT";
-/// Those of many members that tell of a long wait for an answer: all of them would say the same.
+/// Number of members that report a long wait for an answer: all of them would say the same.
 const TELLERS: u32 = 3;
 
-/// What a member waits for.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Step {
-    /// For what is not a call of a group.
+    /// An operation outside the calls of a group.
     #[default]
     Unknown,
-    /// A leader, for members that give it what they have.
+    /// A leader waits for messages of its node's members.
     Members,
-    /// The coordinator, for leaders that give it what their nodes have.
+    /// The coordinator waits for messages of the leaders.
     Leaders,
-    /// For an answer, from who may wait for others.
+    /// A member waits for an answer; its sender may wait for others.
     Answer,
 }
 
 impl Step {
-    /// How many times the chosen time such a wait lasts before it is told of, and before it is given up:
-    /// who waits for an answer leaves it to those who know whom to wait for.
+    /// Returns factors for the seconds until a warning and until a timeout. A member that waits for
+    /// an answer leaves both to the members that know the missing ranks.
     fn factors(self) -> (f64, f64) {
         match self {
             Self::Unknown | Self::Members => (1.0, 1.0),
@@ -46,14 +47,14 @@ impl Step {
     }
 }
 
-/// What this thread waits for.
+/// The current wait of a thread.
 #[derive(Debug, Default)]
 struct Wait {
     step: Step,
     call: Option<Arc<Call>>,
     rank: u32,
     is_told: bool,
-    /// Why the wait was given up.
+    /// The reason of the timeout, if the wait timed out.
     given_up: Option<String>,
 }
 
@@ -61,16 +62,16 @@ thread_local! {
     static WAIT: RefCell<Wait> = RefCell::default();
 }
 
-/// What a function that carries messages is to do about a long wait.
+/// Instructions for a function that carries messages, in a long wait.
 #[derive(Debug, Default, PartialEq)]
 pub struct LongWait {
     /// A warning for the user.
     pub warning: Option<String>,
-    /// It returns an error.
+    /// True if the function has to return an error.
     pub gives_up: bool,
 }
 
-/// Notes what `act` waits for.
+/// Runs `act`, and notes the reason of its waits for this thread.
 pub(super) fn waiting<T>(
     step: Step,
     call: Option<Arc<Call>>,
@@ -83,14 +84,14 @@ pub(super) fn waiting<T>(
     outcome
 }
 
-/// Why the last wait of this thread was given up, if it was; the first to ask is told.
+/// Takes the reason why the last wait of this thread timed out, if it did.
 pub(super) fn given_up() -> Option<String> {
     WAIT.with_borrow_mut(|wait| wait.given_up.take())
 }
 
-/// What is to be done about a wait that has lasted so many seconds, for the members with the ranks
-/// `missing`, or for some of all if those are not known. To be asked about once a second, by functions
-/// that carry messages, on the thread that called them.
+/// Returns instructions for a wait that has lasted `seconds`, for the members with the ranks
+/// `missing`, or for unknown members if that is empty. Functions that carry messages ask about once
+/// a second, on the thread that called them.
 pub fn wait_on(seconds: f64, missing: &[u32]) -> LongWait {
     let warn = seconds_of(WARN_VARIABLE).unwrap_or(WARN_SECONDS);
     let timeout = seconds_of(TIMEOUT_VARIABLE).unwrap_or(0.0);
@@ -147,7 +148,8 @@ impl Wait {
     }
 }
 
-/// Buffers of messages that were passed. After an error some may still be under way: then they stay for good.
+/// Returns the buffers of messages that were passed. After an error some messages may still be in
+/// transit: then the buffers are leaked.
 pub(super) fn kept<T>(outcome: Result<()>, buffers: T) -> Result<T> {
     match outcome {
         Ok(()) => Ok(buffers),

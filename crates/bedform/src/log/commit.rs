@@ -1,4 +1,10 @@
-//! What the members of a session do together to commit: `docs/log-explained.md` gives the order and the reasons.
+//! Commits of a session: the steps that its members take together.
+//!
+//! Each member makes its data durable and sends a [`Directory`] to the coordinator. The coordinator
+//! merges the directories, publishes created arrays, appends one directory to its segment and
+//! creates the next root under the store's lock. At [`Reach::Node`] a commit is first promised in
+//! the burst tier; its root follows once all members have drained it. `docs/log-explained.md` gives
+//! the order and the reasons.
 
 use crate::log::opened::OpenedStore;
 use crate::log::shapes::enlarge;
@@ -22,13 +28,13 @@ use super::view::View;
 use crate::comm::{COORDINATOR, Communicator, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Arrays that a commit makes larger of which the places of their locks stay until the session ends.
+/// Number of arrays grown by one commit from which on their lock files stay until the session ends.
 const LOCKS_KEPT_MIN: usize = 16;
-/// Roots that are tried while other commits are faster.
+/// Attempts to create the next root before a commit fails with `Conflict`.
 const ATTEMPTS_MAX: usize = 1000;
 
-/// Paths and shapes of arrays by their keys, as of one version of the store's document: what is
-/// looked at again only when that has changed.
+/// Paths and shapes of the store's arrays by array key, cached for one version of the root
+/// document. They are read again only when that version has changed.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
     version: Option<Version>,
@@ -36,7 +42,8 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Those that the store's document has now. The caller holds what keeps it from changing.
+    /// Returns the paths and shapes in the store's current document. A caller that relies on the
+    /// shapes holds a lock that keeps the document from changing.
     fn now(&mut self, store: &OpenedStore) -> Result<Arc<ShapesByKey>> {
         let root = store.documents.read_root(store)?;
         let version = root.map(|root| root.version.clone());
@@ -48,10 +55,12 @@ impl Shapes {
     }
 }
 
-/// Where sessions append: of an array, by its key, and an axis the length before.
+/// Axes along which a session appends, by array key and axis index, with the length before the
+/// append.
 pub(super) type Appended = BTreeMap<([u8; 16], usize), u64>;
 
-/// Notes where an array, which is as `base` but for the axes along which was appended, is appended to.
+/// Records the axes along which `shape` exceeds `base`: an array is appended to there. Of several
+/// lengths before the append the smallest is kept.
 pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64], base: &[u64]) {
     for (axis, (length, base)) in shape.iter().zip(base).enumerate() {
         if base < length {
@@ -61,41 +70,41 @@ pub(super) fn note_appended(appended: &mut Appended, key: [u8; 16], shape: &[u64
     }
 }
 
-/// A commit of which everything is written but the root.
+/// A commit that is written except for its root.
 #[derive(Debug)]
 pub(super) struct Prepared {
     directory: Directory,
     record: CommitRecord,
-    /// Where it appends. Nothing where that is not known: then no axis that it makes longer may have
-    /// become longer meanwhile.
+    /// The axes along which the commit appends. `None` if unknown: then no axis that it lengthens
+    /// may have grown meanwhile.
     appended: Option<Appended>,
 }
 
-/// What a member has begun of a commit.
+/// One member's part of a commit that has begun.
 pub(super) struct Begun {
-    /// The arrays that it makes larger.
+    /// The arrays that this member enlarges.
     pub(super) grown: Vec<GrownArray>,
-    /// Its data, which are on their way; nothing if it has none.
+    /// The pending answer of this member's segment; `None` if it has written no data.
     pub(super) finishing: Option<Finishing>,
 }
 
 impl Session {
-    /// Begins a commit of everything that was written since the last one, and returns at once: its data become
-    /// durable while the program goes on, which may not change elements that it has lent. Not collective: all that
-    /// members agree on is done by [`Session::commit_wait`], in the thread that calls it. Until then the session
-    /// takes nothing else.
+    /// Begins a commit of all writes since the last one and returns at once. The data become
+    /// durable in the background while the program goes on, which must not change elements that it
+    /// has lent. Not collective: [`Session::commit_wait`] runs the collective part, in the thread
+    /// that calls it. Until then the session accepts no other call.
     ///
     /// # Errors
-    /// `InvalidArgument` if a commit has begun and was not waited for. What fails of the commit is an error of
-    /// [`Session::commit_wait`], on all members.
+    /// `InvalidArgument` if a commit has begun and was not waited for. [`Session::commit_wait`]
+    /// reports errors of the commit itself, on all members.
     pub fn commit_begin(&mut self) -> Result<()> {
         self.check_sound()?;
         self.begun = Some(self.begin_commit(true));
         Ok(())
     }
 
-    /// Ends the commit that [`Session::commit_begin`] has begun, as [`Session::commit`], which members may call in its
-    /// place. Collective; where no commit has begun it begins one.
+    /// Ends the commit that [`Session::commit_begin`] has begun. Collective; members may call
+    /// [`Session::commit`] instead. Where no commit has begun, it begins one.
     ///
     /// # Errors
     /// As [`Session::commit`].
@@ -103,7 +112,8 @@ impl Session {
         self.commit()
     }
 
-    /// Has this member's part of the commit made durable, `ahead` of what the members agree on.
+    /// Starts to make this member's part of the commit durable. With `ahead`, the collective part
+    /// is still to come, so a shared segment is synced now and not only flushed.
     fn begin_commit(&mut self, ahead: bool) -> Result<Begun> {
         let commit = self.commit_id();
         let grown = self.take_grown();
@@ -122,29 +132,29 @@ impl Session {
         Ok(Begun { grown, finishing })
     }
 
-    /// What was begun of the commit, or begins now.
+    /// Returns the begun commit, or begins one now.
     pub(super) fn take_begun(&mut self) -> Result<Begun> {
         self.begun.take().unwrap_or_else(|| self.begin_commit(false))
     }
 
-    /// Makes everything that the members wrote since the last commit visible, all at once, in all of
-    /// them or in none; durable on return. Collective. Gives the number of the commit.
+    /// Makes everything that the members wrote since the last commit visible: all of it or nothing.
+    /// Durable on return. Collective. Returns the number of the commit.
     ///
-    /// At [`Reach::Node`] it returns when everything is durable in the nodes' burst tiers, and gives
-    /// the number of the last commit that is visible. What it has promised becomes visible, in order,
-    /// with the first commit that finds it drained, or with [`Session::drain`].
+    /// At [`Reach::Node`] it returns once all data are durable in the nodes' burst tiers, with the
+    /// number of the last visible commit. The promised commit becomes visible, in order, with the
+    /// first later commit that finds it drained, or with [`Session::drain`].
     ///
     /// # Errors
-    /// The first error of any member, on all; nothing that was written is visible then, but arrays
+    /// The first error of any member, on all. Then nothing that was written is visible, but arrays
     /// that the session created may be: the message names those. `Conflict` if another writer has
-    /// appended to an array that this session appends to, has made one smaller, or deleted it.
+    /// appended to an array that this session appends to, has made one smaller, or has deleted it.
     pub fn commit(&mut self) -> Result<u64> {
         self.check_process()?;
         self.enter_handing_over("commit()");
         self.commit_entered()
     }
 
-    /// The commit of the collective call that this member has entered.
+    /// Commits, after this member has entered the collective call.
     pub(super) fn commit_entered(&mut self) -> Result<u64> {
         if self.share.is_some() {
             let mine = self.check_healthy().and_then(|()| self.hand_over());
@@ -165,11 +175,11 @@ impl Session {
         told
     }
 
-    /// Waits until everything that was committed is drained from the burst tiers, and visible.
-    /// Collective. Gives the number of the last commit.
+    /// Waits until all commits are drained from the burst tiers and visible. Collective. Returns
+    /// the number of the last commit.
     ///
     /// # Errors
-    /// As [`Session::commit`]. What was promised and could not be kept is still there for
+    /// As [`Session::commit`]. Promised commits that could not be completed remain for
     /// `bedform recover`.
     pub fn drain(&mut self) -> Result<u64> {
         self.check_process()?;
@@ -177,11 +187,12 @@ impl Session {
         self.drain_entered()
     }
 
-    /// The draining of the collective call that this member has entered.
+    /// Drains, after this member has entered the collective call.
     pub(super) fn drain_entered(&mut self) -> Result<u64> {
         agree(&*self.members, self.check_not_begun())?;
         let mine = self.check_healthy().and_then(|()| self.finish_draining());
-        // What was written since the last commit lies in segments that stay this session's.
+        // Data written since the last commit lie in segments that this session keeps, so no new
+        // session is named.
         let number = self.commit_together(mine, |_, number| Ok(number.to_le_bytes().to_vec()))?;
         self.has_promises = false;
         self.promised_shapes.clear();
@@ -201,7 +212,8 @@ impl Session {
         self.committed(told)
     }
 
-    /// Notes what became of a commit, and gives its number.
+    /// Updates the session after a commit, from the coordinator's answer. Returns the commit's
+    /// number.
     pub(super) fn committed(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
         self.count_epoch();
         self.appended.clear();
@@ -213,11 +225,11 @@ impl Session {
         let told = told?;
         let erred = || Error::invalid("the coordinator erred");
         let (number, next) = told.split_first_chunk().ok_or_else(erred)?;
-        // Committed it is, whether or not it can be looked at now.
+        // The commit stands even if the newest root cannot be read now.
         let _ = self.store.look_unless_always();
         if !next.is_empty() {
             let next = next.try_into().map_err(|_| erred())?;
-            // The commit stands, whatever comes of it: the next call says so.
+            // The commit stands even if this fails: the next call reports the error.
             if let Err(error) = self.go_on_as(next) {
                 self.end_with(&error);
             }
@@ -225,19 +237,19 @@ impl Session {
         Ok(u64::from_le_bytes(*number))
     }
 
-    /// The arrays that this member makes larger.
+    /// Returns the arrays that this member enlarges, and forgets their known shapes.
     pub(super) fn take_grown(&mut self) -> Vec<GrownArray> {
         let grown = self.arrays.values().filter_map(Known::grown).collect();
         for Known { target, .. } in self.arrays.values() {
             note_appended(&mut self.appended, target.key, &target.shape, &target.base);
         }
-        // The next commit looks up again what becomes of them.
+        // The next commit looks their shapes up again.
         self.arrays.retain(|_, known| known.grown().is_none());
         grown
     }
 
-    /// Makes this member's part of the commit durable, and says how far it has been drained and what
-    /// it is.
+    /// Makes this member's part of the commit durable. Returns the last epoch that it has drained
+    /// (a `u32`) and, if it has any data, its encoded directory.
     fn finish(&mut self) -> Result<Vec<u8>> {
         let Begun { grown, finishing } = self.take_begun()?;
         let commit = self.commit_id();
@@ -258,14 +270,15 @@ impl Session {
         Ok(part)
     }
 
-    /// Waits until this member's part of all commits is drained, and says so.
+    /// Waits until this member's part of all commits is drained. Returns the last drained epoch (a
+    /// `u32`).
     fn finish_draining(&mut self) -> Result<Vec<u8>> {
         let alone = self.stream.as_mut().filter(|_| self.share.is_none());
         let begin = |stream: &mut Stream| stream.segment().begin_finish(Reach::Shared);
         let finishing = alone.map(begin).transpose()?;
         self.look_up_visible()?;
         if let Some(stream) = &mut self.stream {
-            // Those that were flushed and not yet committed are for the next commit.
+            // Sections that were flushed since the last commit belong to the next one.
             let finished = match finishing {
                 Some(finishing) => stream.segment().finished(&finishing)?,
                 None => stream.segment().hand_over()?,
@@ -276,8 +289,8 @@ impl Session {
         Ok(self.drained_epoch().to_le_bytes().to_vec())
     }
 
-    /// On the coordinator: looks up the last commit that is visible, while its data become durable,
-    /// where nothing may fail, or take long, once they are promised.
+    /// On the coordinator, at [`Reach::Node`], looks up the last visible commit while its data
+    /// become durable. After a promise nothing may fail or take long.
     fn look_up_visible(&mut self) -> Result<()> {
         if self.options.reach == Reach::Node && self.members.rank() == COORDINATOR {
             self.visible = self.newest_number()?;
@@ -285,7 +298,7 @@ impl Session {
         Ok(())
     }
 
-    /// The last epoch of which this member has nothing more to drain.
+    /// Returns the last epoch that this member has drained completely.
     pub(super) fn drained_epoch(&mut self) -> u32 {
         let drained = match &mut self.stream {
             Some(stream) => stream.segment().drained_bytes(),
@@ -297,7 +310,7 @@ impl Session {
         self.ends.front().map_or(self.epoch() + 1, |(epoch, _)| epoch - 1)
     }
 
-    /// Prepares what the members say they have, and commits what all have drained.
+    /// Prepares a commit from the members' parts, and publishes the commits that all have drained.
     pub(super) fn commit_all(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
         let mut drained = u32::MAX;
         let mut directories = Vec::with_capacity(parts.len());
@@ -310,8 +323,9 @@ impl Session {
         let mut directory = self.merge(&directories)?;
         let has_something = !directory.sections.is_empty() || !directory.grown.is_empty();
         directory.is_promised = self.options.reach == Reach::Node;
-        // Nothing counts before the root: what the members wrote becomes durable while what the session
-        // has created does. A promise counts at once: what may fail comes before it.
+        // No data count before the root, so the directory becomes durable while created arrays are
+        // published. A promise counts at once, so its directory is written after all steps that may
+        // fail.
         let is_early = has_something && !directory.is_promised;
         let early = is_early.then(|| self.begin_directory(&directory)).transpose()?;
         let mut created = Vec::new();
@@ -327,8 +341,8 @@ impl Session {
         })
     }
 
-    /// On the coordinator: commits what the members wrote, once the arrays are there that the session
-    /// has created.
+    /// On the coordinator, commits the members' data after the arrays that the session created are
+    /// published.
     fn commit_data(
         &mut self,
         directory: Directory,
@@ -345,7 +359,7 @@ impl Session {
             self.prepare(directory, begun)?;
         }
         if self.options.reach == Reach::Shared {
-            // The directory is part of the coordinator's segment, too.
+            // The directory lies in the coordinator's segment, which may not have drained it.
             let drained = drained.min(self.drained_epoch());
             number = self.complete_drained(drained)?.or(number);
         }
@@ -363,11 +377,11 @@ impl Session {
         Ok(newest.map_or(0, |root| root.number))
     }
 
-    /// Publishes the commits that everybody has drained. Gives the number of the last one.
+    /// Publishes the commits that all members have drained. Returns the number of the last one.
     fn complete_drained(&mut self, drained: u32) -> Result<Option<u64>> {
         let mut number = None;
         while self.prepared.front().is_some_and(|next| next.directory.commit.epoch <= drained) {
-            // Whatever comes of it, it does not come later.
+            // Taken off the queue first: a commit that fails here is not tried again.
             let Some(prepared) = self.prepared.pop_front() else { break };
             let epoch = prepared.directory.commit.epoch;
             number = Some(self.complete(prepared)?);
@@ -378,7 +392,8 @@ impl Session {
         Ok(number)
     }
 
-    /// Has the directory of a commit, which is on its way, wait for what it needs to be published.
+    /// Waits for a directory that is being written, and queues its commit until all members have
+    /// drained it.
     fn prepare(&mut self, directory: Directory, begun: Placing) -> Result<()> {
         let record = self.directory_record(begun)?;
         let end = record.offset.saturating_add(record.stored_bytes);
@@ -388,13 +403,13 @@ impl Session {
         Ok(())
     }
 
-    /// Appends a directory that promises nothing new.
+    /// Appends a directory without a promise.
     fn write_directory(&mut self, directory: &Directory) -> Result<CommitRecord> {
         let begun = self.begin_directory_of(directory, None)?;
         self.directory_record(begun)
     }
 
-    /// Appends the directory of a commit in the background, and promises that, if it is to be.
+    /// Starts to append the directory of a commit and, if the commit is promised, its promise.
     fn begin_directory(&mut self, directory: &Directory) -> Result<Placing> {
         let promised = directory.is_promised.then_some(directory.commit);
         self.begin_directory_of(directory, promised)
@@ -410,7 +425,7 @@ impl Session {
         self.stream()?.segment().directory(body, reach, promised)
     }
 
-    /// What a root says of a directory, once that is durable.
+    /// Waits until a directory is durable, and returns its record for a root.
     fn directory_record(&mut self, placing: Placing) -> Result<CommitRecord> {
         let segment = self.stream()?.segment();
         let place = segment.placed(&placing)?;
@@ -424,7 +439,7 @@ impl Session {
         })
     }
 
-    /// Publishes a commit that another session promised, of which everything but the root is there.
+    /// Publishes a commit that another session promised; only its root is missing.
     pub(super) fn complete_promised_of(
         &mut self,
         directory: Directory,
@@ -433,7 +448,8 @@ impl Session {
         self.complete(Prepared { directory, record, appended: None })
     }
 
-    /// Writes and publishes a commit of sections that another session has left, and which appended.
+    /// Writes and publishes a commit of sections that another session has left. `appended` names
+    /// the axes along which that session appended.
     pub(super) fn commit_directory(
         &mut self,
         directory: Directory,
@@ -443,10 +459,10 @@ impl Session {
         self.complete(Prepared { directory, record, appended: Some(appended) })
     }
 
-    /// Publishes a commit that everybody has drained.
+    /// Publishes a commit that all members have drained.
     fn complete(&mut self, prepared: Prepared) -> Result<u64> {
         let Prepared { mut directory, mut record, appended } = prepared;
-        // From here on nobody else makes these arrays larger.
+        // From here on no other writer enlarges these arrays.
         let _locks = self.lock_grown(&directory)?;
         let before = directory.grown.clone();
         self.settle_growth(&mut directory, appended.as_ref())?;
@@ -457,14 +473,14 @@ impl Session {
         self.publish(&directory, &record)
     }
 
-    /// One directory of those of all members.
+    /// Merges the encoded directories of all members into one.
     pub(super) fn merge(&self, parts: &[&[u8]]) -> Result<Directory> {
         let limits = &self.store.options.limits;
         let mut all = Directory { commit: self.commit_id(), ..Directory::default() };
         let mut grown = BTreeMap::<[u8; 16], GrownArray>::new();
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let one = Directory::decode(part, limits).map_err(to_error)?;
-            // The members of a node name the same one.
+            // The members of a node name the same segment.
             let is_same = !one.segments.is_empty() && all.segments.ends_with(&one.segments);
             let before = all.segments.len() - if is_same { one.segments.len() } else { 0 };
             let first = u32::try_from(before).unwrap_or(u32::MAX);
@@ -483,7 +499,7 @@ impl Session {
         Ok(all)
     }
 
-    /// The locks of the arrays that the commit makes larger: direct appends hold them, too.
+    /// Locks the arrays that the commit enlarges. Direct appends take the same locks.
     fn lock_grown(&mut self, directory: &Directory) -> Result<Vec<Box<dyn Lock>>> {
         if directory.grown.is_empty() {
             return Ok(Vec::new());
@@ -492,13 +508,14 @@ impl Session {
         let by_key = self.shapes.now(&store)?;
         let arrays = directory.grown.iter().filter_map(|array| by_key.get(&array.key));
         let mut paths: Vec<&ObjectPath> = arrays.map(|(path, _)| path).collect();
-        // Always in the order of paths, so that two writers cannot wait for each other.
+        // Always in the order of paths, so that two writers cannot deadlock.
         paths.sort_unstable();
         let mut locks = Vec::with_capacity(paths.len());
         for path in paths {
             let mut lock = store.lock(path)?;
             if directory.grown.len() >= LOCKS_KEPT_MIN {
-                // Many files that come and go with each commit cost much more than their locks.
+                // Creating and removing many lock files in each commit costs much more than
+                // locking.
                 lock.keep_place();
                 self.locked.insert(path.clone());
             }
@@ -507,10 +524,12 @@ impl Session {
         Ok(locks)
     }
 
-    /// Says from which shape each array grows. The caller holds their locks.
+    /// Sets the base shape of each growing array to its current shape. The caller holds the locks
+    /// of these arrays.
     ///
     /// # Errors
-    /// `Conflict` if an array is gone, or somebody else has appended where this session does.
+    /// `Conflict` if an array was deleted or made smaller, or another writer has appended along the
+    /// same axis.
     fn settle_growth(
         &mut self,
         directory: &mut Directory,
@@ -521,7 +540,7 @@ impl Session {
         }
         let store = self.store.clone();
         let keys: Vec<_> = directory.grown.iter().map(|array| array.key).collect();
-        // What others settle meanwhile is in the documents.
+        // Growth that others settle meanwhile is in the documents.
         let shapes = store.in_one_snapshot(|| {
             let (newest, _) = store.newest_root(&self.log)?;
             let view = newest.map(|newest| self.view_of(newest));
@@ -553,12 +572,12 @@ impl Session {
         Ok(())
     }
 
-    /// Publishes the root that has the commit.
+    /// Publishes the root that names the commit; tries again while other writers are faster.
     fn publish(&mut self, directory: &Directory, record: &CommitRecord) -> Result<u64> {
         let store = self.store.clone();
         let merged = self.merge_tail();
         for _ in 0..ATTEMPTS_MAX {
-            // Whoever removes old roots holds it, too: a number that was removed is free again, and a
+            // The removal of old roots takes the same lock. A removed number is free again, and a
             // commit that took it would be lost.
             let _lock = store.lock(&ObjectPath::root())?;
             let (newest, log) = store.newest_root(&self.log)?;
@@ -569,7 +588,8 @@ impl Session {
             }
             let root = self.successor(root, log.settled, directory, record);
             self.check_arrays(newest.clone(), directory)?;
-            // While there are commits nobody makes an array smaller or deletes it.
+            // The first commit sets `pending`; while it is set, no writer shrinks or deletes an
+            // array.
             if newest.as_ref().is_none_or(|root| !root.has_commits())
                 && let Some(log) = prepare_log(&store, &self.log, root.settled)?
             {
@@ -594,13 +614,13 @@ impl Session {
         ))
     }
 
-    /// The root and what is kept of what it refers to.
+    /// Returns a view of `root` that shares the objects loaded for this store.
     fn view_of(&self, root: Arc<Root>) -> View {
         View::new(root, self.log.clone(), &self.store.options.limits, self.store.loaded.clone())
     }
 
-    /// A table in the place of the last commits, where they are many. A commit does not fail for it: where it cannot
-    /// be made now, a later one tries again.
+    /// Writes a table that replaces the last commits if the root names many of them. An error does
+    /// not fail the commit: a later commit tries again.
     fn merge_tail(&self) -> Option<Merged> {
         let many = self.store.options.commits_named.max(1);
         if self.tail_length < many {
@@ -610,8 +630,8 @@ impl Session {
         self.view_of(newest?).merge(many).ok()?
     }
 
-    /// Fails if an array that the commit touches is gone, or is too small for it: as `newest`, the root before it,
-    /// and the commit itself make it.
+    /// Fails if an array that the commit touches is gone or too small. Growth by `newest`, the
+    /// preceding root, and by the commit itself counts.
     fn check_arrays(&mut self, newest: Option<Arc<Root>>, directory: &Directory) -> Result<()> {
         let store = self.store.clone();
         let by_key = self.shapes.now(&store)?;
@@ -646,8 +666,8 @@ impl Session {
         )
     }
 
-    /// The root after `newest`, with one more commit, whose directory lies at `record`; the first one
-    /// goes on from the last number that was `settled`.
+    /// Returns the root after `newest` with one more commit, whose directory lies at `record`. The
+    /// first root continues from the last `settled` number.
     fn successor(
         &self,
         newest: Option<Root>,
@@ -666,7 +686,7 @@ impl Session {
     }
 }
 
-/// Fails if the log is no longer that of the store: a commit there would be seen by nobody.
+/// Fails if `log` is no longer the store's log: no reader would see a commit there.
 pub(super) fn check_place(
     store: &OpenedStore,
     log: &LogPlace,
@@ -690,7 +710,7 @@ pub(super) fn check_place(
     }
 }
 
-/// What a commit that failed has made visible all the same, and what to do about it.
+/// Describes the arrays that a failed commit has made visible, and the remedy.
 fn said_of_created(created: &[ObjectPath], kind: ErrorKind) -> String {
     const NAMES_MAX: usize = 8;
     let names = created.iter().take(NAMES_MAX).map(ObjectPath::as_str).collect::<Vec<_>>();
@@ -698,7 +718,7 @@ fn said_of_created(created: &[ObjectPath], kind: ErrorKind) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    // After other errors nobody knows.
+    // After other errors the state of the data is unknown.
     let data = if kind == ErrorKind::Conflict { ", without its data" } else { "" };
     let names = names.join(", ");
     format!(
@@ -710,7 +730,7 @@ pub(super) fn cut_short() -> Error {
     Error::new(ErrorKind::Io, "a member of the session said less than it had to")
 }
 
-/// The shape of an array after the commits of a root.
+/// Returns the shape of an array after the commits of a root.
 fn shape_in(by_key: &ShapesByKey, view: Option<&View>, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
     let Some((_, shape)) = by_key.get(key) else { return Ok(None) };
     let mut shape = shape.clone();
@@ -720,7 +740,7 @@ fn shape_in(by_key: &ShapesByKey, view: Option<&View>, key: &[u8; 16]) -> Result
     Ok(Some(shape))
 }
 
-/// The root of a log without commits.
+/// Returns the root of a log without commits.
 pub(super) fn first_root(log: &LogPlace, settled: u64) -> Root {
     Root {
         store: log.store,
@@ -760,7 +780,7 @@ mod tests {
         session.close()
     }
 
-    /// What it says if the `k`-th `operation` fails; nothing if there are not as many.
+    /// Returns the error text if the `k`-th `operation` fails; `None` if there are fewer.
     fn said(operation: Operation, k: u64, in_background: bool) -> Option<String> {
         let storage = Arc::new(Failing::new(MemoryStorage::new()));
         let shared: Arc<dyn Storage> = storage.clone();

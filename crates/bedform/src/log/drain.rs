@@ -1,7 +1,8 @@
-//! The side of the burst tier that passes parts on to the log, and what it and the writer tell each other.
+//! The drain: the thread that copies parts from a burst tier to the log, and its state shared with
+//! the writer.
 //!
-//! What was appended is moved in order, as runs of bytes. A run is durable in the log after a sync there;
-//! then, and not before, the part that ends with it is removed.
+//! Appended bytes are copied in order, as runs. A run is durable in the log after a sync there;
+//! only then is the part that ends with it removed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,59 +17,60 @@ use super::segment::{LogFile, LogObject};
 use super::staged::Reach;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes that are moved at a time: fewer than wait to be written, so that writing never waits for reading.
+/// Bytes that are copied at a time: fewer than wait to be written, so that writing never waits for
+/// reading.
 const COPY_BYTES: usize = 4 << 20;
-/// A writer that appends nothing for so long is not busy: longer than a sync takes, or a turn of others
-/// on a core.
+/// A writer that has appended nothing for this long is idle: longer than a sync takes, or than
+/// another process occupies a core at a time.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Makes the segment in the log.
+/// The function that creates the segment in the log.
 pub(super) type Create = Box<dyn FnOnce() -> Result<LogFile> + Send>;
 
-/// A run of bytes of a part.
+/// A run of bytes of one part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) part: u64,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Nothing more is appended to the part.
+    /// True if the part ends with this run.
     pub(super) is_last: bool,
 }
 
-/// What the writer and the drain tell each other.
+/// The state that the writer and the drain share.
 pub(super) struct Drain {
     state: Mutex<State>,
     changed: Condvar,
     /// Bytes appended so far.
     appended: AtomicU64,
-    /// A root knows the promised commits up to this epoch.
+    /// The last epoch whose promised commit a root names.
     known: AtomicU32,
-    /// Nothing of the segment is expected from the tier any more, as the log says.
+    /// True if the log says that nothing more of the segment is expected from the tier.
     is_given_up: AtomicBool,
 }
 
 struct State {
     waiting: VecDeque<Run>,
-    /// Runs that start before this byte are to be drained; later ones wait.
+    /// Runs that start before this byte may be drained; later ones wait.
     released: u64,
-    /// A commit is on its way: what it has waits until it has returned, unless the tier is full.
+    /// True during a commit: its runs wait until it has returned, unless the tier is full.
     is_held: bool,
     done: Done,
-    /// The writer waits for these bytes: make them durable as soon as they are moved.
+    /// The writer waits for the first so many bytes: they are synced as soon as they are copied.
     wanted: u64,
-    /// Nothing more comes.
+    /// True if no more runs follow.
     is_closed: bool,
     failure: Option<Error>,
     has_failed: bool,
-    /// What the writer notes promises with, made when the tier was named.
+    /// The writer's promises, created when the tier was named.
     promises: Option<Promises>,
 }
 
-/// What the drain has done.
+/// Progress of the drain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Done {
-    /// The tier says whose parts these are, and the log that they are expected, as durably as it has to
-    /// be known.
+    /// True if the tier names the store of the parts, and the log notes the tier, as durably as
+    /// the reach demands.
     pub(super) is_named: bool,
     /// Bytes that are durable in the log.
     pub(super) durable: u64,
@@ -77,9 +79,9 @@ pub(super) struct Done {
 }
 
 impl Drain {
-    /// Nothing is drained yet. Who waits for the tier alone has its data drained when it has committed.
+    /// Returns the state before any run. At [`Reach::Node`] data are drained after their commit.
     pub(super) fn new(reach: Reach) -> Arc<Self> {
-        // What counts only when it is drained need not be known here after a power cut.
+        // Data that count only once they are drained need no name here after a power cut.
         let (released, is_named) = match reach {
             Reach::Node => (0, false),
             Reach::Shared => (u64::MAX, true),
@@ -108,7 +110,7 @@ impl Drain {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and tells everybody.
+    /// Changes the state, and wakes all waiters.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.lock());
         self.changed.notify_all();
@@ -118,37 +120,39 @@ impl Drain {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are durable in the log.
+    /// Returns how many bytes are durable in the log.
     pub(super) fn durable_bytes(&self) -> u64 {
         self.lock().done.durable
     }
 
-    /// A root knows the promised commits up to this epoch: what says so in the tier may go.
+    /// Notes the last epoch whose promised commit a root names. Its promise and earlier ones may be
+    /// removed from the tier.
     pub(super) fn set_known(&self, epoch: u32) {
         self.known.store(epoch, Ordering::Relaxed);
     }
 
-    /// The epoch up to which a root knows what was promised.
+    /// Returns the last epoch whose promised commit a root names.
     pub(super) fn known(&self) -> u32 {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// The log expects nothing from the tier any more: all of it may go from there.
+    /// Notes that the log expects nothing more from the tier: all of the segment may be removed
+    /// there.
     pub(super) fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// What the writer notes promises with, once.
+    /// Takes the writer's promises, which are there once.
     pub(super) fn take_promises(&self) -> Option<Promises> {
         self.lock().promises.take()
     }
 
-    /// Notes that so many bytes have been appended.
+    /// Notes the number of bytes that have been appended so far.
     pub(super) fn count_appended(&self, bytes: u64) {
         self.appended.store(bytes, Ordering::Relaxed);
     }
 
-    /// Tells of a run, and whether it, and what comes before, is to be drained at once.
+    /// Queues a run. With `releases`, it and all runs before it are drained at once.
     pub(super) fn tell(&self, run: Run, releases: bool) {
         self.change(|state| {
             if run.start < run.end || run.is_last {
@@ -160,17 +164,17 @@ impl Drain {
         });
     }
 
-    /// Nothing more comes.
+    /// Notes that no more runs follow.
     pub(super) fn close(&self) {
         self.change(|state| state.is_closed = true);
     }
 
-    /// Fails if draining has failed: in full once.
+    /// Fails if draining has failed; the full error only once.
     pub(super) fn check(&self) -> Result<()> {
         self.lock().check()
     }
 
-    /// Waits until the tier says durably whose the parts are, and the log through which tier they come.
+    /// Waits until the tier durably names the store of the parts, and the log notes the tier.
     pub(super) fn wait_for_name(&self) -> Result<()> {
         let mut state = self.lock();
         while !state.done.is_named {
@@ -180,7 +184,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Has the first `bytes` bytes drained at once, and waits until `reached` says that it is done.
+    /// Has the first `bytes` bytes drained at once, and waits until `reached` returns that many.
     pub(super) fn wait_for(&self, bytes: u64, reached: fn(&Done) -> u64) -> Result<()> {
         let mut state = self.lock();
         while reached(&state.done) < bytes {
@@ -193,17 +197,17 @@ impl Drain {
         Ok(())
     }
 
-    /// What waits is not to be drained until the commit that is on its way has returned.
+    /// Keeps queued runs from being released until the commit under way has returned.
     pub(super) fn hold(&self) {
         self.lock().is_held = true;
     }
 
-    /// True while a commit is on its way.
+    /// True while a commit is under way.
     pub(super) fn is_held(&self) -> bool {
         self.lock().is_held
     }
 
-    /// Everything that the drain has been told of is to be drained.
+    /// Ends a hold, and releases all queued runs.
     pub(super) fn release(&self) {
         self.change(|state| {
             state.is_held = false;
@@ -211,7 +215,7 @@ impl Drain {
         });
     }
 
-    /// Waits for more; what waits is released if nothing was appended for a while.
+    /// Waits for a change. Releases the queued runs if no bytes were appended for a while.
     fn wait_for_pause(&self, state: MutexGuard<'_, State>) {
         let before = self.appended.load(Ordering::Relaxed);
         let waited = self.changed.wait_timeout(state, PAUSE);
@@ -238,23 +242,23 @@ impl State {
     }
 }
 
-/// The side of the thread that moves parts to the log.
+/// The thread that copies parts to the log.
 pub(super) struct Drainer {
     place: BurstPlace,
     target: Target,
     shared: Arc<Drain>,
-    /// What was appended to the log and is not yet durable there.
+    /// Runs that were appended to the log and are not yet durable there.
     moved: Vec<Run>,
 }
 
-/// Where the drain goes to.
+/// The segment in the log, created on first use.
 enum Target {
     Missing(Option<Create>),
     There(LogFile),
 }
 
 impl Target {
-    /// The segment in the log, which is made if it is missing.
+    /// Returns the segment in the log, and creates it if it is missing.
     fn object(&mut self) -> Result<&mut LogObject> {
         if let Self::Missing(create) = self {
             let create = create.take().ok_or_else(|| Error::new(ErrorKind::Io, "no segment"))?;
@@ -272,13 +276,13 @@ impl Drainer {
         Self { place, target: Target::Missing(Some(create)), shared, moved: Vec::new() }
     }
 
-    /// Drains until nothing more comes.
+    /// Drains until no more runs follow.
     pub(super) fn run(mut self) {
         let outcome = self.name().and_then(|()| self.drain());
         self.say(outcome);
     }
 
-    /// Drains what waits, and makes it durable.
+    /// Drains the queued runs, and makes them durable.
     pub(super) fn run_waiting(&mut self) {
         let outcome = self.drain_waiting();
         self.say(outcome);
@@ -292,8 +296,9 @@ impl Drainer {
         });
     }
 
-    /// Has the tier say durably whose the parts are, and begins the segment in the log, which notes the
-    /// tier: what is promised after that is known to be missing where the tier is not at hand.
+    /// Makes the tier durably name the store of the parts, and creates the segment in the log,
+    /// which notes the tier. Later promises are then known to be missing where the tier is not at
+    /// hand.
     pub(super) fn name(&mut self) -> Result<()> {
         if !self.shared.lock().done.is_named {
             let promises = self.place.in_tier(self.place.name_promises())?;
@@ -307,17 +312,17 @@ impl Drainer {
     }
 
     fn drain(&mut self) -> Result<()> {
-        // At once: what is wrong with the place is known before much is promised; and its names need not
-        // be waited for later.
+        // At once: errors of the place show before much is promised, and later syncs need not wait
+        // for the names.
         self.target.object()?.sync()?;
         while let Some(run) = self.next()? {
             self.copy(run)?;
             self.moved.push(run);
         }
         self.settle()?;
-        // What was appended behind the last sync is nobody's: it goes in any case.
+        // Bytes behind the last sync belong to no commit: they are removed in any case.
         if self.place.has_promising_writer() && !self.shared.is_given_up.load(Ordering::Relaxed) {
-            // What was promised and is not visible yet has its proof here.
+            // The promises of commits that are not visible yet stay as their proof.
             return self.place.in_tier(self.place.remove_parts());
         }
         self.place.in_tier(self.place.remove())
@@ -332,12 +337,13 @@ impl Drainer {
         }
     }
 
-    /// The next run. Before a wait, and when somebody waits for it, what was moved becomes durable.
+    /// Returns the next run. Makes copied runs durable before it waits, and when the writer waits
+    /// for them.
     fn next(&mut self) -> Result<Option<Run>> {
         loop {
             let shared = self.shared.clone();
             let mut state = shared.lock();
-            // A run may have no bytes, and say only that a part has ended.
+            // A run may have no bytes, and only mark the end of a part.
             let is_released = |run: &Run| run.start < state.released || run.end <= state.released;
             let is_next = |run: &Run| is_released(run) || state.is_closed;
             let has_next = state.waiting.front().is_some_and(is_next);
@@ -379,14 +385,14 @@ impl Drainer {
         Ok(())
     }
 
-    /// Makes what was moved durable, and then removes the parts that are no longer needed.
+    /// Makes copied runs durable, then removes the parts that are no longer needed.
     fn settle(&mut self) -> Result<()> {
         let Some(last) = self.moved.last() else { return Ok(()) };
         let end = last.end;
         let object = self.target.object()?;
         object.sync()?;
         debug_assert_eq!(object.position(), end, "parts are padded as syncs are");
-        // Who waits for that need not wait for the tier.
+        // Callers that wait for durability need not wait for the tier.
         self.shared.change(|state| state.done.durable = end);
         for run in self.moved.drain(..).filter(|run| run.is_last) {
             let path = self.place.part(run.part)?;

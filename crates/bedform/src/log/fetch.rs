@@ -14,18 +14,19 @@ use crate::cache::{CacheHandle, Key, Kind, ObjectKey};
 use crate::error::Result;
 use crate::source::{Destination, Payload};
 
-/// The most bytes that blocks are fetched together.
+/// Maximum number of bytes of blocks that are fetched together.
 const FETCH_BYTES_MAX: u64 = 1 << 20;
-/// Extents that are fetched together.
+/// Maximum number of extents that are fetched together.
 const EXTENTS_MAX: usize = 32;
-/// The largest gap between blocks that is read over: a record's head, and a small one's body.
+/// Bytes of the largest gap between blocks that is read over: a record's head, and the body of a
+/// small record.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Blocks of one segment that are fetched together, and what is taken from them.
+/// Blocks of one segment that are fetched together, and the copies from them.
 #[derive(Debug)]
 pub(crate) struct LogFetch {
     segment: Arc<LogSegment>,
-    /// Where decoded blocks are kept, if these are worth it.
+    /// The cache for decoded blocks; `None` if they are not cached.
     cache: Option<Arc<CacheHandle>>,
     /// Byte ranges to read; they follow each other in the buffer.
     extents: Vec<Extent>,
@@ -35,9 +36,9 @@ pub(crate) struct LogFetch {
 #[derive(Debug)]
 struct FetchedBlock {
     block: Block,
-    /// Where it starts in the buffer.
+    /// Position of the block in the buffer, in bytes.
     start: usize,
-    /// True if it is decoded together with the next one.
+    /// True if the block is decoded together with the next one.
     joins_next: bool,
     moves: Vec<Move>,
 }
@@ -47,18 +48,18 @@ impl LogFetch {
         Self { segment, cache: None, extents: Vec::new(), blocks: Vec::new() }
     }
 
-    /// Where decoded blocks are to be kept.
+    /// Sets the cache for decoded blocks.
     pub(super) fn keep_in(&mut self, cache: Option<&Arc<CacheHandle>>) {
         self.cache = cache.cloned();
     }
 
-    /// The key of a decoded block.
+    /// Returns the cache key of a decoded block.
     fn key(&self, cache: &CacheHandle, block: &Block) -> Key {
         let name = ObjectKey::Name(self.segment.name.clone());
         cache.key_of_immutable(Kind::Block, &self.segment.scope, name, block.offset)
     }
 
-    /// Bytes of the buffer.
+    /// Returns the length of the buffer in bytes.
     fn bytes(&self) -> usize {
         self.extents.iter().map(|extent| index(extent.length)).sum()
     }
@@ -101,7 +102,8 @@ impl LogFetch {
         self.blocks.push(FetchedBlock { block, start, joins_next: false, moves });
     }
 
-    /// Fetches the blocks, waiting for each, and makes the moves; `bytes` and `scratch` are memory.
+    /// Fetches the blocks one after the other, and makes the copies. `bytes` and `scratch` are
+    /// memory to reuse.
     ///
     /// # Errors
     /// As [`Payload::run_part`]; those of storage.
@@ -152,7 +154,7 @@ impl Payload for LogFetch {
 
     fn take_kept(&self, to: &Destination<'_>) -> Result<bool> {
         let Some(cache) = self.cache.as_deref() else { return Ok(false) };
-        // All or nothing: the buffer is laid out.
+        // All or nothing: the layout of the buffer is fixed.
         let mut kept: Vec<Arc<[u8]>> = Vec::with_capacity(self.blocks.len());
         for fetched in &self.blocks {
             match cache.get(&self.key(cache, &fetched.block)) {
@@ -204,8 +206,8 @@ impl FetchedBlock {
     fn move_all(&self, bytes: &[u8], to: &Destination<'_>) -> Result<()> {
         let Some(target) = to.target else { return Ok(()) };
         for one in &self.moves {
-            // SAFETY: no element of a target is in two copies: what lies over a chunk is taken from one
-            // box alone, and the parts of a plan go to different elements.
+            // SAFETY: no element of a target is in two copies. An element over a chunk is taken
+            // from one box alone, and the parts of a plan go to different elements.
             unsafe {
                 match one {
                     Move::Run(run) => run.run(bytes, target, to.swap)?,
@@ -223,6 +225,6 @@ pub(super) fn place(segment: &LogSegment, block: &Block) -> String {
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    // Sizes of data in memory; decoding has checked sections against the limits.
     value as usize
 }

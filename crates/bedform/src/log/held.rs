@@ -1,10 +1,11 @@
-//! Stores that are held at one moment: all arrays, groups and attributes as one commit left them.
+//! Stores held at one moment: all arrays, groups and attributes as one commit left them.
 //!
-//! A moment is the document of the store's root together with the newest root of its log, at a time at which
-//! both were what they are. Everything that Bedform changes leads there: commits are roots; created, deleted and
-//! changed arrays are published by the document; a shard says by its stamp which commits it contains. What
-//! carries no number is told by its time: see [`Held`](crate::zarr::held::Held). Nothing is kept for a snapshot:
-//! where what it needs has been replaced, it says so.
+//! A moment is the document of the store's root together with the newest root of its log, both
+//! current at the same time. Every change by Bedform leads to one of the two. A commit is a root;
+//! the document publishes created, deleted and changed arrays; the stamp of a shard names the last
+//! commit in it. Files without such a number are judged by their time: see
+//! [`Held`](crate::zarr::held::Held). A snapshot keeps no data: if data that it needs were
+//! replaced, a read fails with `SnapshotMoved`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,11 +22,12 @@ use crate::options::{Freshness, OpenOptions};
 use crate::zarr::documents::GroupState;
 use crate::zarr::held::Held;
 
-/// Times that a moment is looked for while others commit.
+/// Attempts to find a moment while others commit.
 const ATTEMPTS_MAX: usize = 100;
 
 impl OpenedStore {
-    /// The store as of now, for as long as what it needs is there: read-only, whatever others do.
+    /// Returns a read-only handle on the store as of now. It works as long as the data of this
+    /// moment exist.
     ///
     /// # Errors
     /// `Conflict` if others never stop committing; those of reading documents and roots.
@@ -35,7 +37,8 @@ impl OpenedStore {
             fresh.hold_at(root.clone(), *since_ns, self.snapshot()?);
             return Ok(fresh);
         }
-        // What was settled up to now; a snapshot of what was settled later would take its shards for later ones.
+        // The settled commits at the time `since_ns`. If more were settled after it, the snapshot
+        // would take their shards for later ones.
         let settled = |snapshot: &Snapshot| {
             let root = snapshot.view.as_ref().map(|view| view.root.clone());
             root.map(|root| (root.settled, root.settled_shards.clone()))
@@ -62,7 +65,8 @@ impl OpenedStore {
         Err(Error::new(ErrorKind::Conflict, text))
     }
 
-    /// What [`OpenedStore::open_held`] opens the same moment by, elsewhere; nothing if the store is not held.
+    /// Returns the moment of a held store as JSON, from which [`OpenedStore::open_held`] opens it
+    /// elsewhere; `None` if the store is not held.
     ///
     /// # Errors
     /// As [`GroupState::bytes`].
@@ -75,7 +79,7 @@ impl OpenedStore {
             None => Value::Null,
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        // The log may not have it for long: commits take older roots away.
+        // The root is included, since later commits remove it from the log.
         let root = pinned.view.as_ref().map(|view| view.root.encode(&self.options.limits));
         let root = root.transpose().map_err(|error| Error::invalid(error.to_string()))?;
         Ok(Some(json!({
@@ -86,11 +90,11 @@ impl OpenedStore {
         })))
     }
 
-    /// Opens the store at `path` as of the moment that [`OpenedStore::held_as_json`] gave.
+    /// Opens the store at `path` as of a moment that [`OpenedStore::held_as_json`] returned.
     ///
     /// # Errors
-    /// Those of opening; `InvalidArgument` for what is no such moment; `SnapshotMoved` if its commits are no
-    /// longer there.
+    /// Those of opening; `InvalidArgument` for an invalid moment; `SnapshotMoved` if its commits
+    /// are no longer there.
     pub(crate) fn open_held(path: &Path, options: OpenOptions, moment: &Value) -> Result<Self> {
         let options = OpenOptions { writable: false, ..options };
         let mut store = Self::open_path(path, options)?.read_only(Freshness::Read);
@@ -123,7 +127,7 @@ impl OpenedStore {
         Ok(store)
     }
 
-    /// Another handle on the store, of which nothing is known yet.
+    /// Returns another handle on the store, with nothing cached.
     fn read_only(&self, freshness: Freshness) -> Self {
         let options = OpenOptions { writable: false, freshness, ..self.options.clone() };
         Self::new(self.storage.clone(), options, self.outer.clone())
@@ -136,8 +140,8 @@ impl OpenedStore {
         self.pinned = Some(Snapshot { is_held: true, ..snapshot });
     }
 
-    /// The error of a held store, of which `error` says that the data have moved on. (Where they have not, and
-    /// the log is damaged, the next snapshot says so.)
+    /// Turns the `error` of a held store whose data have moved on into `SnapshotMoved`. (If the log
+    /// is damaged instead, the next snapshot says so.)
     pub(crate) fn moved_on(&self, error: Error) -> Error {
         let Some(pinned) = &self.pinned else { return error };
         if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
@@ -149,7 +153,7 @@ impl OpenedStore {
     }
 }
 
-/// The error of a moment whose commits have been settled since.
+/// Returns the error of a moment whose commits have been settled since.
 fn settled(store: &OpenedStore, number: u64) -> Error {
     let name = store.storage.name();
     let text = format!(

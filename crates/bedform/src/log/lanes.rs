@@ -1,7 +1,7 @@
-//! Segments that were opened: what lies in them by address, whoever of several writers put it there.
+//! Opened segments: their bytes by address, in the lanes of all their writers.
 //!
-//! Names and addresses come from files, so both may say anything: what lies nowhere is `Truncated`, as
-//! what lies behind the end is.
+//! Names and addresses come from files and may be wrong: an address that lies in no lane gives
+//! `Truncated`, as an address behind the end does.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::parts::segment_of;
 use super::place::LogPlace;
 use crate::error::Result;
 
-/// Stripes begin where pages do.
+/// Bytes of a page; stripes begin at multiples of it.
 const PAGE_BYTES: u64 = 4096;
 
 type StorageResult<T> = std::result::Result<T, StorageError>;
@@ -22,16 +22,16 @@ type StorageResult<T> = std::result::Result<T, StorageError>;
 /// An opened segment.
 #[derive(Debug)]
 pub(super) struct OpenedSegment {
-    /// What lies in it, by address.
+    /// The bytes of the segment, by address.
     pub(super) object: Arc<dyn Object>,
     pub(super) lanes: Lanes,
 }
 
 impl OpenedSegment {
-    /// Opens the segment of this name, which may be that of anything.
+    /// Opens the segment with this name, which may be any text.
     ///
     /// # Errors
-    /// As [`bedform_storage::Storage::open`]; for what is no name.
+    /// As [`bedform_storage::Storage::open`]; if `name` is not a valid name.
     pub(super) fn open(place: &LogPlace, name: &str) -> Result<Self> {
         let lanes = SegmentName::parse(name).map_or(Lanes::ONE, |name| name.lanes);
         let path = LogPlace::segment_path(name)?;
@@ -43,14 +43,14 @@ impl OpenedSegment {
         Ok(Self { object, lanes })
     }
 
-    /// True if the `length` bytes from an address on were in it when it was opened.
+    /// True if the `length` bytes at an address were there when the segment was opened.
     pub(super) fn holds(&self, address: u64, length: u64) -> bool {
         let end = self.lanes.end_of(address, length);
         end.is_some_and(|end| end <= self.object.version().size)
     }
 }
 
-/// The object of several writers, by address.
+/// The object of a segment with several lanes, by address.
 #[derive(Debug)]
 struct LaneObject {
     file: Box<dyn Object>,
@@ -59,7 +59,7 @@ struct LaneObject {
 }
 
 impl LaneObject {
-    /// The runs of the file in which the `length` bytes from an address on lie, in order.
+    /// Returns the byte ranges of the file that hold the `length` bytes at an address, in order.
     fn runs(&self, address: u64, length: u64) -> impl Iterator<Item = StorageResult<Extent>> + '_ {
         let (mut at, mut left) = (address, length);
         let is_within = length == 0 || self.lanes.end_of(address, length).is_some();
@@ -96,8 +96,8 @@ impl LaneObject {
 }
 
 impl LaneObject {
-    /// Reads runs, each of which begins where a page does but the first, one behind the other into the
-    /// block; gives where they begin there, or nothing if they do not fit.
+    /// Reads byte ranges one behind the other into the block; all but the first begin at a page.
+    /// Returns the position of the bytes in the block, or `None` if they do not fit.
     fn read_runs(&self, runs: &[Extent], block: &mut ReadBlock) -> StorageResult<Option<usize>> {
         let first = runs.first().map_or(0, |run| index(run.offset % PAGE_BYTES));
         let mut at = first;
@@ -181,7 +181,7 @@ impl Object for LaneObject {
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Within a block.
+    // Positions within a block fit.
     value as usize
 }
 

@@ -1,10 +1,10 @@
 //! One segment and one section for the members of a node.
 //!
-//! The members of a node share a file, each with a lane of its own, so they write without a word to each
-//! other. Its leader, the first of them, creates it when the session begins, and holds its lock. To
-//! commit, each member hands its data to the system and its descriptions to the leader; the leader puts
-//! them together, appends that to its own lane, and syncs the file once for all. `docs/log-explained.md` argues
-//! that nothing is lost by that.
+//! The members of a node share a file, each with a lane of its own, so their writes need no
+//! coordination. The leader, the node's first member, creates the file when the session begins, and
+//! holds its lock. To commit, each member hands its data to the operating system and its
+//! descriptions to the leader. The leader joins these, appends the result to its own lane, and
+//! syncs the file once for all. `docs/log-explained.md` argues that nothing is lost by that.
 
 use bedform_format::log::{Directory, Lanes, Section, SectionBuilder, SegmentName};
 
@@ -16,14 +16,14 @@ use crate::comm::{COORDINATOR, Gathered, agree};
 use crate::error::{Error, Result};
 
 impl Session {
-    /// Lets the members of each node share a segment, where there are several. Collective.
+    /// Lets the members of each node share a segment, if a node has several. Collective.
     ///
     /// # Errors
     /// Of storage, the first of any member on all.
     pub(super) fn share_segment(&mut self) -> Result<()> {
         let members = self.members.clone();
         let place = members.node().and_then(|node| {
-            // A node of one member does what the others do, so that all take the same steps.
+            // A node with one member takes the same steps as the others.
             let lanes = Lanes::new(node.size())?;
             let name = SegmentName { session: self.id, rank: members.leader(), lanes };
             Some((node, Share { name, lane: lanes.lane(node.rank())?, identity: None }))
@@ -56,7 +56,8 @@ impl Session {
         Ok(())
     }
 
-    /// Hands this member's part of the commit to the system, and says what it is.
+    /// Hands this member's data to the operating system, and returns its part of the commit,
+    /// encoded.
     pub(super) fn hand_over(&mut self) -> Result<Vec<u8>> {
         let Begun { grown, finishing } = self.take_begun()?;
         let mut mine = Directory { commit: self.commit_id(), grown, ..Directory::default() };
@@ -78,7 +79,7 @@ impl Session {
             .collect())
     }
 
-    /// Commits what the members have: `mine` is what this one handed over.
+    /// Commits the parts of all members; `mine` is the part that this member has handed over.
     pub(super) fn commit_by_node(&mut self, mine: Result<Vec<u8>>) -> Result<u64> {
         let members = self.members.clone();
         let told = members.decide_by_node(mine, &mut |gathered| match gathered {
@@ -91,7 +92,8 @@ impl Session {
         self.committed(told)
     }
 
-    /// Makes what the members of the node handed over durable, described by as few sections as can be.
+    /// Makes the data that the node's members handed over durable, described by as few sections as
+    /// possible.
     fn join_node(&mut self, parts: &[Option<Vec<u8>>]) -> Result<Vec<u8>> {
         let limits = self.store.options.limits.clone();
         let mut directories = Vec::new();
@@ -107,7 +109,7 @@ impl Session {
         let mut node = self.merge(&directories)?;
         let sections = joined.finish();
         if !sections.is_empty() || !node.sections.is_empty() {
-            // Where there is one node alone, the directory that follows makes all of it durable.
+            // With one node alone, the sync of the directory that follows makes all of it durable.
             let is_complete = parts.iter().all(Option::is_some);
             let is_last = self.members.leader_count() == Some(1) && is_complete;
             let segment = self.stream()?.segment();
@@ -135,7 +137,7 @@ impl Session {
     }
 }
 
-/// Sections of several members, put together.
+/// The joined sections of several members.
 #[derive(Default)]
 struct Joined {
     full: Vec<SectionBuilder>,
@@ -159,7 +161,7 @@ impl Joined {
     }
 }
 
-/// The pieces of what a member handed over, each with its length in front.
+/// Splits a member's part into its pieces; the length of each (a `u64`) precedes it.
 fn pieces(mut part: &[u8]) -> Result<Vec<&[u8]>> {
     let mut pieces = Vec::new();
     while !part.is_empty() {

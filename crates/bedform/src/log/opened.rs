@@ -1,4 +1,8 @@
-//! An opened store: its hierarchy, and the log over it.
+//! An opened store: its hierarchy of groups and arrays, and the log over it.
+//!
+//! A read or write sees a [`Snapshot`]: the newest root of the log, or that all commits are
+//! settled. [`OpenedStore::in_one_snapshot`] repeats an action if the data move on meanwhile. A
+//! read-only handle that looks for changes once stays at its first snapshot.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -23,14 +27,14 @@ use crate::zarr::nodes::NodeKind;
 use crate::zarr::outer::Outer;
 use crate::zarr::rewritten::has_array_of;
 
-/// Snapshots that a read or write tries while others settle.
+/// Attempts of a read or write to find a snapshot that lasts while others settle.
 const ATTEMPTS_MAX: usize = 100;
-/// Times that objects on a server may be replaced under what is done with them.
+/// Attempts after an object on a server was replaced meanwhile.
 const REPLACED_MAX: usize = 16;
-/// Attempts in a row that find the data moved on, and the same newest root.
+/// Consecutive attempts that find the data moved on, but the same newest root.
 const UNMOVED_MAX: u32 = 3;
 
-/// The error of a log or store where `error` says that the data have moved on, and they have not.
+/// Returns the error of a log or store that has not moved on although `error` says so.
 pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
     Error::new(
         ErrorKind::Corrupt,
@@ -41,20 +45,20 @@ pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
     )
 }
 
-/// An opened store. It is its [`Hierarchy`], to which it adds what is committed and not settled.
+/// An opened store: its [`Hierarchy`], with the commits that are not settled.
 #[derive(Debug)]
 pub(crate) struct OpenedStore {
     pub(super) hierarchy: Hierarchy,
-    /// The newest root of the log when it was last looked up, and what views have loaded.
+    /// The view of the log's newest root when it was last looked up.
     view: Mutex<Option<Arc<View>>>,
     pub(super) loaded: Arc<Loaded>,
-    /// The moment that a handle stays at which looks for changes once.
+    /// The first snapshot of a handle that looks for changes once.
     first: Mutex<Option<Snapshot>>,
-    /// Other copies of its arrays, where there can be some.
+    /// Replicas of its arrays; `None` where there can be none.
     pub(crate) replicas: Option<Arc<Replicas>>,
-    /// What is committed, if the store is held at a moment.
+    /// The snapshot at which a held store stays.
     pub(super) pinned: Option<Snapshot>,
-    /// The root was an array and no group when the store was opened.
+    /// True if the root was an array, not a group, when the store was opened.
     pub(crate) is_array: bool,
 }
 
@@ -67,7 +71,8 @@ impl Deref for OpenedStore {
 }
 
 impl OpenedStore {
-    /// The store in `storage`, of which nothing is read yet; it may be a part of the store `outer`.
+    /// Returns the store in `storage`, without reading anything; it may be a part of the store
+    /// `outer`.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         options: OpenOptions,
@@ -82,12 +87,13 @@ impl OpenedStore {
         Self { hierarchy, view, loaded, first, replicas, pinned: None, is_array: false }
     }
 
-    /// Opens the store at `path`, a directory or a URL, with the profile that is kept for its storage
-    /// unless the options have one.
+    /// Opens the store at `path`, a directory or a URL. Uses the profile that is kept for its
+    /// storage unless the options have one.
     ///
     /// # Errors
-    /// As [`OpenedStore::open_in`]; `Unsupported` for what is no path of this machine; `InvalidArgument`
-    /// for a part of a store that is to be written to, or that has commits which are not settled.
+    /// As [`OpenedStore::open_in`]; `Unsupported` if `path` is no path of this machine;
+    /// `InvalidArgument` for a part of a store that is opened for writing or has commits which are
+    /// not settled.
     pub(crate) fn open_path(path: &Path, mut options: OpenOptions) -> Result<Self> {
         if let Some(url) = url_of(path) {
             return Self::open_url(url, options);
@@ -147,7 +153,7 @@ impl OpenedStore {
         Ok(store)
     }
 
-    /// Where the log of this store is, or would be.
+    /// Returns the place of this store's log, whether or not a log exists.
     ///
     /// # Errors
     /// `InvalidArgument` for a store that Bedform has not made.
@@ -162,23 +168,23 @@ impl OpenedStore {
         LogPlace::beside(&*self.storage, key, &self.options.limits)
     }
 
-    /// Fails if a writer has died that may have promised commits through a burst tier: they come before
-    /// whatever is written now.
+    /// Fails if a dead writer may have promised commits through a burst tier: they have to become
+    /// visible before any later write.
     ///
     /// # Errors
     /// `Conflict`; those of storage.
     pub(crate) fn check_promises_kept(&self) -> Result<()> {
-        // Stores that others have made, and places beside which nothing can lie, have no log.
+        // Stores that Bedform has not made, and places beside which nothing can lie, have no log.
         let Ok(log) = self.log_place() else { return Ok(()) };
         if log.check_promises_kept().is_ok() {
             return Ok(());
         }
-        // A writer that just begins has noted its tier, and may not have the lock of its segment yet.
+        // A writer that just begins has noted its tier, and may not have locked its segment yet.
         let _lock = self.lock(&ObjectPath::root())?;
         log.check_promises_kept()
     }
 
-    /// What is committed, as of now: settled or not.
+    /// Returns the state of all commits as of now, settled or not.
     ///
     /// # Errors
     /// `Corrupt` if the log is missing or damaged; those of storage.
@@ -194,12 +200,13 @@ impl OpenedStore {
         if let Some(first) = &*lock() {
             return Ok(first.clone());
         }
-        // Two threads may both look; the first one's moment counts for both.
+        // If two threads look at once, the first snapshot counts for both.
         let found = self.snapshot_now()?;
         Ok(lock().get_or_insert(found).clone())
     }
 
-    /// True for a handle that looks for changes once, and makes none: its reads of several arrays are of one moment.
+    /// True for a read-only handle that looks for changes once: its reads of several arrays see one
+    /// moment.
     fn stays(&self) -> bool {
         self.options.freshness != Freshness::Read && !self.options.writable
     }
@@ -218,8 +225,9 @@ impl OpenedStore {
         self.newest_snapshot(log, known)
     }
 
-    /// The newest root of `place`, of the time of the store's document, and what that says of the log. Who
-    /// holds the store's lock is told what is so; who does not, what was.
+    /// Returns the newest root of `place`, from the time of the store's document, and the log state
+    /// in that document. Both are current while the caller holds the store's lock; otherwise they
+    /// may be outdated.
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root, or document.
@@ -229,11 +237,11 @@ impl OpenedStore {
         Ok((place.newest(log, None)?, log))
     }
 
-    /// Fails if the log beside a store that says it has none has commits: an older copy of the store
-    /// was put in the place of the one that they belong to.
+    /// Fails if the store's document names no log but the log beside it has commits: an older copy
+    /// has replaced the store to which they belong.
     fn check_log_is_not_newer(&self) -> Result<()> {
         let Some(root) = self.documents.root(self)? else { return self.check_is_array() };
-        // Where it says that there is one, whoever reads looks at it.
+        // If the document names a log, every reader looks at it.
         if root.group.store.is_none() || root.group.log.has_log() {
             return Ok(());
         }
@@ -243,11 +251,11 @@ impl OpenedStore {
         let Some(last) = listed.last() else { return Ok(()) };
         let is_old = *last <= root.group.log.settled;
         let newest = LogPlace::newest_of_any(&*self.storage, &self.options.limits);
-        // What all is settled of is in nobody's way.
+        // A damaged root is no obstacle if all its commits are settled.
         if is_old && newest.is_err() {
             return Ok(());
         }
-        // Somebody may have committed since the document was read.
+        // Another writer may have committed since the document was read.
         match (newest?, self.documents.read_root(self)?) {
             (Some(newest), Some(_)) if newest.store != place.store => self.check_is_not_of(&newest),
             (Some(newest), Some(document)) if !is_old => {
@@ -257,21 +265,21 @@ impl OpenedStore {
         }
     }
 
-    /// Fails if what is opened as an array is a store whose document was replaced by one.
+    /// Fails if the document of an array has replaced that of a store.
     fn check_is_array(&self) -> Result<()> {
-        // An array of a store has no log of its own, and no server is asked for one.
+        // An array of a store has no log of its own, and servers are not asked for one.
         if self.outer.is_some() || self.storage.is_remote() {
             return Ok(());
         }
         match LogPlace::newest_of_any(&*self.storage, &self.options.limits) {
             Ok(Some(newest)) => self.check_is_not_of(&newest),
-            // Where nothing can be looked for there is nothing of ours.
+            // A place that cannot be listed has no log of Bedform's.
             _ => Ok(()),
         }
     }
 
-    /// Fails if arrays here are of the store that `newest` has commits of, or lists the shards of: the root's
-    /// document is of something else, which knows nothing of them.
+    /// Fails if arrays here belong to the store of `newest`, a root with commits or settled shards.
+    /// The document at the root then belongs to another store, and does not know them.
     fn check_is_not_of(&self, newest: &Root) -> Result<()> {
         let is_needed = newest.has_commits() || !newest.settled_shards.is_empty();
         if !is_needed || !has_array_of(self, &newest.store)? {
@@ -287,7 +295,7 @@ impl OpenedStore {
         ))
     }
 
-    /// As [`Shared::snapshot`], whatever was known before.
+    /// Reads the store's document again, and forgets the known snapshot.
     pub(crate) fn look_again(&self) -> Result<()> {
         let root = self.documents.read_root(self)?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -296,13 +304,14 @@ impl OpenedStore {
         Ok(())
     }
 
-    /// Opens the segments of the log anew: others have taken their places.
+    /// Closes the segments of the log, so that they are opened again after other ones have replaced
+    /// them.
     pub(crate) fn forget_segments(&self) {
         self.loaded.forget_segments();
     }
 
-    /// Looks for a newer root where reads do not: what this process has committed they see, and all that
-    /// is committed is settled.
+    /// Looks for a newer root on a handle whose reads do not. So reads see the commits of this
+    /// process, and settling covers all commits.
     ///
     /// # Errors
     /// Of storage.
@@ -310,11 +319,13 @@ impl OpenedStore {
         if self.options.freshness == Freshness::Read { Ok(()) } else { self.look_again() }
     }
 
-    /// Calls `act` until the data do not move on under it; once, by a handle that stays at its moment.
+    /// Calls `act` until the data do not move on meanwhile. A handle that stays at its snapshot
+    /// does not wait for that.
     ///
     /// # Errors
-    /// Those of `act`; `Corrupt` if what it needs is gone, or is newer than the log; `SnapshotMoved` if
-    /// the data never stop, or have moved on from where the handle stays.
+    /// Those of `act`; `Corrupt` if data that it needs are gone, or newer than the log;
+    /// `SnapshotMoved` if the data never come to rest, or have moved on from the snapshot at which
+    /// the handle stays.
     pub(crate) fn in_one_snapshot<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         if self.pinned.is_some() {
             return act().map_err(|error| self.moved_on(error));
@@ -326,7 +337,8 @@ impl OpenedStore {
         for _ in 0..ATTEMPTS_MAX {
             let error = match act() {
                 Err(error) if error.kind() == ErrorKind::SnapshotMoved => error,
-                // What was opened was replaced, and is gone: what is there now is planned anew.
+                // An opened object was replaced on the server: look again, and plan with the new
+                // one.
                 Err(error)
                     if error.kind() == ErrorKind::Conflict
                         && self.storage.is_remote()
@@ -340,8 +352,8 @@ impl OpenedStore {
                 outcome => return outcome,
             };
             self.look_again()?;
-            // What has moved on has a newer root. Where there is none, the log and the shards are not
-            // of one time, or not whole.
+            // Data that have moved on have a newer root. If there is none, the log and the shards
+            // are of different times, or incomplete.
             let number = self.snapshot()?.number;
             unmoved = if last == Some(number) { unmoved + 1 } else { 0 };
             if unmoved == UNMOVED_MAX {
@@ -352,11 +364,11 @@ impl OpenedStore {
         act()
     }
 
-    /// As [`OpenedStore::in_one_snapshot`], by a handle that stays at its moment.
+    /// As [`OpenedStore::in_one_snapshot`], for a handle that stays at its snapshot.
     fn where_it_stays<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 0..REPLACED_MAX {
             match act() {
-                // An object on a server was replaced; the new one may be of the moment.
+                // An object on a server was replaced; the new one may belong to the snapshot.
                 Err(error) if error.kind() == ErrorKind::Conflict && self.storage.is_remote() => {
                     self.cache.forget_own();
                 }
@@ -369,9 +381,10 @@ impl OpenedStore {
         act()
     }
 
-    /// The error of a handle that stays at its moment, where `error` says that the data have moved on.
+    /// Returns the error of a handle that stays at its snapshot if `error` says that the data have
+    /// moved on.
     fn has_moved_on(&self, error: &Error) -> Error {
-        // Without a look at the store's document, which would be a look for changes.
+        // Does not read the store's document again, which would be a look for changes.
         let newest = || {
             let said =
                 self.documents.root(self)?.map_or_else(LogState::default, |root| root.group.log);
@@ -387,7 +400,7 @@ impl OpenedStore {
         }
     }
 
-    /// The newest root of a store that has said there is a log.
+    /// Returns the snapshot of the newest root of a store whose document names a log.
     fn newest_snapshot(
         &self,
         mut said: LogState,
@@ -397,7 +410,7 @@ impl OpenedStore {
         let mut looked_at: Option<Arc<GroupState>> = None;
         for _ in 0..ATTEMPTS_MAX {
             let newest = place.newest(said, known.take().map(|view| view.root.clone()).as_ref())?;
-            // Others may have settled, and removed the log, since the document was read.
+            // Another process may have settled, and removed the log, since the document was read.
             let Some(document) = (match &newest {
                 Some(_) if looked_at.is_none() => self.documents.root(self)?,
                 _ => self.documents.read_root(self)?,
@@ -416,8 +429,8 @@ impl OpenedStore {
                     Err(error) => error,
                 },
             };
-            // The document and the roots were not looked at in one moment: only what is still so at a
-            // second look is wrong.
+            // The document and the roots were not read at one moment: only a problem that a second
+            // look confirms is an error.
             if looked_at.is_some_and(|before| before.version == document.version) {
                 return Err(problem);
             }
@@ -426,7 +439,7 @@ impl OpenedStore {
         Err(Error::new(ErrorKind::Conflict, format!("{} keeps changing", place.name())))
     }
 
-    /// The snapshot of `newest`, and what is known of it.
+    /// Returns the snapshot of `newest`, with the known view if it has the same number.
     pub(super) fn pinned(&self, newest: Arc<Root>, place: LogPlace) -> Snapshot {
         let mut kept = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {

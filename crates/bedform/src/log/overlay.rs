@@ -1,9 +1,9 @@
-//! What lies over an object's chunks.
+//! Overlays: the elements that unsettled commits have over the chunks of one object.
 //!
-//! Of each chunk that a read needs, the newest box that a commit wrote is looked at first: it gives
-//! what it has, the next one what is still missing, and what is left is read as it is stored, or is the
-//! fill value. So nothing is read that something newer hides, and every element goes from its block
-//! straight to its place.
+//! For each chunk of a read, the newest commit that has elements there supplies them first, then
+//! older ones the elements still missing. The rest is read from the stored chunk, or is the fill
+//! value. So no element is read that a newer one hides, and each is copied from its block straight
+//! to the result.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,11 +22,11 @@ use crate::plan::part::{Part, PartAxis, Ranges, RegularAxis, range_within};
 use crate::source::{Cover, Destination, Payloads, Rest, StoredLayout, Uncovered};
 use crate::write::elements::fill_outside;
 
-/// Bytes of sections that one overlay holds. Of more it knows where they lie, and asks the store's
-/// readers for them.
+/// Bytes of sections that one overlay keeps in memory. Further sections are taken from the store's
+/// cache, or loaded, each time.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// A section that may touch the object, and what it has once a read has needed it.
+/// A section that may touch the object, with its contents once a read has loaded it.
 #[derive(Debug)]
 pub(super) struct Held {
     place: ArraySection,
@@ -39,7 +39,7 @@ impl From<ArraySection> for Held {
     }
 }
 
-/// The object that is covered: its array, its box, and the last commit that it contains.
+/// The covered object: its array, its box, and the last commit that it contains.
 #[derive(Debug)]
 pub(super) struct Near {
     pub(super) key: [u8; 16],
@@ -51,16 +51,16 @@ pub(super) struct Near {
 /// The sections of one commit.
 type OfCommit = Vec<Held>;
 
-/// Commits that follow each other: one whose sections are known, or those of blocks of a table, which a read looks at
-/// when what is newer does not cover all that it needs.
+/// Consecutive commits: one with known sections, or several in blocks of a table. A read loads
+/// these blocks only if newer layers do not cover all that it needs.
 #[derive(Debug)]
 pub(super) struct Layer {
     blocks: Option<Blocks>,
-    /// By commit, the newest first.
+    /// Sections by commit, the newest commit first; set when a read first needs them.
     commits: OnceLock<Vec<OfCommit>>,
 }
 
-/// Blocks of a table that have parts of one commit, or a single one; the newest first.
+/// Blocks of a table that share a commit, or a single block; the newest first.
 #[derive(Debug)]
 struct Blocks {
     record: TableRecord,
@@ -73,8 +73,8 @@ impl Layer {
         Self { blocks: None, commits: OnceLock::from(vec![sections]) }
     }
 
-    /// The layers of blocks of a table, the newest first. What a commit has in several blocks is one layer: its
-    /// sections count in an order of their own.
+    /// Groups the blocks of a table into layers, the newest first. Blocks that share a commit form
+    /// one layer, since the sections of a commit apply in an order of their own.
     pub(super) fn of_blocks<'b>(
         record: &TableRecord,
         index: &Arc<TableIndex>,
@@ -98,7 +98,7 @@ impl Layer {
         all.into_iter().map(layer).collect()
     }
 
-    /// The commits that may have something of the object, the newest first.
+    /// Returns the commits that may touch the object, the newest first.
     fn commits(&self, view: &View, near: &Near) -> Result<&[OfCommit]> {
         if let Some(commits) = self.commits.get() {
             return Ok(commits);
@@ -123,21 +123,21 @@ impl Layer {
     }
 }
 
-/// What is laid over an object: by commit, the newest first, the sections that touch it.
+/// The sections of unsettled commits that touch one object, in layers, the newest first.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     view: Arc<View>,
     near: Near,
     layers: Vec<Layer>,
-    /// Of the sections that it holds.
+    /// Bytes of the sections that are kept in memory.
     held_bytes: AtomicU64,
-    /// The shape from which the first of these commits made the array larger. What is stored outside
-    /// was never part of the array.
+    /// The array's shape before the first of these commits enlarged it. Elements stored outside it
+    /// were never part of the array.
     base: Option<Vec<u64>>,
     form: Form,
 }
 
-/// How the elements of a chunk lie in memory: as they are stored (order of axes, byte order).
+/// The memory layout of a chunk's elements, which is the stored one: order of axes, byte order.
 #[derive(Debug)]
 struct Form {
     grid: ChunkGrid,
@@ -147,7 +147,7 @@ struct Form {
     fill: Vec<u8>,
 }
 
-/// What is left of the parts of a chunk by the masks of its free elements.
+/// Returns the uncovered elements of a chunk's parts from the masks of free elements.
 fn uncovered(masks: Vec<Mask>) -> Uncovered {
     match () {
         () if masks.iter().all(Mask::is_full) => Uncovered::None,
@@ -156,7 +156,7 @@ fn uncovered(masks: Vec<Mask>) -> Uncovered {
     }
 }
 
-/// A box that has a share in what is read, with what decides which of two counts, in that order.
+/// A box that overlaps the read, with its precedence: of two, the greater one wins, field by field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     epoch: u32,
@@ -167,7 +167,7 @@ struct Found {
 }
 
 impl Overlay {
-    /// What `layers` lay over an object of an array that is stored as `layout` says.
+    /// Returns the overlay of `layers` over an object of an array with the stored layout `layout`.
     pub(super) fn new(
         view: Arc<View>,
         near: Near,
@@ -185,7 +185,8 @@ impl Overlay {
         Self { view, near, layers, held_bytes: AtomicU64::new(0), base, form }
     }
 
-    /// Takes the elements outside the array as it was before it grew, and gives them as the free ones.
+    /// Takes the free elements outside the array's shape before it grew, and returns a mask in
+    /// which only they are free.
     fn take_outside(&self, coordinates: &[u64], part: &Part<'_>, mask: &mut Mask) -> Mask {
         let chunk = self.form.grid.chunk_region(coordinates);
         let Some(base) = self.base.as_ref().filter(|base| !is_inside(&chunk, base)) else {
@@ -231,7 +232,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Takes what a commit has of the free elements of a part, in the box from `low` to `high`.
+    /// Takes the elements of a commit that are still free in a part, within the box from `low` to
+    /// `high`.
     fn take_commit(
         &self,
         commit: &OfCommit,
@@ -273,9 +275,9 @@ impl Overlay {
         Ok(())
     }
 
-    /// Takes what a box has of the elements that are still free, if that is one run of elements in
-    /// the box, the part and the result: the short way, for logs of very many small boxes. False, and
-    /// nothing done, if it is not.
+    /// Takes a box's elements that are still free, if they form one run in the box, the part and
+    /// the result. This is the fast path for logs of very many small boxes. Otherwise returns
+    /// false, and does nothing.
     fn take_run(
         &self,
         section: &LoadedSection,
@@ -297,7 +299,7 @@ impl Overlay {
             let (inside, result) = (axis.inside.get(first), axis.result.get(first));
             let (Some(inside), Some(result)) = (inside, result) else { return Ok(false) };
             let (begin, length) = piece.axis(at);
-            // What the box has before this element: less than its length.
+            // Number of elements of the box before this one along the axis: less than its length.
             let before = (chunk.start()[at] + inside).wrapping_sub(begin).cast_signed();
             source += before * stride;
             target += result.cast_signed() * axis.target_stride;
@@ -356,13 +358,13 @@ impl Overlay {
         outcome
     }
 
-    /// Copies for [`Cover::take`] to add to.
+    /// Returns empty copies for [`Cover::take`] to fill.
     fn copies(&self) -> LogCopies {
         LogCopies::new(self.view.blocks.clone())
     }
 
     fn load(&self, held: &Held) -> Result<Arc<LoadedSection>> {
-        // Whoever needs it meanwhile waits, and does not load it, too.
+        // Other threads that need the section wait here, so that it is loaded once.
         let mut kept = held.section.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(section) = &*kept {
             return Ok(section.clone());
@@ -452,7 +454,7 @@ impl Cover for Overlay {
     }
 }
 
-/// The error of a read that has two kinds of covers, which none has.
+/// Returns the error of a read with two kinds of covers, which does not occur.
 fn other_batch() -> Error {
     Error::invalid("one read cannot take from covers of two kinds")
 }

@@ -1,7 +1,8 @@
-//! Segments that were written to an object store and copied away from there, as files.
+//! Segments that were written to an object store and copied from there as files.
 //!
-//! A segment there is a small object whose metadata say where its parts are, and so does its text: that
-//! is what remains of it where there are no metadata. Each part is called by where its bytes begin.
+//! In the object store a segment is a small object whose metadata name its parts. So does its text,
+//! which is all that remains where metadata get lost. Each part has the position of its first byte
+//! as its name.
 
 use bedform_format::ObjectPath;
 use bedform_storage::{Object, Storage, StorageError, StorageErrorKind, Version};
@@ -10,23 +11,23 @@ use crate::error::Result;
 
 type StorageResult<T> = std::result::Result<T, StorageError>;
 
-/// Bytes of the longest text; what is longer is a segment.
+/// Maximum number of bytes of the text; a longer file is a segment.
 const TEXT_BYTES_MAX: u64 = 256;
 const TEXT_START: &str = "bedform-parts 1\n";
 const DIRECTORY_START: &str = ".bedform-parts-";
-/// Parts of a segment at most, as this believes a directory.
+/// Maximum number of parts that are read from a directory.
 const PARTS_MAX: usize = 1 << 20;
 
-/// The parts of a segment, one behind the other.
+/// The consecutive parts of a segment, as one object.
 #[derive(Debug)]
 struct Parted {
     path: ObjectPath,
     version: Version,
-    /// Where each part begins.
+    /// The position of the first byte of each part, and the part.
     parts: Vec<(u64, Box<dyn Object>)>,
 }
 
-/// The segment that `file` is, at `path`, or that it names the parts of.
+/// Returns the segment at `path`: `file` itself, or the parts that it names.
 ///
 /// # Errors
 /// Of storage.
@@ -45,7 +46,7 @@ pub(super) fn segment_of(
         .collect();
     starts.sort_unstable();
     let (mut end, mut parts) = (0, Vec::new());
-    // Whoever copied them may have left some out: the segment ends before the first that is missing.
+    // A copy may lack parts: the segment ends before the first missing one.
     for start in starts {
         if start != end {
             break;
@@ -58,7 +59,7 @@ pub(super) fn segment_of(
     Ok(Box::new(Parted { path: path.clone(), version, parts }))
 }
 
-/// The directory that the text of a file names, if it is one.
+/// Returns the directory that the text of a file names; `None` if the file is not such a text.
 fn directory_of(path: &ObjectPath, file: &dyn Object) -> Result<Option<ObjectPath>> {
     let size = file.version().size;
     if size > TEXT_BYTES_MAX {

@@ -1,4 +1,8 @@
-//! Where a store's log is, and its roots.
+//! The place of a store's log, and the roots, segments and notes in it.
+//!
+//! The log lies beside the store, under the store's name with [`SUFFIX`]. Roots have consecutive
+//! numbers, and the highest one is the newest. [`LogPlace::publish`] creates a root only if its
+//! number is free, so that each commit gets a number of its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,16 +16,16 @@ use bedform_storage::{
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What follows the store's name in that of its log.
+/// The end of a log's name, after the store's name.
 pub(crate) const SUFFIX: &str = ".bedform-log";
 const ROOTS: &str = "roots";
 const SEGMENTS: &str = "segments";
 /// The name of a segment in its directory.
 const DATA: &str = "data";
-/// What a writer leaves beside its data when it ends in good order.
+/// The name of the mark that a writer leaves beside its data when it ends in good order.
 const CLOSED: &str = "closed";
-/// What writers say that promise commits as soon as they are in a burst tier: in one place, so that who
-/// begins a session sees all of them at once.
+/// The directory of notes by writers that promise commits in a burst tier. It is one place, so that
+/// a new session sees all notes at once.
 const TIERS: &str = "tiers";
 const TIER_BYTES_MAX: u64 = 64 << 10;
 const README: &str = "README.txt";
@@ -36,26 +40,26 @@ If you move or copy the store, move or copy this directory with it.
 #[derive(Debug, Clone)]
 pub(crate) struct LogPlace {
     pub(crate) storage: Arc<dyn Storage>,
-    /// The store's identity.
+    /// Identifier of the store.
     pub(crate) store: [u8; 16],
     pub(super) limits: Limits,
 }
 
 impl LogPlace {
-    /// The log beside the store in `storage`, there or not.
+    /// Returns the log beside the store in `storage`, whether or not it exists.
     ///
     /// # Errors
-    /// Where nothing can lie beside the store.
+    /// If nothing can lie beside the store.
     pub(crate) fn beside(storage: &dyn Storage, store: [u8; 16], limits: &Limits) -> Result<Self> {
         Ok(Self { storage: storage.beside(SUFFIX)?, store, limits: limits.clone() })
     }
 
-    /// The place as a user knows it.
+    /// Returns the name of the place for users.
     pub(crate) fn name(&self) -> String {
         self.storage.name()
     }
 
-    /// Says of an error of storage, which knows objects as the log does, that it is of this log.
+    /// Adds the log's name to an error of storage, which only knows paths within the log.
     ///
     /// # Errors
     /// That of `outcome`.
@@ -63,9 +67,9 @@ impl LogPlace {
         outcome.map_err(|error| Error::from(error).at(self.name()))
     }
 
-    /// Makes the log: says in its directory what it is, and publishes `first`, a root without commits,
-    /// where there is none. Durable on return. A store that says it has a log always has a root, so
-    /// that one whose roots were lost is not taken for one without commits.
+    /// Makes the log: writes its README, and publishes `first`, a root without commits. Durable on
+    /// return. A store whose document names a log always has a root, so lost roots are not mistaken
+    /// for a log without commits.
     pub(crate) fn prepare(&self, first: Option<&Root>) -> Result<()> {
         let path = ObjectPath::root().join(README)?;
         if !self.is_there(&path)? {
@@ -80,15 +84,15 @@ impl LogPlace {
         first.map_or(Ok(()), |first| self.publish(first))
     }
 
-    /// Removes a log without segments, of which `roots` are the numbers of the roots.
+    /// Removes a log without segments; `roots` are the numbers of its roots.
     ///
     /// # Errors
-    /// Of storage. What is left is removed by who removes a log again.
+    /// Of storage. The next removal of a log removes the rest.
     pub(super) fn remove_rest(&self, roots: &[u64]) -> Result<()> {
         if !self.storage.is_remote() {
             return self.named(self.storage.delete_tree(&ObjectPath::root(), Durability::Disk));
         }
-        // What the server has not listed so far, the segment of a writer that has just begun, stays.
+        // The segment of a writer that has just begun, which the server may not list yet, stays.
         let settled = self.settled_numbers()?.into_iter().map(Self::settled_path);
         let roots = roots.iter().map(|number| Self::root_path(*number));
         self.table_names()?.iter().try_for_each(|name| self.remove_table(name))?;
@@ -99,7 +103,7 @@ impl LogPlace {
         Ok(())
     }
 
-    /// The directory of all segments.
+    /// Returns the directory of all segments.
     ///
     /// # Errors
     /// None.
@@ -107,23 +111,23 @@ impl LogPlace {
         Ok(ObjectPath::root().join(SEGMENTS)?)
     }
 
-    /// The directory of a segment, whose lock its writer holds.
+    /// Returns the directory of a segment; the segment's writer holds its lock.
     ///
     /// # Errors
-    /// For what is no name.
+    /// If `name` is not a valid name.
     pub(crate) fn segment_directory(name: &str) -> Result<ObjectPath> {
         Ok(Self::segments()?.join(name)?)
     }
 
-    /// The path of a segment.
+    /// Returns the path of a segment.
     ///
     /// # Errors
-    /// For what is no name.
+    /// If `name` is not a valid name.
     pub(crate) fn segment_path(name: &str) -> Result<ObjectPath> {
         Ok(Self::segment_directory(name)?.join(DATA)?)
     }
 
-    /// The sessions of all segments that are there.
+    /// Returns the sessions of all existing segments.
     ///
     /// # Errors
     /// Of storage.
@@ -133,18 +137,18 @@ impl LogPlace {
         Ok(names.map(|name| name.session).collect())
     }
 
-    /// Notes that the writer of a segment has ended and wants nothing more of it: what no commit has is
-    /// nobody's.
+    /// Notes that the writer of a segment has ended and needs it no more: its data without a commit
+    /// may be removed.
     ///
     /// # Errors
     /// Of storage.
     pub(super) fn mark_closed(&self, name: &str) -> Result<()> {
         let path = Self::segment_directory(name)?.join(CLOSED)?;
-        // A server tells more about an object that has a byte.
+        // Servers tell more about an object that is not empty.
         self.named(self.storage.put(&path, b"\n", Durability::Process, Condition::None)).map(drop)
     }
 
-    /// True if the segment was marked so.
+    /// True if the segment is marked as closed.
     ///
     /// # Errors
     /// Of storage.
@@ -152,8 +156,9 @@ impl LogPlace {
         self.is_there(&Self::segment_directory(name)?.join(CLOSED)?)
     }
 
-    /// Notes the burst tier through which the writer of a segment promises commits: none any more if it
-    /// is empty. The caller holds the store's lock if the segment is not there yet.
+    /// Notes the burst tier through which the writer of a segment promises commits; an empty text
+    /// says that it is no longer needed. The caller holds the store's lock if the segment does not
+    /// exist yet.
     ///
     /// # Errors
     /// Of storage.
@@ -163,7 +168,7 @@ impl LogPlace {
         self.named(noted).map(drop)
     }
 
-    /// The burst tier that was noted of a segment; nothing if there is none.
+    /// Returns the burst tier that is noted for a segment; `None` without a note.
     ///
     /// # Errors
     /// Of storage.
@@ -176,7 +181,7 @@ impl LogPlace {
         Ok(Some(String::from_utf8_lossy(&tier).into_owned()))
     }
 
-    /// The names of the segments of which a burst tier is noted; some of them may be gone.
+    /// Returns the names of the segments for which a burst tier is noted; some of them may be gone.
     ///
     /// # Errors
     /// Of storage.
@@ -185,8 +190,9 @@ impl LogPlace {
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Forgets the burst tier of a segment that is gone, or whose promises are kept. Durably: who found
-    /// the note again after a power cut could not tell.
+    /// Removes the note of a segment's burst tier once the segment is gone or its promises are
+    /// kept. Durable: a note that came back after a power cut would block new sessions without
+    /// need.
     ///
     /// # Errors
     /// Of storage.
@@ -195,8 +201,8 @@ impl LogPlace {
         self.named(self.storage.delete(&path, Durability::Disk, Condition::None))
     }
 
-    /// Fails if a writer has died that may have promised commits through a burst tier: they come before
-    /// whatever is written now, so they have to be visible before.
+    /// Fails if a dead writer may have promised commits through a burst tier: they have to become
+    /// visible before any later write.
     ///
     /// # Errors
     /// `Conflict`; those of storage.
@@ -230,7 +236,7 @@ impl LogPlace {
         Ok(ObjectPath::root().join(TIERS)?)
     }
 
-    /// The names of all segments that are there.
+    /// Returns the names of all existing segments.
     ///
     /// # Errors
     /// Of storage.
@@ -239,8 +245,8 @@ impl LogPlace {
         Ok(entries.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Fails if the store's document, which says `log`, names a log that has no root. One that is `kept` may have
-    /// been left behind, all of it.
+    /// Fails if the store's document, with the log state `log`, names a log that has no root. A log
+    /// that is only `kept` may be missing as a whole.
     ///
     /// # Errors
     /// `Corrupt`; those of storage.
@@ -265,15 +271,15 @@ impl LogPlace {
         Err(Error::new(ErrorKind::Corrupt, text))
     }
 
-    /// Fails if `newest`, the newest root, and the store, whose document says `log`, are not of one
-    /// time: somebody has put an older copy of one of them beside the other.
+    /// Fails if an older copy has replaced the log or the store. `newest` is the newest root, and
+    /// `log` the log state in the store's document.
     ///
     /// # Errors
-    /// `Corrupt` says which is older.
+    /// `Corrupt`; the message says which one is older.
     pub(crate) fn check_age(&self, newest: &Root, log: LogState) -> Result<()> {
         let first = newest.first_commit();
-        // Only while other commits stay is what is settled noted in the root alone. The list that remains when
-        // all are has the number up to which they were.
+        // While other commits remain, only the root notes the number up to which commits are
+        // settled. The list of settled shards that remains after them has that number, too.
         let list = newest.settled_shards.last().map(|list| list.number);
         let is_first = first.is_some() && list.is_none_or(|list| list == newest.settled);
         let (older, newer) = match log {
@@ -300,7 +306,8 @@ impl LogPlace {
         ))
     }
 
-    /// The number of the newest root; `None` without any. The store's document says `log`.
+    /// Returns the number of the newest root; `None` if there is none. `log` is the log state in
+    /// the store's document.
     ///
     /// # Errors
     /// Of storage.
@@ -309,11 +316,11 @@ impl LogPlace {
         if !self.storage.is_remote() {
             return Ok(listed);
         }
-        // A server may list what was there a moment ago, and older roots may come back, whose requests
-        // arrive late. From the newest that is listed on none is missing: see `Store::collect_log`.
+        // A server's list may be outdated, and older roots may reappear if their requests arrive
+        // late. From the newest listed root on, no number is missing: see `Store::collect_log`.
         let listed = listed.filter(|number| *number >= log.settled);
         let mut newest = listed.unwrap_or(log.settled);
-        // Without a log there is none behind.
+        // Without a log there is no later root.
         while (log.has_log() || listed.is_some()) && self.exists(newest + 1)? {
             newest += 1;
         }
@@ -321,15 +328,15 @@ impl LogPlace {
         Ok((is_there || (newest > 0 && self.exists(newest)?)).then_some(newest))
     }
 
-    /// The path of root `number`.
+    /// Returns the path of root `number`.
     ///
     /// # Errors
-    /// None for numbers that roots have.
+    /// None for valid numbers.
     pub(super) fn root_path(number: u64) -> Result<ObjectPath> {
         Ok(ObjectPath::root().join(ROOTS)?.join(&Root::name(number))?)
     }
 
-    /// The numbers of the roots that are there, in order.
+    /// Returns the numbers of the existing roots, in ascending order.
     ///
     /// # Errors
     /// Of storage.
@@ -341,12 +348,12 @@ impl LogPlace {
         Ok(numbers)
     }
 
-    /// Removes roots before `settled`, if there are no others: the removal of the log was cut off, and
-    /// one of them would be taken for the newest. The caller holds the store's lock, and the store says
-    /// that it has no log.
+    /// Removes roots before `settled` if there are no others: the removal of the log was
+    /// interrupted, and one of them would count as the newest. The caller holds the store's lock,
+    /// and the store's document names no log.
     ///
     /// # Errors
-    /// Of storage. Calling again goes on.
+    /// Of storage. Another call removes the rest.
     pub(crate) fn remove_stale_roots(&self, settled: u64) -> Result<()> {
         let numbers = self.root_numbers()?;
         if numbers.last().is_none_or(|newest| *newest >= settled) {
@@ -359,8 +366,10 @@ impl LogPlace {
         self.named(self.storage.sync(&ObjectPath::root().join(ROOTS)?))
     }
 
-    /// The newest root of the time of the store, whose document says `log`; `None` without any. `known`
-    /// is one that was the newest once. [`Shared::newest_root`] reads the document, too.
+    /// Returns the newest root from the time of the store, whose document has the log state `log`;
+    /// `None` if there is none. `known` was the newest root earlier.
+    /// [`OpenedStore::newest_root`](super::opened::OpenedStore::newest_root) reads the document,
+    /// too.
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root, also one of another store.
@@ -369,8 +378,9 @@ impl LogPlace {
         log: LogState,
         known: Option<&Arc<Root>>,
     ) -> Result<Option<Arc<Root>>> {
-        // Where lists may be late, and answers lost, an older root may outlive a newer one. The next ones of a root
-        // from which on commits were added only may be gone, while it stays.
+        // Not on servers: lists may be late and answers lost, so an older root may outlive a newer
+        // one. Not for the root numbered `since` either: it stays while the roots after it are
+        // removed.
         if let Some(known) = known
             && !self.storage.is_remote()
             && known.since < known.number
@@ -379,7 +389,7 @@ impl LogPlace {
         {
             return Ok(Some(known.clone()));
         }
-        // A root may be removed between the list and its opening: then there are newer ones.
+        // A root may be removed between the listing and its opening: then there are newer ones.
         for _ in 0..ATTEMPTS_MAX {
             let Some(newest) = self.newest_number(log)? else { return Ok(None) };
             if let Some(root) = self.root(newest)? {
@@ -389,15 +399,15 @@ impl LogPlace {
         Err(Error::new(ErrorKind::Conflict, format!("the roots of {} keep going", self.name())))
     }
 
-    /// `newest`, the newest root, if it is of the time of the store, whose document says `log`. From
-    /// before the log went there may be one that nobody waits for any more: its removal was cut off,
-    /// or the request that creates it arrived late.
+    /// Returns `newest`, the newest root, if it is from the time of the store, whose document has
+    /// the log state `log`. A root from before the log's removal does not count: its removal was
+    /// interrupted, or the request that created it arrived late.
     pub(crate) fn current(newest: Option<Arc<Root>>, log: LogState) -> Option<Arc<Root>> {
         newest.filter(|root| log.has_log() || root.number >= log.settled)
     }
 
-    /// The newest root of whatever log lies beside the store in `storage`; `None` where there is none,
-    /// or none can be.
+    /// Returns the newest root of the log beside the store in `storage`, even if the log is another
+    /// store's; `None` without one.
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root.
@@ -424,7 +434,7 @@ impl LogPlace {
         }
     }
 
-    /// Root `number`; `None` if it is not there.
+    /// Returns root `number`; `None` if it does not exist.
     ///
     /// # Errors
     /// Of storage; `Corrupt` for a damaged root, also one of another store.
@@ -443,7 +453,7 @@ impl LogPlace {
         Ok(root)
     }
 
-    /// As [`LogPlace::root`], whatever store it is of.
+    /// As [`LogPlace::root`], for a root of any store.
     fn root_of_any(&self, number: u64) -> Result<Option<Root>> {
         let path = Self::root_path(number)?;
         let Some(object) = self.named(self.storage.find(&path))? else { return Ok(None) };
@@ -463,9 +473,9 @@ impl LogPlace {
         Ok(Some(root))
     }
 
-    /// Removes the root that the two newest ones leave without a use, if commits were added only since: `newest` has
-    /// just been published, by who holds the store's lock. What cannot be removed now goes with the next settling. On
-    /// servers, which may list late, all stay until then.
+    /// Removes the root two before `newest` if only commits were added since. The caller has just
+    /// published `newest`, and holds the store's lock. If the removal fails, the next settling
+    /// removes the root. On servers, which may list late, all roots stay until then.
     pub(super) fn remove_replaced(&self, newest: &Root) {
         let replaced = newest.number.checked_sub(2).filter(|number| *number > newest.since);
         if let Some(path) = replaced.and_then(|number| Self::root_path(number).ok())
@@ -475,7 +485,7 @@ impl LogPlace {
         }
     }
 
-    /// Makes `root` the newest. Atomic and durable on return.
+    /// Makes `root` the newest. Atomic, and durable on return.
     ///
     /// # Errors
     /// `Exists` if another root has its number; those of storage.
@@ -486,7 +496,8 @@ impl LogPlace {
     }
 }
 
-/// The lock of a directory whose writer is gone; nothing while it lives, or if the directory is gone, too.
+/// Returns the lock of a directory whose writer is gone; `None` while the writer lives, or if the
+/// directory does not exist.
 ///
 /// # Errors
 /// Of storage.

@@ -1,9 +1,10 @@
-//! Which commits of a segment were promised, kept outside the segment: beside its parts in the burst tier by
-//! the writer that promises them, in the log by whoever brings the parts there.
+//! Promises: the promised commits of a segment, noted in files outside the segment.
 //!
-//! A promise is written, durably, when the directory of its commit is durable in the tier, and before the
-//! commit returns. So each commit that returned has one, and damage to a part is told from what was never
-//! promised. A file has [`PROMISES_MAX`] promises, and goes when a root knows the last of them.
+//! The writer keeps these files beside its parts in the burst tier; recovery copies them to the
+//! log. A promise is written durably after the directory of its commit is durable in the tier, and
+//! before the commit returns. So each commit that has returned has a promise, and damage to a part
+//! can be told from data that were never promised. A file has at most [`PROMISES_MAX`] promises,
+//! and is removed once a root knows the last of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,25 +20,27 @@ use bedform_storage::{
 use super::segment::Place;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Promises of a file.
+/// Maximum number of promises in a file.
 const PROMISES_MAX: u64 = 63;
-/// What stands in the log for files of promises that should have been in the tier, and were not.
+/// The content of a file in the log that stands for promise files missing from the tier.
 const LOST: &[u8] = b"\n";
 
-/// Files of promises as they are written.
+/// The promise files of a segment, as its writer keeps them.
 pub(super) struct Promises {
     storage: Arc<dyn Storage>,
     directory: ObjectPath,
     segment: SegmentHeader,
-    /// The newest file, its number, and how many promises it has.
+    /// The newest file.
     object: Box<dyn GrowingObject>,
+    /// The number of the newest file.
     file: u32,
+    /// Number of promises in the newest file.
     count: u64,
     /// Number of the next promise.
     next: u64,
     /// The epoch of the last promise.
     epoch: u32,
-    /// The files before, with the epochs of their last promises.
+    /// The numbers of earlier files, each with the epoch of its last promise.
     before: VecDeque<(u32, u32)>,
 }
 
@@ -67,11 +70,11 @@ impl Promises {
         })
     }
 
-    /// Notes durably that a commit is promised whose directory lies durably at `place`. A root knows those
-    /// up to the epoch `known`: their files go.
+    /// Notes durably the promise of a commit whose directory lies durably at `place`. Removes files
+    /// whose promises a root knows: those up to the epoch `known`.
     ///
     /// # Errors
-    /// Of storage. Calling again tries it in a new file.
+    /// Of storage. Another call tries again in a new file.
     pub(super) fn add(&mut self, commit: CommitId, place: &Place, known: u32) -> Result<()> {
         if self.count >= PROMISES_MAX {
             self.begin_file()?;
@@ -84,7 +87,7 @@ impl Promises {
             checksum: place.checksum,
         };
         let added = self.object.append(&promise.encode()).and_then(|()| self.object.sync());
-        // Nothing can be appended behind what failed.
+        // Nothing can be appended after a failed write.
         added.inspect_err(|_| self.count = PROMISES_MAX)?;
         (self.count, self.next, self.epoch) = (self.count + 1, self.next + 1, commit.epoch);
         self.remove_known(known);
@@ -94,7 +97,7 @@ impl Promises {
     /// Begins the next file; the sync of its first promise makes it durable.
     fn begin_file(&mut self) -> Result<()> {
         self.before.push_back((self.file, self.epoch));
-        // Whatever became of an earlier attempt has this number.
+        // A failed attempt keeps its number; the next one takes another.
         self.file += 1;
         let header = PromisesHeader { segment: self.segment, file: self.file, first: self.next };
         self.object = begin(&*self.storage, &self.directory, header)?;
@@ -102,8 +105,8 @@ impl Promises {
         Ok(())
     }
 
-    /// Removes the files of which a root knows all, the oldest first, and durably: none is missing between
-    /// two that are there. What cannot be removed goes with the tier.
+    /// Removes the files whose promises a root knows, the oldest first and durably, so that the
+    /// remaining ones have no gap. Files that cannot be removed go with the tier.
     fn remove_known(&mut self, known: u32) {
         while let Some((file, _)) = self.before.front().filter(|(_, epoch)| *epoch <= known) {
             let removed = file_path(&self.directory, *file).and_then(|path| {
@@ -136,13 +139,14 @@ fn file_path(directory: &ObjectPath, file: u32) -> Result<ObjectPath> {
     Ok(directory.join(&PromiseFile::name(file))?)
 }
 
-/// The numbers of the files of promises in a directory.
+/// Returns the numbers of the promise files in a directory.
 fn files(storage: &dyn Storage, directory: &ObjectPath) -> Result<Vec<u32>> {
     let entries = storage.list(directory)?;
     Ok(entries.iter().filter_map(|entry| PromiseFile::parse_name(&entry.name)).collect())
 }
 
-/// The bytes of a file of promises, up to the limit: it has no more, whatever its size says.
+/// Returns the bytes of a promise file, up to the limit: a valid file has no more, even if its size
+/// says so.
 fn bytes_of(
     storage: &dyn Storage,
     directory: &ObjectPath,
@@ -156,22 +160,22 @@ fn bytes_of(
     Ok(bytes)
 }
 
-/// What the files of promises of a segment say, as far as they can be read.
+/// The promises of a segment, as far as its promise files can be read.
 #[derive(Debug, Default)]
 pub(super) struct Promised {
-    /// In order.
+    /// The promises, by number.
     pub(super) promises: Vec<Promise>,
-    /// Of each promise behind one that cannot be read, its place in `promises`.
+    /// Index in `promises` of each promise that follows a gap of unreadable ones.
     pub(super) behind_gaps: Vec<usize>,
-    /// Something lies behind the last promise that cannot be read.
+    /// True if unreadable bytes follow the last promise.
     pub(super) has_torn_end: bool,
-    /// No file can be read.
+    /// True if no file can be read.
     pub(super) is_lost: bool,
 }
 
 impl Promised {
-    /// Reads those of segment `name` of the store with the key `store` in `directory`, in the tier or in
-    /// the log; nothing without files.
+    /// Reads the promises of segment `name`, of the store with the key `store`, in `directory` of
+    /// the tier or the log; `None` without files.
     ///
     /// # Errors
     /// `Unsupported` for files of a newer version; those of storage.
@@ -201,7 +205,7 @@ impl Promised {
                         .extend(file.promises.into_iter().map(|promise| (promise.number, promise)));
                     has_torn_end = file.has_torn_end;
                 }
-                // A file that was about to begin, or one that was damaged.
+                // A file that was just begun, or a damaged one.
                 None => has_torn_end |= has_content(&bytes),
             }
         }
@@ -219,13 +223,13 @@ impl Promised {
         Ok(Some(Self { promises, behind_gaps, has_torn_end, is_lost: false }))
     }
 
-    /// True if it says nothing of any commit.
+    /// True if it says nothing about any commit.
     pub(super) fn is_empty(&self) -> bool {
         self.promises.is_empty() && !self.has_torn_end && !self.is_lost
     }
 }
 
-/// A file, if it is the one of this number of the segment `own`.
+/// Decodes a file; `None` unless it is the one with this number of the segment `own`.
 fn decode(
     bytes: &[u8],
     (own, number): (SegmentHeader, u32),
@@ -244,18 +248,19 @@ fn decode(
     }
 }
 
-/// True if there is more than a header.
+/// True if the file has more than a header.
 fn has_content(bytes: &[u8]) -> bool {
     let behind = bytes.get(usize::try_from(SYNC_ALIGNMENT).unwrap_or(usize::MAX)..);
     behind.is_some_and(|behind| behind.iter().any(|byte| *byte != 0))
 }
 
-/// Copies the files of promises of segment `name` from `tier` to `log`, each a storage and a directory there,
-/// durably. If the tier has none that can be read although it `should`, the log says so. Where the log has
-/// more of them, from an earlier time, they stay. True if the log says something of the segment's promises.
+/// Copies the promise files of segment `name` durably from `tier` to `log`, each given as a storage
+/// and a directory in it. If the tier `should` have promises and none can be read, the log notes
+/// that they are lost. Files in the log that have more promises, from an earlier copy, stay.
+/// Returns true if the log says anything about the segment's promises.
 ///
 /// # Errors
-/// As [`Promised::read`]. Calling again goes on.
+/// As [`Promised::read`]. Another call copies the rest.
 pub(super) fn carry(
     (tier, from): (&dyn Storage, &ObjectPath),
     (log, to): (&dyn Storage, &ObjectPath),

@@ -1,7 +1,7 @@
-//! Records of a segment, read back and checked.
+//! Records of a segment, read back and checked; module `segment` writes them.
 //!
-//! `segment` has who writes them. Nothing that was read is believed before its checksum is, and nothing
-//! is allocated before its length is within the limits.
+//! No bytes are used before their checksum is verified, and no memory is allocated before its
+//! length is checked against the limits.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ use bedform_storage::Object;
 use super::lanes::OpenedSegment;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Fails if a segment is not that of its name: somebody has put another one in its place. Of several lanes
-/// that of `address` is looked at: others may have nothing, where their writers died.
+/// Fails if a segment is not the one of its name: another one was put in its place. Of several
+/// lanes only the lane of `address` is checked: others may be empty, if their writers died.
 ///
 /// # Errors
 /// `Corrupt`; those of storage.
@@ -38,7 +38,7 @@ pub(super) fn check_header(
     let header = SegmentHeader::decode(body).map_err(|error| damaged(&error))?;
     let found = SegmentName::from(&header);
     let is_named = |name: SegmentName| {
-        // The first lane is that of the writer whose rank the segment has in its name.
+        // The segment's name has the rank of the writer of the first lane.
         name.session == found.session && (start > 0 || name.rank == found.rank)
     };
     let is_own = head.kind == RecordKind::Header && header.store == *store;
@@ -48,7 +48,7 @@ pub(super) fn check_header(
     }
 }
 
-/// The body of a section or directory, checked and decompressed.
+/// Reads the body of a section or directory, checked and decompressed.
 ///
 /// # Errors
 /// `Corrupt` if there is no such record at `offset`, or it is damaged; those of storage.
@@ -62,7 +62,7 @@ pub(super) fn read_record(
     read_sealed(segment, offset, kind, limits, name).map(|(body, _)| body)
 }
 
-/// As [`read_record`], and how the body is compressed.
+/// As [`read_record`]; also returns the codec of the body.
 ///
 /// # Errors
 /// As [`read_record`].
@@ -96,7 +96,7 @@ pub(super) fn read_sealed(
     Ok((body, sealed.codec))
 }
 
-/// Why stored bytes of a segment are not what they were.
+/// The reason why stored bytes of a segment cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("it has checksum {found:08x}, expected {expected:08x}")]
@@ -110,7 +110,7 @@ pub(super) enum BodyError {
 }
 
 impl BodyError {
-    /// The error of reading what lies at `place`.
+    /// Returns the error of reading the record at `place`.
     pub(super) fn of(self, place: impl fmt::Display) -> Error {
         match self {
             Self::Codec(error) => Error::decoding(place, error),
@@ -118,10 +118,10 @@ impl BodyError {
         }
     }
 
-    /// What is damaged.
+    /// Returns a description of the damage.
     ///
     /// # Errors
-    /// That of memory: it says nothing about the bytes at `place`.
+    /// A lack of memory: it says nothing about the bytes at `place`.
     pub(super) fn damage_at(self, place: impl fmt::Display) -> Result<String> {
         match self {
             Self::Codec(error @ CodecError::Memory { .. }) => Err(Error::decoding(place, error)),
@@ -130,10 +130,10 @@ impl BodyError {
     }
 }
 
-/// Stored bytes, checked and decompressed to exactly `bytes`.
+/// Checks stored bytes, and decompresses them to exactly `bytes` bytes.
 ///
 /// # Errors
-/// What is wrong with them, or that memory is short.
+/// Damage to the bytes, or a lack of memory.
 pub(super) fn decode_body(
     stored: Vec<u8>,
     codec: u8,
@@ -171,7 +171,7 @@ pub(super) fn decode_block<'b>(
     Ok(decoded)
 }
 
-/// Fails if stored bytes have not the checksum that they were given.
+/// Fails if stored bytes do not have the expected CRC-32C.
 ///
 /// # Errors
 /// [`BodyError::Checksum`].

@@ -1,7 +1,7 @@
-//! A section in memory, and where in its data the boxes of an array lie.
+//! Sections in memory, and an index of their boxes by array.
 //!
-//! Two trees lead to a box: one over the writes of an array, one over the boxes of a selection, which
-//! all writes of that selection share, whatever their variable and record.
+//! Two trees lead to a box: one over the writes of an array, and one over the boxes of a selection.
+//! All writes of a selection share the second one, for any variable and record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use super::tree::BoxTree;
 use super::view::LogSegment;
 use crate::plan::part::Origin;
 
-/// A section, and where the data of its entries lie.
+/// A section, and the positions of its entries' data.
 #[derive(Debug)]
 pub(crate) struct LoadedSection {
     pub(super) section: Section,
     pub(super) segment: Arc<LogSegment>,
-    /// Of each entry the first byte in the section's data.
+    /// For each entry, its first byte in the section's data.
     pub(super) starts: Vec<u64>,
-    /// Of each block the first byte behind it in the section's data.
+    /// For each block, the first byte behind it in the section's data.
     pub(super) ends: Vec<u64>,
     selections: Vec<Selected>,
-    /// By the keys of arrays; an array may have been written under several shapes.
+    /// Entries by array key; an array may have been written under several shapes.
     entries: HashMap<[u8; 16], Vec<EntriesOf>>,
 }
 
-/// What is known of a selection.
+/// The index of the boxes of a selection.
 #[derive(Debug)]
 struct Selected {
     tree: BoxTree,
-    /// Of each box the elements of those before it; nothing if there is but one.
+    /// For each box, the number of elements in the boxes before it; empty if there is only one box.
     before: Vec<u64>,
-    /// The box around all.
+    /// The bounding box: start and exclusive end along each axis.
     bounds: Vec<(u64, u64)>,
 }
 
-/// The entries of one array, in their order.
+/// The entries of one array under one shape, in order.
 #[derive(Debug)]
 struct EntriesOf {
     array: u32,
@@ -45,14 +45,14 @@ struct EntriesOf {
     tree: BoxTree,
 }
 
-/// One box that was written.
+/// A written box.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece<'s> {
-    /// The index along the first axis, where the box itself lacks that axis.
+    /// The index along the first axis, if the box itself lacks that axis.
     record: Option<u64>,
     corner: &'s [u64],
     lengths: &'s [u64],
-    /// The first byte of its elements, which are in C order, in the section's data.
+    /// The first byte of its elements in the section's data; they are in C order.
     pub(super) data_start: u64,
     item_size: u32,
 }
@@ -72,7 +72,7 @@ impl Selected {
     }
 }
 
-/// The start and end of a box of a selection along an axis.
+/// Returns a function that gives the start and exclusive end of a box of a selection along an axis.
 fn bounds_of(boxes: &Boxes) -> impl Fn(usize, usize) -> (u64, u64) {
     let (rank, starts, shapes) = (boxes.rank(), boxes.starts(), boxes.shapes());
     move |number, axis| {
@@ -82,10 +82,10 @@ fn bounds_of(boxes: &Boxes) -> impl Fn(usize, usize) -> (u64, u64) {
 }
 
 impl LoadedSection {
-    /// What a decoded section is to readers.
+    /// Indexes a decoded section for readers.
     ///
     /// # Errors
-    /// If its sizes cannot be counted, which decoding rules out.
+    /// If its sizes overflow, which decoding rules out.
     pub(super) fn new(
         section: Section,
         segment: Arc<LogSegment>,
@@ -123,7 +123,7 @@ impl LoadedSection {
         Ok(Self { section, segment, starts, ends, selections, entries })
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes that it takes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let selections =
             self.section.selections.iter().zip(&self.selections).map(|(boxes, own)| {
@@ -143,8 +143,8 @@ impl LoadedSection {
             + 512
     }
 
-    /// Visits the boxes of the array with `key` that have a share in the region from `low` to `high`,
-    /// exclusive: numbers of the entry and of the box; until `visit` says that it has enough.
+    /// Visits the boxes of the array with `key` that overlap the region from `low` to `high`,
+    /// exclusive, with the numbers of entry and box. Stops when `visit` returns false.
     pub(super) fn visit(
         &self,
         key: &[u8; 16],
@@ -160,7 +160,7 @@ impl LoadedSection {
             let goes_on = of_array.tree.visit(low, high, &bounds, &mut |at| {
                 let number = of_array.entries[at];
                 let entry = &self.section.entries[number as usize];
-                // The axis of the record is not one of the boxes.
+                // The boxes lack the axis of the record.
                 let skip = usize::from(entry.record.is_some());
                 let (low, high) = (&low[skip..], &high[skip..]);
                 let boxes = &self.section.selections[entry.selection as usize];
@@ -173,7 +173,7 @@ impl LoadedSection {
         }
     }
 
-    /// The box around all boxes of an entry: start, and end, exclusive.
+    /// Returns the bounding box of an entry: start and exclusive end.
     pub(super) fn bounds(&self, number: usize) -> (Vec<u64>, Vec<u64>) {
         let entry = &self.section.entries[number];
         let bounds = &self.selections[entry.selection as usize].bounds;
@@ -181,29 +181,29 @@ impl LoadedSection {
         record.into_iter().chain(bounds.iter().copied()).unzip()
     }
 
-    /// Bytes of the data of an entry.
+    /// Returns the number of bytes of an entry's data.
     pub(super) fn bytes_of(&self, number: usize) -> u64 {
         let all = || self.ends.last().copied().unwrap_or(0);
         let end = self.starts.get(number + 1).copied().unwrap_or_else(all);
         end.saturating_sub(self.starts[number])
     }
 
-    /// Of the first byte of its data in the segment, for messages.
+    /// Returns the position of its first data byte in the segment, for messages.
     pub(super) fn offset(&self) -> u64 {
         self.section.blocks.first().map_or(0, |block| block.offset)
     }
 
-    /// One of the entries.
+    /// Returns one of the entries.
     pub(super) fn entry(&self, number: u32) -> &Entry {
         &self.section.entries[number as usize]
     }
 
-    /// The blocks, and of each the first byte behind it in the data.
+    /// Returns the blocks and, for each, the first byte behind it in the section's data.
     pub(super) fn blocks(&self) -> (&[Block], &[u64]) {
         (&self.section.blocks, &self.ends)
     }
 
-    /// A box of an entry; nothing if its elements have not `item_size` bytes.
+    /// Returns a box of an entry; `None` if its elements do not have `item_size` bytes.
     pub(super) fn piece(&self, entry: u32, number: usize, item_size: usize) -> Option<Piece<'_>> {
         let start_of_entry = self.starts[entry as usize];
         let entry = &self.section.entries[entry as usize];
@@ -225,7 +225,7 @@ impl LoadedSection {
     }
 }
 
-/// The start and end of one of `entries` along an axis.
+/// Returns a function that gives the start and exclusive end of one of `entries` along an axis.
 fn entry_bounds<'s>(
     all: &'s [Entry],
     selections: &'s [Selected],
@@ -243,7 +243,7 @@ fn entry_bounds<'s>(
 }
 
 impl Piece<'_> {
-    /// Start and length along an axis.
+    /// Returns the start and length along an axis.
     pub(super) fn axis(&self, axis: usize) -> (u64, u64) {
         match (self.record, axis) {
             (Some(record), 0) => (record, 1),
@@ -252,7 +252,7 @@ impl Piece<'_> {
         }
     }
 
-    /// For each axis the bytes from an element to the next.
+    /// Returns the distance of neighbouring elements along each axis, in bytes; `None` on overflow.
     pub(super) fn strides(&self) -> Option<Vec<i64>> {
         let shape: Vec<u64> = self.record.iter().map(|_| &1).chain(self.lengths).copied().collect();
         let item = i64::from(self.item_size);
@@ -260,8 +260,8 @@ impl Piece<'_> {
         steps.iter().map(|step| i64::try_from(*step).ok()?.checked_mul(item)).collect()
     }
 
-    /// Where the elements lie in the section's data, by their positions in `chunk`. Nothing if that
-    /// cannot be counted.
+    /// Returns the position of elements in the section's data by their position in `chunk`; `None`
+    /// on overflow.
     pub(super) fn origin<'s>(&self, chunk: &Region, strides: &'s [i64]) -> Option<Origin<'s>> {
         let mut start = i64::try_from(self.data_start).ok()?;
         for (axis, stride) in strides.iter().enumerate() {
@@ -274,7 +274,8 @@ impl Piece<'_> {
         Some(Origin { start, strides })
     }
 
-    /// The part of the box in `chunk` along an axis, from the chunk's start: start and end.
+    /// Returns the part of the box in `chunk` along an axis: start and exclusive end, from the
+    /// chunk's start.
     pub(super) fn within(&self, chunk: &Region, axis: usize) -> (u64, u64) {
         let (start, length) = self.axis(axis);
         let from = chunk.start()[axis];

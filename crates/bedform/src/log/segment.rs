@@ -1,6 +1,8 @@
-//! The file, or lane of one, that one writer appends to.
+//! Segments as their writers see them: the file, or lane of a file, that one writer appends to.
 //!
-//! A thread of its own checks and appends, so that computing and writing overlap: `docs/log-explained.md`.
+//! The writer sends orders through a bounded channel. A background thread computes checksums and
+//! appends, so that computing and writing overlap; without that thread the caller carries out its
+//! orders itself. `docs/log-explained.md` explains the order of writes.
 
 mod file;
 
@@ -30,44 +32,44 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory;
 use crate::threads::workers;
 
-/// How often the thread is asked whether it takes more, where that is listened to.
+/// Time between attempts to send an order to a busy thread, where waits poll for cancellation.
 const FULL: Duration = Duration::from_millis(1);
 
-/// Data that somebody holds until they are written.
+/// Data that the caller lends until they are written.
 pub type Held = Box<dyn AsRef<[u8]> + Send>;
 
-/// A directory on its way.
+/// The pending answer to [`Segment::directory`].
 pub(super) struct Placing(Receiver<Result<Place>>);
 
-/// What is becoming durable.
+/// The pending answer to [`Segment::begin_finish`] or [`Segment::begin_hand_over`].
 pub(super) struct Finishing(Receiver<Result<Finished>>);
 
-/// A segment that is written.
+/// A segment that one writer appends to.
 pub(super) struct Segment {
     name: String,
     orders: Option<SyncSender<Order>>,
-    /// What carries out orders where no thread does.
+    /// The file, if the caller carries out its orders itself, without a background thread.
     own: Option<Box<File>>,
-    /// Orders given so far.
+    /// Number of orders given so far.
     given: u64,
     spare: Receiver<Buffer>,
     buffers: Buffers,
     progress: Arc<Progress>,
-    /// What the burst tier has passed on; nothing without one.
+    /// Progress of draining from the burst tier; `None` without one.
     drain: Option<Arc<Drain>>,
     thread: Option<JoinHandle<()>>,
     /// Ends the waits of that thread.
     stop: Arc<AtomicBool>,
-    /// A server takes what is written: who waits for that is asked whether it is to go on.
+    /// True for remote storage: waits poll for cancellation.
     listens: bool,
-    /// The file as the system knows it; nothing of it where the drain makes it.
+    /// Device and inode number of the file; zeros where the drain creates it.
     identity: (u64, u64),
-    /// Tells others that somebody still writes here; held by the writer of the first lane, or by the
-    /// drain.
+    /// The lock that tells others that the segment is in use. The writer of the first lane holds
+    /// it, or the drain.
     _lock: Option<Box<dyn Lock>>,
 }
 
-/// What the thread has done.
+/// Progress of the background thread, and the condition variable for waits.
 #[derive(Default)]
 struct Progress {
     state: Mutex<Done>,
@@ -98,33 +100,36 @@ impl Progress {
     }
 }
 
-/// What a segment is, and how it is written.
+/// Parameters of a new segment.
 pub(super) struct SegmentOptions {
     pub(super) header: SegmentHeader,
     pub(super) share: Share,
     pub(super) durability: Durability,
-    /// Bounds the blocks that wait to be written.
+    /// Bytes of blocks that may wait to be written.
     pub(super) buffer_bytes: usize,
     pub(super) limits: Limits,
-    /// What it goes through, and how far data have to get before a commit.
+    /// The burst tier that the segment goes through.
     pub(super) burst: Option<Burst>,
+    /// How far data have to get before a commit returns.
     pub(super) reach: Reach,
-    /// Of the store, whose lock is held while the segment begins.
+    /// The store, whose lock is held while the segment begins.
     pub(super) store: Arc<OpenedStore>,
-    /// A thread of its own does the work.
+    /// True if a background thread does the work.
     pub(super) in_background: bool,
 }
 
-/// Which lane of which segment is a writer's.
+/// The segment and lane that a writer appends to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     pub(super) name: SegmentName,
     pub(super) lane: Lane,
-    /// The file as the writer of the first lane knows it; nothing on that one.
+    /// Device and inode number of the file as the writer of the first lane knows it; `None` for
+    /// that writer.
     pub(super) identity: Option<(u64, u64)>,
 }
 
-/// What is appended to in the log, with the log's name: storage knows objects as the log does.
+/// A segment's object in the log, with the log's name for messages: storage only knows paths within
+/// the log.
 pub(super) struct LogObject {
     object: Box<dyn GrowingObject>,
     log: String,
@@ -155,21 +160,23 @@ impl LogObject {
     }
 }
 
-/// A segment in the log, as one writer has it.
+/// A segment's file in the log, as one writer opened it.
 pub(super) struct LogFile {
     pub(super) object: LogObject,
-    /// The file as the system knows it.
+    /// Device and inode number of the file.
     identity: (u64, u64),
-    /// Tells others that somebody still writes here; of the writer of the first lane.
+    /// The lock that tells others that the segment is in use; only for the writer of the first
+    /// lane.
     lock: Option<Box<dyn Lock>>,
 }
 
 impl LogFile {
-    /// Creates the segment, or opens it to write to another lane than the first. Commits may be promised
-    /// through `tier`.
+    /// Creates the segment, or opens it to write to a lane other than the first. Commits may be
+    /// promised through `tier`.
     ///
     /// # Errors
-    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made.
+    /// Those of storage; `Unsupported` if the file is not the one that the writer of the first lane
+    /// created.
     fn create(
         store: &OpenedStore,
         place: &LogPlace,
@@ -180,17 +187,19 @@ impl LogFile {
         let Share { name, lane, identity: expected } = share;
         let name = name.to_string();
         let path = LogPlace::segment_path(&name)?;
-        // Who removes the log holds it, too, and would take a segment that just begins with it.
+        // The removal of the log takes the same lock; otherwise it could remove a segment that just
+        // begins.
         let _lock = match expected {
             None => Some(store.lock(&ObjectPath::root())?),
-            // The leader of the node has begun it.
+            // The leader of the node has created the segment.
             Some(_) => None,
         };
         if expected.is_none() {
             store.remove_stale_roots(place)?;
         }
         if let Some(tier) = tier {
-            // Before the segment is there: without the note nothing would be expected of it.
+            // Noted before the segment exists: without the note recovery expects no promises in the
+            // tier.
             place.note_tier(&name, tier)?;
         }
         let object = place.named(place.storage.grow_lane(&path, lane, durability))?;
@@ -198,7 +207,8 @@ impl LogFile {
             None => Some(place.named(place.storage.lock(&LogPlace::segment_directory(&name)?))?),
             Some(_) => None,
         };
-        // Between these two calls it may have been taken for a segment that nobody writes.
+        // Before it was locked, another process may have removed it as abandoned: then `stat`
+        // fails.
         let identity = place.named(place.storage.stat(&path))?.identity;
         if expected.is_some_and(|expected| expected != identity) {
             return Err(Error::new(
@@ -216,11 +226,11 @@ impl LogFile {
 }
 
 impl Segment {
-    /// Creates the segment of a writer, or opens it to write to another lane than the first.
+    /// Creates the segment of a writer, or opens it to write to a lane other than the first.
     ///
     /// # Errors
-    /// Those of storage; `Unsupported` if it is not the file that the writer of the first lane made;
-    /// `Io` if the system has no thread to give.
+    /// Those of storage; `Unsupported` if the file is not the one that the writer of the first lane
+    /// created; `Io` if the system cannot start a thread.
     pub(super) fn create(place: &LogPlace, options: SegmentOptions) -> Result<Self> {
         let (share, lane) = (options.share, options.share.lane);
         let name = share.name.to_string();
@@ -240,7 +250,7 @@ impl Segment {
                     Reach::Shared => (staging, None),
                 };
                 let log = place.clone();
-                // The writer does not wait for the slow tier.
+                // The drain calls this, so that the writer does not wait for the slow tier.
                 let create = move || {
                     let tier = tier.as_deref();
                     let file = LogFile::create(&store, &log, share, durability, tier)?;
@@ -292,25 +302,26 @@ impl Segment {
         Ok(segment)
     }
 
-    /// The file as the system knows it.
+    /// Returns the device and inode number of the file.
     pub(super) fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// The name of the segment.
+    /// Returns the name of the segment.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Orders given so far: what [`Segment::wait`] counts in.
+    /// Returns the number of orders given so far: [`Segment::wait`] counts in orders.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
 
-    /// Memory for a block, empty. Waits for what is being written where the process may take no more.
+    /// Returns an empty buffer for a block. If the process may use no more memory, it waits for a
+    /// block that is being written.
     ///
     /// # Errors
-    /// `LimitExceeded` if there is none to wait for either; `Interrupted`.
+    /// `LimitExceeded` if no block is being written either; `Interrupted`.
     pub(super) fn buffer(&mut self) -> Result<Buffer> {
         let spare = self.spare.try_recv();
         let mut buffer = match spare.or_else(|_| self.buffers.make()) {
@@ -321,15 +332,15 @@ impl Segment {
         Ok(buffer)
     }
 
-    /// Appends a block of data, in the background: waits only while too many others do.
+    /// Appends a block of data in the background. Waits only while too many orders are queued.
     ///
     /// # Errors
-    /// What an earlier order failed with.
+    /// The error of an earlier order.
     pub(super) fn append(&mut self, block: Buffer) -> Result<()> {
         self.send(Order::Block(block))
     }
 
-    /// As [`Segment::append`], for data of any size that are let go when they are written.
+    /// As [`Segment::append`], for lent data of any size, which are dropped once they are written.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -337,7 +348,7 @@ impl Segment {
         self.send(Order::Held(data))
     }
 
-    /// Appends what the blocks since the last section mean, in the background.
+    /// Appends the section of the blocks since the last one, in the background.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -345,7 +356,7 @@ impl Segment {
         self.send(Order::Section(Box::new(builder), commit))
     }
 
-    /// Keeps what the blocks since the last section mean, for [`Segment::hand_over`].
+    /// Keeps the section of the blocks since the last one, for [`Segment::hand_over`].
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -361,7 +372,8 @@ impl Segment {
         self.send(Order::Whole(Box::new(section)))
     }
 
-    /// Waits until everything is handed to the system, and says what there is, with what was kept.
+    /// Waits until all data are handed to the operating system. Returns the new sections, with
+    /// those that were kept.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -370,8 +382,8 @@ impl Segment {
         self.finished(&finishing)
     }
 
-    /// As [`Segment::hand_over`], in the background: [`Segment::finished`] waits. What is `ahead` of the sync of
-    /// another writer is synced, too, so that that one finds little to do.
+    /// As [`Segment::hand_over`], in the background: [`Segment::finished`] waits. With `ahead` the
+    /// data are also synced, so that the later sync of another writer finds little to do.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -381,7 +393,7 @@ impl Segment {
         Ok(Finishing(answer))
     }
 
-    /// Waits until everything is handed to the system.
+    /// Waits until all data are handed to the operating system.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -391,17 +403,17 @@ impl Segment {
         self.answer(&answer)
     }
 
-    /// Bytes that have reached the log itself, durably.
+    /// Returns how many bytes are durable in the log itself; `u64::MAX` without a burst tier.
     pub(super) fn drained_bytes(&self) -> u64 {
         self.drain.as_ref().map_or(u64::MAX, |drain| drain.durable_bytes())
     }
 
-    /// What takes the segment through the burst tier; nothing without one.
+    /// Returns the drain from the burst tier; `None` without one.
     pub(super) fn drain(&self) -> Option<&Arc<Drain>> {
         self.drain.as_ref()
     }
 
-    /// Waits until everything is durable, as far as `reach` says, and says what there is.
+    /// Waits until all data are durable as far as `reach` demands, and returns the new sections.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -420,7 +432,7 @@ impl Segment {
         Ok(Finishing(answer))
     }
 
-    /// Waits until what was to be durable is, and says what there is.
+    /// Waits for a pending answer, and returns the new sections.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -428,8 +440,8 @@ impl Segment {
         self.answer(&finishing.0)
     }
 
-    /// Appends a directory, in the background: [`Segment::placed`] waits until it is durable, as far
-    /// as `reach` says, and the commit is promised, if one is to be.
+    /// Appends a directory in the background. [`Segment::placed`] waits until it is durable as far
+    /// as `reach` demands and, with `promised`, until that commit is promised.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -444,7 +456,7 @@ impl Segment {
         Ok(Placing(answer))
     }
 
-    /// Waits until a directory is durable, and says where it is.
+    /// Waits until a directory is durable, and returns its place.
     ///
     /// # Errors
     /// As [`Segment::append`].
@@ -476,7 +488,7 @@ impl Segment {
         Ok(())
     }
 
-    /// What the thread answers.
+    /// Waits for an answer of the thread.
     fn answer<T>(&self, answers: &Receiver<Result<T>>) -> Result<T> {
         let answer = match self.listens {
             true => workers::answer(answers)?,
@@ -485,7 +497,7 @@ impl Segment {
         answer.unwrap_or_else(|| Err(self.failure()))
     }
 
-    /// Gives the thread something to do, as soon as it has not too much.
+    /// Sends an order to the thread; waits while too many are queued.
     fn hand_in(&self, orders: &SyncSender<Order>, mut order: Order) -> Result<()> {
         if !self.listens {
             return orders.send(order).map_err(|_| self.failure());
@@ -510,7 +522,7 @@ impl Segment {
             (None, Some(own)) => {
                 let outcome = own.carry_out(order);
                 if let Err(error) = outcome {
-                    // Whoever waits for an answer has it, and nothing more is written.
+                    // A caller that waits for an answer has got the error; nothing more is written.
                     self.own = None;
                     self.progress.end(Some(error));
                 } else {
@@ -523,7 +535,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Why the thread has stopped: said in full once.
+    /// Returns the reason why the thread has stopped; the full error only once.
     fn failure(&self) -> Error {
         self.progress.lock().failure.take().unwrap_or_else(ended)
     }
@@ -532,16 +544,16 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         self.orders = None;
-        // What it still does was not committed.
+        // The remaining orders belong to no commit.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there has nobody to tell: what was not committed is gone either way.
+            // A panic of the thread is ignored: data without a commit are lost either way.
             let _ = thread.join();
         }
     }
 }
 
-/// What everybody but the first hears of a failure.
+/// Returns the error of all calls after the one that reported the failure.
 fn ended() -> Error {
     Error::new(
         ErrorKind::Poisoned,
@@ -549,7 +561,7 @@ fn ended() -> Error {
     )
 }
 
-/// The error of something that cannot become bytes of a log.
+/// Returns the error of a value that cannot be encoded for the log.
 pub(super) fn to_error(error: bedform_format::log::LogError) -> Error {
     Error::invalid(error.to_string())
 }

@@ -1,12 +1,13 @@
-//! Writing: what a process or the processes of a job write together.
+//! Sessions: writes of one process, or of the processes of a job together.
 //!
-//! A session takes boxes of arrays in the order in which they come. Nothing that it took is visible
-//! before [`Session::commit`], and then all of it at once; `docs/log-explained.md` says how, and why that holds
-//! when something fails. `write` has the calls that write, `create` those that make arrays, `end` how a
-//! session ends; `stream` what one member writes, `commit` what all do together.
+//! A session takes boxes of arrays in the order of the calls. No data are visible before
+//! [`Session::commit`], and then all of them at once; `docs/log-explained.md` explains how, and why
+//! that holds when a step fails. `write` has the calls that write, `create` those that create
+//! arrays, `end` the ends of a session; `stream` has the data of one member, `commit` the
+//! collective steps.
 //!
-//! A collective call begins with its name (`Session::enter`), so that members that call something else
-//! are noticed before anything comes of it.
+//! A collective call begins with its name (`Session::enter`), so that differing calls are detected
+//! before they take effect.
 
 mod alike;
 mod background;
@@ -45,33 +46,33 @@ use crate::error::{Error, ErrorKind, Result};
 
 pub use end::{AtEnd, decline};
 
-/// Says what [`Session::wait`] is to wait for.
+/// A position in the writes of a session, for [`Session::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {
-    /// The token as a number, for other languages.
+    /// Returns the token as a number, for other languages.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The token of a number.
+    /// Returns the token with this number.
     pub fn from_number(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// Boxes that a session knows: [`Session::declare`] gives it.
+/// A set of boxes that [`Session::declare`] has registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decomposition(usize);
 
 impl Decomposition {
-    /// The decomposition as a number, for other languages.
+    /// Returns the decomposition as a number, for other languages.
     pub fn number(self) -> u64 {
         self.0 as u64
     }
 
-    /// The decomposition of a number.
+    /// Returns the decomposition with this number.
     pub fn from_number(number: u64) -> Self {
         Self(usize::try_from(number).unwrap_or(usize::MAX))
     }
@@ -123,73 +124,76 @@ pub struct Session {
     pub(super) members: Arc<Group>,
     pub(super) options: SessionOptions,
     pub(super) log: LogPlace,
-    /// Identity of the session, the same on all members.
+    /// Identifier of the session, the same on all members.
     pub(super) id: [u8; 16],
     pub(super) stream: Option<Stream>,
-    /// The segment that this member shares with others of its node, and which part of it is its own;
-    /// nothing if it has one for itself.
+    /// The segment that this member shares with others of its node, and its lane there; `None` if
+    /// it has a segment of its own.
     pub(super) share: Option<Share>,
-    /// Sections that are written, and part of no commit yet.
+    /// Written sections that are part of no commit yet.
     pub(super) sections: Vec<SectionPlace>,
     declared: Vec<Declared>,
     pub(super) arrays: HashMap<ObjectPath, Known>,
-    /// The keys of all arrays that it has looked up: what others put in their places is not what the user means.
+    /// The keys of all arrays that the session has looked up: an array that takes the place of one
+    /// of them is refused.
     keys: HashMap<ObjectPath, [u8; 16]>,
-    /// What the commit that is under way appends to.
+    /// The axes along which the commit under way appends.
     pub(super) appended: Appended,
     pub(super) shapes: Shapes,
     /// The shapes that promised commits give to arrays.
     pub(super) promised_shapes: BTreeMap<[u8; 16], Vec<u64>>,
-    /// Where this member's commits end in its segment: those that may not have been drained.
+    /// End of each of this member's commits in its segment (epoch, byte), as far as they may not be
+    /// drained.
     pub(super) ends: VecDeque<(u32, u64)>,
-    /// True if a commit may have been promised that is not visible.
+    /// True if a promised commit may not be visible yet.
     pub(super) has_promises: bool,
     /// On the coordinator: arrays that appear with the next commit.
     pub(super) creations: Vec<Creation>,
-    /// On the coordinator: commits that wait for being drained, in order.
+    /// On the coordinator: commits that wait until they are drained, in order.
     pub(super) prepared: VecDeque<Prepared>,
     /// On the coordinator: the last commit that was visible when the last collective call began.
     pub(super) visible: u64,
-    /// On the coordinator: what waits to be settled in the background.
+    /// On the coordinator: commits that wait to be settled in the background.
     pub(super) waiting: Option<Waiting>,
-    /// What the segments before this one were given.
+    /// Number of orders given to earlier segments of this session.
     given_before: u64,
-    /// The commit that has begun, and that members have not agreed on.
+    /// The commit that has begun and on which the members have not agreed.
     pub(super) begun: Option<Result<Begun>>,
-    /// On the coordinator: arrays whose locks left their places.
+    /// On the coordinator: arrays whose lock files were kept.
     pub(super) locked: BTreeSet<ObjectPath>,
-    /// On the coordinator: commits that the root it published last names each.
+    /// On the coordinator: number of commits that the last root it published names directly.
     pub(super) tail_length: usize,
-    /// Collective calls so far.
+    /// Number of collective calls so far.
     epoch: u32,
     health: Health,
-    /// The process that began it. One that was forked from that has a copy, but none of the threads.
+    /// The process that began the session. A forked child has a copy of it, but none of the
+    /// threads.
     process: u32,
 }
 
-/// Whether a session goes on.
+/// Whether a session can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Health {
     Sound,
-    /// A commit was refused: what it had is nobody's, and trying again would commit nothing.
+    /// A commit was refused: its data are lost, and another attempt would commit nothing.
     Refused,
-    /// Something failed that leaves the session without a known state.
+    /// An error left the session in an unknown state.
     Failed,
 }
 
 /// An array that this session has written to.
 pub(super) struct Known {
     pub(super) target: Target,
-    /// The shape before this session made it larger.
+    /// The shape before this session enlarged it.
     before: Vec<u64>,
-    /// The epoch in which it was looked up: others may have made it larger since.
+    /// The epoch in which it was looked up: others may have enlarged it since.
     epoch: u32,
-    /// It appears with the next commit: nobody else knows of it.
+    /// True if the array appears with the next commit: no other session knows it.
     pub(super) is_new: bool,
 }
 
 impl Known {
-    /// What a commit says of the array, if it is to become larger.
+    /// Returns the entry of a commit's directory for the array, if it becomes larger.
     pub(super) fn grown(&self) -> Option<GrownArray> {
         let Target { key, shape, .. } = &self.target;
         (*shape != self.before).then(|| GrownArray {
@@ -211,18 +215,19 @@ impl std::fmt::Debug for Session {
 }
 
 impl OpenedStore {
-    /// Starts a session of `members`, all of which make this call.
+    /// Starts a session of `members`. Collective.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a writer has
-    /// died that may have promised commits through a burst tier, which come first: [`Store::recover`];
-    /// those of storage and of the other members.
+    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a
+    /// dead writer may have promised commits through a burst tier, which come first:
+    /// [`Store::recover`]; those of storage and of the other members.
     pub(crate) fn session(
         self: &Arc<Self>,
         members: Box<dyn Communicator>,
         mut options: SessionOptions,
     ) -> Result<Session> {
-        // Whose program fails between two commits leaves, and nobody waits for it.
+        // A member whose program fails between two commits leaves the group, so no member waits for
+        // it.
         let members = Arc::new(Group::by_node(members)?);
         let log = self.check_writable().and_then(|()| self.log_place());
         let log = log.and_then(|log| {
@@ -248,8 +253,8 @@ impl OpenedStore {
         let told = decide(&*members, mine, |parts| {
             check_alike(parts.iter().filter_map(|part| part.get(1..)))?;
             let has_tier = |part: &Vec<u8>| part.first() != Some(&0);
-            // A burst tier takes the segment of each member by itself; and parts of segments that are
-            // objects of their own are not written together.
+            // With a burst tier each member writes a segment of its own. Remote segments cannot be
+            // written by several members either.
             let is_remote = log.as_ref().is_some_and(|log| log.storage.is_remote());
             let may_promise = parts.first().is_some_and(has_tier);
             let flags = [may_promise, parts.iter().any(has_tier) || is_remote].map(u8::from);
@@ -259,8 +264,8 @@ impl OpenedStore {
         else {
             return Err(Error::invalid("the members' coordinator erred"));
         };
-        // The coordinator promises, through its tier. Without one there is no place that says what was
-        // promised: what is durable is in the log.
+        // The coordinator promises commits through its tier. Without one there is no place for
+        // promises, and all data become durable in the log.
         if may_promise == 0 {
             options.reach = Reach::Shared;
         }
@@ -301,11 +306,11 @@ impl OpenedStore {
         Ok(session)
     }
 
-    /// Fails where the system takes no writes, as on a read-only mount: a session would fail in its first write
-    /// or commit only.
+    /// Fails if the storage takes no writes, as on a read-only mount: otherwise the first write or
+    /// commit would fail.
     fn check_takes_writes(&self) -> Result<()> {
         if !self.storage.is_remote() {
-            // Somebody who has the lock can write, too.
+            // If another process has the lock, writes work.
             drop(self.storage.try_lock(&ObjectPath::root())?);
         }
         Ok(())
@@ -318,10 +323,10 @@ impl Drop for Session {
             self.leave_behind();
             return;
         }
-        // A second panic while the first unwinds would end the process.
+        // A second panic during unwinding would abort the process.
         let may_drain = self.is_sound() && !std::thread::panicking();
         if self.has_promises && may_drain && self.members.size() == 1 {
-            // Promises that cannot be kept now are there for `bedform recover`.
+            // Promises that cannot be completed now remain for `bedform recover`.
             let _ = self.drain();
         }
         self.end_stream();
@@ -329,19 +334,19 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Begins a collective call: all members have to make it, with what `text` says of it.
+    /// Begins a collective call, described by `text`, that all members have to make.
     pub(super) fn enter(&self, text: impl Into<Cow<'static, str>>) {
         self.members.enter(Call::of("session", self.id, text));
     }
 
-    /// As [`Session::enter`], a call that needs what members hand over before it: where that call differs the
-    /// session can only end.
+    /// As [`Session::enter`], for a call that needs data which members hand over before it. If the
+    /// members' calls differ then, the session can only end.
     pub(super) fn enter_handing_over(&self, text: &'static str) {
         self.members.enter(Call::of("session", self.id, text).handing_over());
     }
 
-    /// What is known of the array at `path`; looked up again if what is known from before the last
-    /// commit is not `enough`, since others may have made it larger.
+    /// Returns the state of the array at `path`. Looks it up again if its shape is from before the
+    /// last commit and not `enough`, since others may have enlarged the array.
     fn known_to_have(
         &mut self,
         path: &ObjectPath,
@@ -360,18 +365,18 @@ impl Session {
         self.known(path)
     }
 
-    /// Looks an array up that is to be written to: another one that takes its place from now on is refused, and
-    /// not written to.
+    /// Looks up an array for later writes. From now on another array that takes its place is
+    /// refused.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` if the session has looked up another array there; `Unsupported` for arrays that
-    /// sessions do not write to.
+    /// `NotFound`; `Conflict` if the session has looked up another array there; `Unsupported` for
+    /// arrays that sessions cannot write.
     pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
         self.check_sound()?;
         self.known(path).map(drop)
     }
 
-    /// What is known of the array at `path`, looked up at its first write.
+    /// Returns the state of the array at `path`, which the first write looks up.
     fn known(&mut self, path: &ObjectPath) -> Result<&mut Known> {
         if !self.arrays.contains_key(path) {
             self.store.look_unless_always()?;
@@ -414,12 +419,12 @@ impl Session {
         self.arrays.get_mut(path).ok_or_else(|| Error::invalid("no such array"))
     }
 
-    /// Waits until what was written up to `token` is handed to the system, and what was held is let go.
-    /// It is durable only after a commit.
+    /// Waits until all writes up to `token` are handed to the operating system and lent data are
+    /// released. They are durable only after a commit.
     ///
     /// # Errors
-    /// `InvalidArgument` for a token that no write of this session has given; what writing in the
-    /// background failed with.
+    /// `InvalidArgument` for a token that no write of this session has returned; the error of a
+    /// write in the background.
     pub fn wait(&mut self, token: Token) -> Result<()> {
         self.check_process()?;
         if token > self.token() && self.is_sound() {
@@ -432,8 +437,8 @@ impl Session {
         outcome
     }
 
-    /// Hands everything that was written so far to the system, described, so that it can be recovered
-    /// if this process dies. Not collective, and not durable.
+    /// Hands all data written so far and their description to the operating system, so that they
+    /// can be recovered if this process dies. Not collective, and not durable.
     ///
     /// # Errors
     /// As [`Session::wait`].
@@ -453,7 +458,7 @@ impl Session {
         Turn { epoch: self.epoch, rank: self.members.rank() }
     }
 
-    /// The next commit.
+    /// Returns the identifier of the next commit.
     pub(super) fn commit_id(&self) -> CommitId {
         CommitId { session: self.id, epoch: self.epoch + 1 }
     }
@@ -462,23 +467,23 @@ impl Session {
         self.epoch += 1;
     }
 
-    /// The commits and other collective calls so far.
+    /// Returns the number of commits and other collective calls so far.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Ends the use of the session after an error: it can no longer say what became of what it took.
+    /// Ends the use of the session if `outcome` is an error: the state of its data is unknown then.
     fn fail_with<T>(&mut self, outcome: &Result<T>) {
         if outcome.is_err() {
             self.health = Health::Failed;
         }
     }
 
-    /// Ends the use of the session after a commit that failed.
+    /// Ends the use of the session after a failed commit.
     pub(super) fn end_with(&mut self, error: &Error) {
-        // A later commit would hide that an earlier one was promised, or left behind.
+        // A later commit would hide that an earlier one was promised or left behind.
         let is_alone = self.members.size() == 1;
-        // Who waits for a lock and is stopped has published nothing.
+        // An interrupted wait for a lock has published nothing.
         let is_refused = error.kind() == ErrorKind::Conflict
             || self.members.has_lost_data()
             || (is_alone && error.kind() == ErrorKind::Interrupted);
@@ -492,7 +497,7 @@ impl Session {
         self.health == Health::Sound
     }
 
-    /// The stream, which the first byte creates.
+    /// Returns the stream, which the first write creates.
     pub(super) fn stream(&mut self) -> Result<&mut Stream> {
         if self.stream.is_none() {
             let stream = self.begin_stream();
@@ -530,7 +535,8 @@ impl Session {
         self.check_not_begun()
     }
 
-    /// Fails while a commit is under way: a call that is refused leaves it, and the session, as they are.
+    /// Fails while a commit is under way. The refused call changes neither the commit nor the
+    /// session.
     pub(super) fn check_not_begun(&self) -> Result<()> {
         match self.begun {
             None => Ok(()),
@@ -540,7 +546,7 @@ impl Session {
         }
     }
 
-    /// As [`Session::check_sound`], also while a commit is under way.
+    /// As [`Session::check_sound`], but allowed while a commit is under way.
     pub(super) fn check_healthy(&self) -> Result<()> {
         self.check_process()?;
         let text = match self.health {

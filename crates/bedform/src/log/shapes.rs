@@ -14,16 +14,16 @@ use crate::zarr::publish::{RootChange, check_key, commit_all};
 use crate::zarr::state::ArrayState;
 use crate::zarr::together::publish_each;
 
-/// Makes `shape` as large as `other` along every axis.
+/// Enlarges `shape` to at least `other` along every axis.
 pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
     shape.iter_mut().zip(other).for_each(|(length, other)| *length = (*length).max(*other));
 }
 
-/// Makes the metadata of arrays say the shapes that the commits of `settled` gave them. To be called when
-/// these commits are in the shards.
+/// Publishes the shapes that the commits of `settled` gave to arrays. To be called when these
+/// commits are in the shards.
 ///
 /// # Errors
-/// Those of storage. What was published stays.
+/// Those of storage. Shapes that were published before the error stay.
 pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<()> {
     let shapes = settled.shapes()?;
     if shapes.is_empty() {
@@ -38,8 +38,9 @@ pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<
         }
     }
     let _locks = arrays.values().map(|(array, _)| array.lock()).collect::<Result<Vec<_>>>()?;
-    // Whoever makes an array smaller holds its lock, too, and waits until no commits are left. Where others have
-    // settled these, they have published the shapes, and an array may have become smaller since.
+    // A writer that makes an array smaller holds its lock, too, and waits until no commits are
+    // left. If others have settled these commits, they have published the shapes, and an array may
+    // be smaller since.
     let (newest, _) = store.newest_root(&store.log_place()?)?;
     if newest.is_none_or(|newest| newest.settled >= settled.root.number) {
         return Ok(());
@@ -55,7 +56,7 @@ pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<
     if changes.is_empty() { Ok(()) } else { commit_shapes(store, &changes) }
 }
 
-/// Publishes new shapes: the arrays' documents, then the store's, which is the commit.
+/// Publishes new shapes: first the arrays' documents, then the store's, which makes them visible.
 pub(crate) fn commit_shapes(
     store: &OpenedStore,
     changes: &[(&ObjectPath, &ArrayState)],
@@ -63,8 +64,8 @@ pub(crate) fn commit_shapes(
     let root = ObjectPath::root();
     let is_alone = changes.iter().any(|(path, _)| path.is_root());
     let _lock = if is_alone { None } else { Some(store.lock(&root)?) };
-    // Attributes may have changed since the arrays were read, and arrays may have been deleted: only
-    // the shapes are ours to say.
+    // Since the arrays were read, attributes may have changed and arrays may have been deleted:
+    // only the shapes are set here.
     let mut documents = Vec::with_capacity(changes.len());
     for (path, state) in changes {
         let known = store.documents.array(store, path)?;
@@ -87,8 +88,8 @@ pub(crate) fn commit_shapes(
     commit_all(store, added.collect(), &[], RootChange::default())
 }
 
-/// Fails if there are commits that are not settled: they may lie where the array will end. While the
-/// caller holds the store's lock nobody makes the first one.
+/// Fails if there are commits that are not settled: they may lie behind the array's new end. While
+/// the caller holds the store's lock, no writer makes the first one.
 fn check_no_commits(store: &OpenedStore) -> Result<()> {
     store.look_again()?;
     match store.snapshot()?.view {
@@ -100,8 +101,8 @@ fn check_no_commits(store: &OpenedStore) -> Result<()> {
     }
 }
 
-/// Fails if commits that are not settled have made an array larger than its metadata say. The caller
-/// holds the locks of the arrays: nobody makes them larger now.
+/// Fails if commits that are not settled have made an array larger than its metadata say. The
+/// caller holds the locks of the arrays, so no writer enlarges them meanwhile.
 pub(crate) fn check_not_grown(store: &OpenedStore, arrays: &[&ArrayHandle]) -> Result<()> {
     store.look_again()?;
     let Some(view) = store.snapshot()?.view else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Snapshots: the state of a store that a read or write goes by, and what it means for one array.
+//! Snapshots: the state of a store that a read or write sees, and of one array in it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use crate::zarr::sink::ShardSink;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
-/// The state of a store that a read or write goes by.
+/// The state of a store that a read or write sees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
-    /// The last commit.
+    /// The number of the last commit.
     pub(crate) number: u64,
-    /// The identity of the store, whose commits these numbers count: stamps of arrays that came from
-    /// other stores count those of theirs.
+    /// The identifier of the store whose commits have these numbers. Stamps in arrays from other
+    /// stores have the numbers of those stores.
     pub(crate) store: Option<[u8; 16]>,
-    /// The commits that are not settled, and the list of shards that others were settled into; nothing without
-    /// a log.
+    /// The root, with the commits that are not settled and the list of settled shards; `None`
+    /// without a log.
     pub(crate) view: Option<Arc<View>>,
     /// True if it stays while the data move on.
     pub(crate) is_held: bool,
 }
 
 impl Snapshot {
-    /// Of a store that has no log.
+    /// Returns the snapshot of a store without a log.
     pub(super) fn all_settled(number: u64, store: Option<[u8; 16]>) -> Self {
         Self { number, store, ..Self::default() }
     }
@@ -44,26 +44,26 @@ impl Snapshot {
 #[derive(Debug, Clone)]
 pub(crate) struct ArrayMoment<'a> {
     pub(crate) snapshot: Snapshot,
-    /// What the commits of the snapshot know the array by; nothing for one that came from another store
-    /// with its shards: their stamps name commits of that one.
+    /// The key of the array in the commits of the snapshot. `None` for an array that came from
+    /// another store with its shards: their stamps name commits of that store.
     key: Option<[u8; 16]>,
     layout: &'a StoredLayout,
 }
 
 impl<'a> ArrayMoment<'a> {
-    /// The array with `state` as of `snapshot`.
+    /// Returns the array with `state` as of `snapshot`.
     pub(crate) fn new(snapshot: Snapshot, state: &'a ArrayState) -> Self {
         let identity = state.identity().filter(|own| snapshot.store == Some(own.store));
         let key = identity.map(|own| own.array);
         Self { snapshot, key, layout: &state.layout }
     }
 
-    /// What the commits of the snapshot know the array by, if it is one of their store.
+    /// Returns the key of the array in the commits of the snapshot, if it belongs to their store.
     pub(crate) fn key(&self) -> Option<[u8; 16]> {
         self.key
     }
 
-    /// The coordinates of the objects that must be there, by the lists of settled shards.
+    /// Returns the coordinates of the objects that must exist, by the lists of settled shards.
     ///
     /// # Errors
     /// `Corrupt` for a damaged list; those of storage.
@@ -103,7 +103,8 @@ impl Moment for ArrayMoment<'_> {
         let Some(view) = &self.snapshot.view else { return Ok(()) };
         view.check_contained(key, coordinates, contained, name).map_err(|error| {
             match self.snapshot.is_held && error.kind() == ErrorKind::Corrupt {
-                // It may have been settled while the snapshot was taken. (If it is lost, the next one says so.)
+                // It may have been settled while the snapshot was taken. (If it is lost, the next
+                // snapshot says so.)
                 true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
                 false => error,
             }
@@ -126,7 +127,7 @@ impl Moment for ArrayMoment<'_> {
     }
 }
 
-/// An array as of a snapshot: where its objects are, and what lies over them.
+/// An array as of a snapshot: the source of its objects, and the commits over them.
 #[derive(Clone)]
 pub(crate) struct PinnedArray<'a> {
     pub(crate) source: ZarrSource<'a>,
@@ -134,7 +135,7 @@ pub(crate) struct PinnedArray<'a> {
 }
 
 impl<'a> PinnedArray<'a> {
-    /// The array at `path` with `state`, as of `snapshot`.
+    /// Returns the array at `path` with `state`, as of `snapshot`.
     pub(crate) fn new(
         hierarchy: &'a Hierarchy,
         path: &'a ObjectPath,
@@ -145,13 +146,13 @@ impl<'a> PinnedArray<'a> {
         Self { source, moment: ArrayMoment::new(snapshot, state) }
     }
 
-    /// Where the commits of the snapshot are settled into. The shards that are replaced stay in the place
-    /// `kept_beside` the store.
+    /// Returns the sink into which the commits of the snapshot are settled. Replaced shards stay in
+    /// the place `kept_beside` the store.
     pub(crate) fn sink(&self, kept_beside: Option<&'static str>) -> ShardSink<'_> {
         ShardSink { source: &self.source, moment: &self.moment, kept_beside }
     }
 
-    /// The coordinates of the objects that are there, and of those that must be.
+    /// Returns the coordinates of the objects that exist or must exist.
     ///
     /// # Errors
     /// `Interrupted`; `Corrupt` for a damaged list of settled shards; those of storage.
@@ -160,7 +161,7 @@ impl<'a> PinnedArray<'a> {
         let mut all: BTreeSet<Vec<u64>> = existing.into_iter().collect();
         let metadata = &self.source.state.metadata;
         let ends = || metadata.chunk_shape.iter().zip(&metadata.shape);
-        // An array that was made smaller may not have been taken off the list yet.
+        // The list may still name objects outside an array that was made smaller.
         all.extend(self.moment.settled_objects()?.into_iter().filter(|coordinates| {
             coordinates
                 .iter()

@@ -1,13 +1,14 @@
-//! A segment that goes through the burst tier: appended there, and drained to its place behind that.
+//! Segments that go through a burst tier: written there, and drained to the log.
 //!
-//! The stream of bytes is the same in both. In the burst tier it is cut into parts, so that what has
-//! been drained can be removed while the segment grows: the tier may be smaller than what is written.
-//! A part is removed when its bytes are durable in the log. A writer that finds the tier full waits for
-//! that; what the tier cannot take at all goes to the log directly.
+//! Both places get the same stream of bytes. In the tier it is cut into parts, so that drained
+//! bytes can be removed while the segment grows: the tier may be smaller than the segment. A part
+//! is removed once its bytes are durable in the log. A writer that finds the tier full waits for
+//! that.
 //!
-//! Who waits for the tier alone gets all of the node: what no commit has yet is not drained while the
-//! writer is busy and half of the tier is free; nor is what a commit has, before it has returned: other
-//! processes of the node may still be writing their parts of it.
+//! At [`Reach::Node`] draining leaves the node's devices and cores to the writers. Data without a
+//! commit are not drained while the writer is busy and half of the tier is free. Data of a commit
+//! are not drained before it has returned, since other processes of the node may still be writing
+//! theirs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,20 +23,20 @@ use super::promises::Promises;
 use super::segment::{LogObject, Place};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a part that are set aside at once: the tier is everybody's.
+/// Maximum number of bytes of a part that are allocated ahead: other processes use the tier, too.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
-/// How far data have to get.
+/// The place in which data have to be durable before a commit returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Reach {
     /// Durable where all nodes can read them.
     #[default]
     Shared,
-    /// Durable in this node's burst tier; visible, and safe from the loss of the node, when they are
-    /// drained.
+    /// Durable in this node's burst tier. Once drained they are visible, and safe from the loss of
+    /// the node.
     Node,
 }
 
-/// What a writer appends its segment to.
+/// The target of a writer's appends: the log itself, or a burst tier.
 pub(super) enum Sink {
     Direct(LogObject),
     Staged(Box<Staged>),
@@ -56,7 +57,7 @@ impl Sink {
         }
     }
 
-    /// Makes everything appended durable, as far as `reach` says.
+    /// Makes all appended bytes durable, as far as `reach` demands.
     pub(super) fn sync(&mut self, reach: Reach) -> Result<()> {
         match (self, reach) {
             (Self::Direct(object), _) => object.sync(),
@@ -65,8 +66,8 @@ impl Sink {
         }
     }
 
-    /// Has all that a promise needs but its own bytes, so that little can fail when the directory of the commit
-    /// is written.
+    /// Prepares a promise except for its own bytes, so that little can fail once the directory of
+    /// the commit is written.
     pub(super) fn prepare_promise(&mut self) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
@@ -74,7 +75,7 @@ impl Sink {
         }
     }
 
-    /// Notes durably that a commit is promised whose directory lies durably at `place`.
+    /// Notes durably the promise of a commit whose directory lies durably at `place`.
     pub(super) fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
@@ -82,7 +83,7 @@ impl Sink {
         }
     }
 
-    /// Hands everything appended to the system.
+    /// Hands all appended bytes to the operating system.
     pub(super) fn flush(&mut self) -> Result<()> {
         match self {
             Self::Direct(object) => object.flush(),
@@ -90,8 +91,8 @@ impl Sink {
         }
     }
 
-    /// Fails if what was appended before cannot become visible any more. What a sync makes durable
-    /// after that is as good as promised, whatever happens meanwhile.
+    /// Fails if earlier appends can no longer become visible. Bytes that a sync makes durable after
+    /// this check are as good as promised.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
@@ -99,7 +100,7 @@ impl Sink {
         }
     }
 
-    /// What says how much has been drained; nothing without a burst tier.
+    /// Returns the drain, which knows how much has been drained; `None` without a burst tier.
     pub(super) fn drain(&self) -> Option<Arc<Drain>> {
         match self {
             Self::Direct(_) => None,
@@ -108,50 +109,51 @@ impl Sink {
     }
 }
 
-/// A segment on its way through the burst tier.
+/// A segment that goes through the burst tier.
 pub(super) struct Staged {
     place: BurstPlace,
     durability: Durability,
-    /// The part that is appended to, and where it starts; nothing at the start of one.
+    /// The part that is appended to; `None` before its first byte.
     part: Option<Box<dyn GrowingObject>>,
+    /// The position in the segment at which that part starts.
     start: u64,
-    /// Where the parts end that may still be in the tier.
+    /// The ends of the parts that may still be in the tier.
     ends: VecDeque<u64>,
-    /// The first byte that the drain has not been told of.
+    /// The position of the first byte that the drain does not know yet.
     told: u64,
     drain: Arc<Drain>,
     part_bytes: u64,
     capacity: u64,
     hands: Hands,
-    /// What notes promises; nothing before the first.
+    /// The writer's promises; `None` before the first.
     promises: Option<Promises>,
     _lock: Box<dyn Lock>,
 }
 
-/// Who drains.
+/// The thread that drains.
 enum Hands {
     Thread(JoinHandle<()>),
-    /// The writer itself, when it waits for it.
+    /// The writer's own, when it waits for the drain.
     Own(Box<Drainer>),
     Nobody,
 }
 
 impl Staged {
-    /// Stages a segment that will lie in the log where `create` makes it.
+    /// Stages a segment; `create` creates it in the log.
     ///
     /// # Errors
-    /// Those of the burst tier; `Io` if the system has no thread to give.
+    /// Those of the burst tier; `Io` if the system cannot start a thread.
     pub(super) fn new(
         burst: &Burst,
         place: BurstPlace,
         create: Create,
         reach: Reach,
     ) -> Result<Self> {
-        // Durably when something is promised, and not before the first byte: a sync of it may wait for
-        // all that other processes are writing.
+        // Not durable before something is promised, so that the first byte does not wait: a sync
+        // may wait for all that other processes are writing.
         place.in_tier(place.name())?;
         let lock = place.in_tier(place.storage.lock(&place.directory))?;
-        // What counts only when it is drained need not survive a power cut here.
+        // Data that count only once they are drained need not survive a power cut here.
         let durability = match reach {
             Reach::Node => Durability::Disk,
             Reach::Shared => Durability::Process,
@@ -201,7 +203,7 @@ impl Staged {
         Ok(())
     }
 
-    /// The part that is appended to; a new one begins when there is room for it.
+    /// Returns the part that is appended to; a new one begins when there is room for it.
     fn part(&mut self) -> Result<&mut Box<dyn GrowingObject>> {
         if self.part.is_none() {
             self.make_room()?;
@@ -210,7 +212,7 @@ impl Staged {
             let hint = Some(self.part_bytes.min(AHEAD_BYTES_MAX));
             let mut part = storage.grow(&path, self.durability, hint);
             if part.as_ref().is_err_and(|error| error.kind == StorageErrorKind::NoSpace) {
-                // Others may have filled it; our own share comes free when it is drained.
+                // Other processes may have filled the tier; draining frees this writer's own parts.
                 self.wait_until_free(self.start)?;
                 part = storage.grow(&path, self.durability, hint);
             }
@@ -225,7 +227,7 @@ impl Staged {
         self.wait_until_free(self.start.saturating_sub(free))
     }
 
-    /// Waits until the parts that have the first `bytes` bytes, all of which have ended, are gone.
+    /// Waits until the parts with the first `bytes` bytes, all of which have ended, are removed.
     fn wait_until_free(&mut self, bytes: u64) -> Result<()> {
         let before = self.ends.partition_point(|end| *end < bytes);
         let Some(end) = self.ends.get(before).copied().filter(|_| bytes > 0) else { return Ok(()) };
@@ -234,7 +236,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Ends the part that is appended to, durably where that counts.
+    /// Ends the current part, as durably as the reach demands, and hands it to the drain.
     fn end_part(&mut self) -> Result<()> {
         let Some(mut part) = self.part.take() else { return Ok(()) };
         self.place.in_tier(part.sync())?;
@@ -246,7 +248,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Hands what was appended to the system, durably where that counts, and to the drain.
+    /// Syncs the appended bytes, as durably as the reach demands, and hands them to the drain.
     fn sync_part(&mut self) -> Result<()> {
         let synced = self.part.as_mut().map_or(Ok(()), |part| part.sync());
         self.place.in_tier(synced)?;
@@ -256,7 +258,8 @@ impl Staged {
         Ok(())
     }
 
-    /// What is promised here has to be known as that of its store.
+    /// Waits until the tier durably names the store of the parts: without that, promises would be
+    /// unknown.
     fn wait_for_name(&mut self) -> Result<()> {
         match &mut self.hands {
             Hands::Own(drainer) => drainer.name(),
@@ -270,9 +273,9 @@ impl Staged {
         Ok(())
     }
 
-    /// Notes that a commit is promised, which [was prepared](Self::prepare_promise). Its directory is durable,
-    /// so it may become visible whatever this says: what fails is tried once more, in another file, when
-    /// there is room.
+    /// Notes the promise of a commit, which [was prepared](Self::prepare_promise). The commit's
+    /// directory is durable, so the commit may become visible even if this fails. A failed attempt
+    /// is repeated once, in another file, when there is room.
     fn promise(&mut self, commit: CommitId, place: &Place) -> Result<()> {
         let known = self.drain.known();
         let Some(promises) = &mut self.promises else { return Ok(()) };
@@ -288,7 +291,7 @@ impl Staged {
     /// Waits until everything is durable in the log.
     fn drain_all(&mut self) -> Result<()> {
         match self.durability {
-            // Little more comes soon: the part goes while the caller goes on.
+            // Little more data come soon: the part is drained while the caller goes on.
             Durability::Disk => self.end_part()?,
             Durability::Process => self.sync_part()?,
         }
@@ -301,14 +304,14 @@ impl Staged {
         self.place.in_tier(flushed)
     }
 
-    /// Tells the drain of the bytes up to `end`, and whether it is to begin with them.
+    /// Hands the bytes up to `end` to the drain; with `releases` it drains them at once.
     fn tell(&mut self, end: u64, is_last: bool, releases: bool) {
         let run = Run { part: self.start, start: self.told, end, is_last };
         self.told = end;
         self.drain.tell(run, releases);
     }
 
-    /// Waits until the drain has `reached` the first `bytes` bytes.
+    /// Waits until `reached` returns at least `bytes` for the progress of the drain.
     fn drained(&mut self, bytes: u64, reached: fn(&Done) -> u64) -> Result<()> {
         self.drain.check()?;
         if let Hands::Own(drainer) = &mut self.hands {
@@ -324,7 +327,7 @@ impl Drop for Staged {
         self.drain.close();
         match std::mem::replace(&mut self.hands, Hands::Nobody) {
             Hands::Thread(thread) => {
-                // It says what it failed with to whoever asks; a panic there has nobody to tell.
+                // Callers of `check` get the error of the thread; a panic there is ignored.
                 let _ = thread.join();
             }
             Hands::Own(drainer) => {

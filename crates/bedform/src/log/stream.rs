@@ -1,4 +1,7 @@
-//! What one writer writes: data in the order in which they come, and sections that say what they mean.
+//! The stream of one writer: data in the order of the calls, and sections that describe them.
+//!
+//! Data are collected in blocks; a full block is sent to the segment. A section ends with a commit,
+//! with a flush, or after [`SECTION_DATA_BYTES`] bytes of data.
 
 use bedform_format::log::{Boxes, CommitId, Entry, SectionBuilder};
 
@@ -7,18 +10,20 @@ use super::segment::{Finishing, Held, Segment, to_error};
 use super::staged::Reach;
 use crate::error::Result;
 
-/// Data that are held are appended by themselves from this size on; fewer are copied, to go with others.
+/// Lent data of at least this many bytes are appended separately; fewer are copied into a block
+/// with others.
 const HELD_BYTES_MIN: usize = 256 << 10;
-/// Data of a section: what a writer that dies leaves without a description is no more than this.
+/// Bytes of data after which a section ends: a writer that dies leaves at most this many without a
+/// description.
 const SECTION_DATA_BYTES: u64 = 256 << 20;
 
-/// An array as it is written to.
+/// An array that a session writes to, with the shape that the session gives it.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
     pub(super) shape: Vec<u64>,
-    /// As `shape`, but for the axes along which the session appends: the length before.
+    /// As `shape`, except along the axes of appends: the length before the append.
     pub(super) base: Vec<u64>,
 }
 
@@ -27,10 +32,10 @@ impl Target {
         Self { key, item_size, base: shape.clone(), shape }
     }
 
-    /// Makes it as large as `shape`, which is not smaller.
+    /// Enlarges the array to `shape`, which is not smaller.
     pub(super) fn resize(&mut self, shape: &[u64]) {
         for ((length, base), new) in self.shape.iter_mut().zip(&mut self.base).zip(shape) {
-            // What is appended begins where it did.
+            // An append keeps its start.
             if base == length {
                 *base = *new;
             }
@@ -39,19 +44,19 @@ impl Target {
     }
 }
 
-/// Which of two overlapping writes of a commit counts: that of the later epoch, then of the higher
-/// rank, then the later one.
+/// The precedence of overlapping writes in a commit: the later epoch wins, then the higher rank,
+/// then the later write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     pub(super) epoch: u32,
     pub(super) rank: u32,
 }
 
-/// Boxes that were declared once, to be written many times.
+/// Boxes that were declared once, for many writes.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) boxes: Boxes,
-    /// Their number in a section, and which section that is.
+    /// The section that has them, and their number there.
     known: Option<(u64, u32)>,
 }
 
@@ -60,7 +65,7 @@ impl Declared {
         Self { boxes, known: None }
     }
 
-    /// Another stream knows nothing of them.
+    /// Forgets the section: a new stream does not know the boxes.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
@@ -68,9 +73,9 @@ impl Declared {
 
 /// The data of a write.
 pub(super) enum Data<'a> {
-    /// Copied.
+    /// Bytes that are copied.
     Copied(&'a [u8]),
-    /// Held until they are written.
+    /// Lent bytes, kept until they are written.
     Held(Held),
 }
 
@@ -88,13 +93,13 @@ pub(super) fn held(data: &Held) -> &[u8] {
     data.as_ref()
 }
 
-/// One writer's stream of data and sections.
+/// The stream of data and sections of one writer.
 pub(super) struct Stream {
     segment: Segment,
-    /// What waits to become a block.
+    /// Data that do not fill a block yet.
     block: Option<Buffer>,
     builder: SectionBuilder,
-    /// Sections cut so far: the number of the one that is being written.
+    /// Number of finished sections, which is the number of the current one.
     section: u64,
     section_bytes: u64,
 }
@@ -117,7 +122,7 @@ impl Stream {
     /// Begins a write of `boxes` of `target`; its data follow.
     ///
     /// # Errors
-    /// `InvalidArgument` for boxes outside the array or too many; those of storage. Nothing has been
+    /// `InvalidArgument` for boxes outside the array, or too many; those of storage. Nothing is
     /// written then.
     pub(super) fn begin(
         &mut self,
@@ -135,7 +140,7 @@ impl Stream {
         Ok(())
     }
 
-    /// As [`Stream::begin`], of declared boxes, which lack the first axis if there is a `record`.
+    /// As [`Stream::begin`], for declared boxes, which lack the first axis if there is a `record`.
     ///
     /// # Errors
     /// As [`Stream::begin`].
@@ -172,10 +177,10 @@ impl Stream {
         self.builder.array_from(*key, item, shape, base).map_err(to_error)
     }
 
-    /// Adds data, and sends full blocks on their way.
+    /// Adds data, and sends full blocks to the segment.
     ///
     /// # Errors
-    /// What writing in the background failed with.
+    /// The error of a write in the background.
     pub(super) fn add(&mut self, data: Data<'_>) -> Result<()> {
         match data {
             Data::Held(data) if held(&data).len() >= HELD_BYTES_MIN => {
@@ -208,15 +213,15 @@ impl Stream {
         }
     }
 
-    /// Ends a section that has many data. To be called between writes.
+    /// Ends a section that has much data. To be called between writes.
     ///
     /// # Errors
-    /// What writing in the background failed with.
+    /// The error of a write in the background.
     pub(super) fn cut_if_large(&mut self, commit: CommitId) -> Result<()> {
         if self.section_bytes >= SECTION_DATA_BYTES { self.cut(commit) } else { Ok(()) }
     }
 
-    /// Ends the section, if it has anything.
+    /// Ends the section, unless it is empty.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
@@ -229,12 +234,12 @@ impl Stream {
         self.segment.section(builder, commit)
     }
 
-    /// A number for [`Stream::wait`]: everything added so far.
+    /// Returns the position of everything added so far, for [`Stream::wait`].
     pub(super) fn position(&self) -> u64 {
         self.segment.given() + u64::from(self.block.is_some())
     }
 
-    /// Waits until everything up to `position` is written: what was held is let go then.
+    /// Waits until everything up to `position` is written and lent data are released.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
@@ -245,8 +250,9 @@ impl Stream {
         self.segment.wait(position.min(self.segment.given()))
     }
 
-    /// Ends the section, which somebody else is to write, and has everything handed to the system, and synced if it
-    /// is `ahead` of the sync of who puts sections together: the segment tells when that is done.
+    /// Ends the section, which another writer is to append, and starts to hand all data to the
+    /// operating system. With `ahead` they are also synced, before the sync of the writer that
+    /// joins the sections. The segment reports when that is done.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].
@@ -259,15 +265,15 @@ impl Stream {
         self.segment.begin_hand_over(ahead)
     }
 
-    /// The description of the section that ends here.
+    /// Returns the description of the section that ends here.
     fn next_section(&mut self) -> SectionBuilder {
         self.section += 1;
         self.section_bytes = 0;
         std::mem::take(&mut self.builder)
     }
 
-    /// Ends the section and has everything made durable, as far as `reach` says: the segment tells when
-    /// that is done.
+    /// Ends the section, and starts to make all data durable as far as `reach` demands. The segment
+    /// reports when that is done.
     ///
     /// # Errors
     /// As [`Stream::cut_if_large`].

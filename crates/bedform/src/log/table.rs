@@ -1,10 +1,15 @@
-//! Tables: what many commits touch, in the place of their directories.
+//! Tables: the boxes that many commits touch, in place of the commits' directories.
 //!
-//! A root names its last commits each, and those before them by tables. A commit that finds many of them
-//! ([`OpenOptions::commits_named`](crate::OpenOptions::commits_named)) first makes a table of these, and of the tables before them that are no larger together. So a row is copied
-//! as often as its log doubles, there are as many tables as that has doublings, and a commit costs the same however
-//! many came before. A table is durable before a root names it. It is never changed, and stays until all of its
-//! commits are settled, also when a larger one has taken its place: older roots name it, and who has pinned one.
+//! A root names its last commits directly, and earlier ones by tables. If
+//! [`OpenOptions::commits_named`](crate::OpenOptions::commits_named) are named directly, the next
+//! commit first merges them into a table, with each preceding table that is no larger than all
+//! newer rows together. So a row is copied once for each doubling of the log, and the number of
+//! tables grows as the logarithm of the rows. A commit costs the same after any number of earlier
+//! ones.
+//!
+//! A table is durable before a root names it. It never changes, and stays until all of its commits
+//! are settled. Even if a larger table has replaced it, older roots still name it, and readers may
+//! have pinned one of these.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -23,24 +28,25 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::random_key;
 
 const TABLES: &str = "tables";
-/// Rows of a table that is made of others: more take long to merge while somebody waits for a commit.
+/// Maximum number of rows of a table that is merged from others: a commit waits for the merge.
 const ROWS_MAX: u64 = 1 << 17;
-/// Tables that are kept open.
+/// Maximum number of tables that are kept open.
 const OPEN_MAX: usize = 64;
-/// Where the index of a table is in the cache: no block lies there.
+/// The cache position of a table's index: no block lies there.
 const INDEX: u64 = u64::MAX;
 
-/// A table in the place of what a root named, which it is to go into.
+/// A new table, and the tables and commits of a root that it replaces.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// The tables and commits of the root that it has, by their names and numbers.
+    /// The names of the replaced tables, and the numbers of the replaced commits.
     tables: Vec<String>,
     commits: Vec<u64>,
     record: TableRecord,
 }
 
 impl Merged {
-    /// Puts the table into a root in the place of what it was made of; nothing if that is no longer there.
+    /// Puts the table into a root in place of its inputs; does nothing if the root no longer has
+    /// all of them.
     pub(super) fn apply(&self, root: &mut Root) {
         let kept = root.tables.len().saturating_sub(self.tables.len());
         let names = root.tables[kept..].iter().map(|table| &table.name);
@@ -55,7 +61,7 @@ impl Merged {
         root.tables.push(self.record.clone());
         root.commits.drain(..self.commits.len());
         if root.commits.is_empty() {
-            // They are in the table.
+            // The shapes are in the table.
             root.shapes.clear();
         }
     }
@@ -66,7 +72,7 @@ impl LogPlace {
         Ok(ObjectPath::root().join(TABLES)?.join(name)?)
     }
 
-    /// The names of all tables that are there.
+    /// Returns the names of all existing tables.
     ///
     /// # Errors
     /// Of storage.
@@ -84,7 +90,7 @@ impl LogPlace {
         self.named(self.storage.delete(&path, Durability::Process, Condition::None))
     }
 
-    /// Writes a table, which has commits. Durable on return.
+    /// Writes a table, which must have commits. Durable on return.
     fn write_table(&self, table: &Table) -> Result<TableRecord> {
         let encoded = table.encode(&self.limits);
         let (bytes, index_bytes) = encoded.map_err(|error| Error::invalid(error.to_string()))?;
@@ -109,7 +115,7 @@ impl LogPlace {
         let path = Self::table_path(&record.name)?;
         let name = || format!("{}/{path}", self.name());
         let object = self.storage.open(&path).map_err(|error| match error.is_not_found() {
-            // Settled and removed since its root was read; or lost, which the next look says.
+            // Settled and removed since its root was read; or lost, which the next lookup reports.
             true => Error::new(ErrorKind::SnapshotMoved, format!("{} is gone", name())),
             false => Error::from(error).at(self.name()),
         })?;
@@ -136,7 +142,7 @@ impl LogPlace {
         if is_whole { Ok(index) } else { Err(damaged(&"it is not what its root says")) }
     }
 
-    /// The first commit of a table after `settled`.
+    /// Returns the first commit of a table after `settled`.
     ///
     /// # Errors
     /// As [`View::index`].
@@ -166,7 +172,7 @@ impl View {
         Ok(object)
     }
 
-    /// What is kept of a table, or what `load` makes of it.
+    /// Returns an object of a table from the cache, or loads it.
     fn of_table<T: std::any::Any + Send + Sync>(
         &self,
         record: &TableRecord,
@@ -185,7 +191,7 @@ impl View {
         Ok(loaded)
     }
 
-    /// The index of a table of the root.
+    /// Returns the index of a table of the root.
     ///
     /// # Errors
     /// `Corrupt` for a damaged table; `SnapshotMoved` for one that is gone; those of storage.
@@ -226,7 +232,8 @@ impl View {
         self.block(record, block, |bytes| block.growths(bytes, self.limits()))
     }
 
-    /// What a block of rows has of the array `key` in commits after `after`, oldest first.
+    /// Calls `visit` with the sections in a block of rows that touch the array `key`, by commits
+    /// after `after`, oldest first.
     pub(super) fn sections_of_block(
         &self,
         (record, index, block): (&TableRecord, &TableIndex, &TableBlock),
@@ -269,8 +276,8 @@ impl View {
         Ok(false)
     }
 
-    /// The growths of the array `key` by commits after `after` that are in tables, in their order, until `visit`
-    /// wants no more.
+    /// Calls `visit` with each growth of the array `key` by commits after `after` in tables, in
+    /// order, until it returns false.
     pub(super) fn growths_in_tables(
         &self,
         key: &[u8; 16],
@@ -295,7 +302,8 @@ impl View {
         Ok(())
     }
 
-    /// The shape that the last commit which has made the array larger gave it, if that is in a table.
+    /// Returns the array's shape after the last commit that has enlarged it, if that commit is in a
+    /// table.
     pub(super) fn shape_in_tables(&self, key: &[u8; 16]) -> Result<Option<Vec<u64>>> {
         let settled = self.root.settled;
         for record in self.root.tables.iter().rev() {
@@ -314,7 +322,8 @@ impl View {
         Ok(None)
     }
 
-    /// The shapes of all arrays that commits in tables have made larger, after the last of these.
+    /// Returns the shapes of all arrays that commits in tables have enlarged, after the last of
+    /// these commits.
     pub(super) fn shapes_in_tables(&self) -> Result<BTreeMap<[u8; 16], Vec<u64>>> {
         let mut shapes = BTreeMap::new();
         for record in &self.root.tables {
@@ -330,7 +339,7 @@ impl View {
         Ok(shapes)
     }
 
-    /// All that a table has of commits that are not settled; every block of it was looked at.
+    /// Returns the unsettled commits of a table. Reads and checks every block.
     ///
     /// # Errors
     /// As [`View::index`].
@@ -355,11 +364,11 @@ impl View {
         Ok(table)
     }
 
-    /// Makes a table of the commits that the root names each, if they are `many`, and of as many tables before them as
-    /// are due. Durable on return.
+    /// Writes a table of the commits that the root names directly, if there are at least `many`,
+    /// and of the preceding tables that are due. Durable on return.
     ///
     /// # Errors
-    /// As [`View::index`]. Nothing is lost then: a later commit may try again.
+    /// As [`View::index`]. No data are lost then: a later commit may try again.
     pub(super) fn merge(&self, many: usize) -> Result<Option<Merged>> {
         let Root { tables, commits, .. } = &*self.root;
         if commits.len() < many {

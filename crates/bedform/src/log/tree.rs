@@ -1,30 +1,30 @@
-//! Boxes in a packed tree: which of many have a share in a region, without a look at all.
+//! A packed R-tree over boxes: it finds the boxes that overlap a region without a look at all.
 //!
-//! Sixteen boxes that follow each other are a node, sixteen nodes one of the level above, and of each
-//! the box around it is kept. Boxes follow each other by their starts: as they were written, if that is
-//! their order already, as it mostly is. The boxes themselves stay where they are; a tree takes about
-//! an eighth of their memory.
+//! A node has sixteen consecutive boxes, or sixteen nodes of the level below, and the tree has the
+//! bounding box of each node. Boxes are ordered by their starts; mostly they were written in this
+//! order, and no permutation is stored. The boxes themselves stay with their owner; a tree takes
+//! about an eighth of their memory.
 
-/// Children of a node.
+/// Number of children of a node.
 const FAN: usize = 16;
 
-/// A tree over boxes that somebody else keeps.
+/// A tree over boxes that its owner keeps.
 #[derive(Debug, Default)]
 pub(super) struct BoxTree {
     rank: usize,
     count: usize,
-    /// The boxes in the order of the tree; nothing if that is their own.
+    /// The numbers of the boxes in the order of the tree; empty if that is their own order.
     order: Vec<u32>,
-    /// From the lowest to the highest: of each node the start and the end, axis by axis.
+    /// From the lowest level to the highest: start and end of each node, axis by axis.
     levels: Vec<Vec<u64>>,
 }
 
-/// Of a box, by its number, and of an axis: the start and the end, exclusive.
+/// The start and exclusive end of a box, by its number, along an axis.
 pub(super) trait BoxBounds: Fn(usize, usize) -> (u64, u64) {}
 impl<F: Fn(usize, usize) -> (u64, u64)> BoxBounds for F {}
 
 impl BoxTree {
-    /// The tree of `count` boxes of `rank` axes.
+    /// Builds the tree of `count` boxes of `rank` axes.
     pub(super) fn new(rank: usize, count: usize, bounds: &impl BoxBounds) -> Self {
         let mut tree = Self { rank, count, order: Vec::new(), levels: Vec::new() };
         let Ok(count_narrow) = u32::try_from(count) else { return tree };
@@ -45,7 +45,8 @@ impl BoxTree {
         tree
     }
 
-    /// The boxes around each sixteen of the highest level, or of the boxes themselves.
+    /// Returns the bounding box of each sixteen nodes of the highest level, or of each sixteen
+    /// boxes if there is no level.
     fn level_above(&self, below: usize, bounds: &impl BoxBounds) -> Vec<u64> {
         let mut level = Vec::with_capacity(below.div_ceil(FAN) * 2 * self.rank);
         for first in (0..below).step_by(FAN) {
@@ -73,14 +74,14 @@ impl BoxTree {
         self.order.get(at).map_or(at, |number| *number as usize)
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes that it takes in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let levels = self.levels.iter().map(|level| 8 * level.len() as u64 + 24);
         4 * self.order.len() as u64 + levels.sum::<u64>()
     }
 
-    /// Visits the numbers of the boxes with a share in the region from `low` to `high`, exclusive,
-    /// until `visit` says that it has enough; gives whether it went on to the end.
+    /// Visits the numbers of the boxes that overlap the region from `low` to `high`, exclusive,
+    /// until `visit` returns false. Returns true if it has visited all.
     pub(super) fn visit(
         &self,
         low: &[u64],

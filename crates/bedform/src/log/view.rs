@@ -1,8 +1,8 @@
-//! One root and what it refers to: what readers pin.
+//! Views of the log: one root, and the tables, directories and sections that it leads to.
 //!
-//! Nothing is loaded before a read asks for it: of a commit its directory, of its sections those that
-//! touch what is read, of these the blocks that hold it. All of it is kept within bounds and shared by
-//! the readers of a store.
+//! Readers pin a view. It loads on demand: the directory of a commit, the sections that touch the
+//! read, the blocks of these sections that hold the elements. Loaded objects are cached within
+//! bounds, and shared by the readers of a store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -25,28 +25,29 @@ use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
-/// Bytes of directories and sections that a store's readers may keep, even if the cap of its handle is
-/// smaller, or 0: every shard of a read needs them again.
+/// Bytes of directories and sections that a store's readers may cache, even if the cap of its
+/// handle is smaller, or 0. Every shard of a read needs them again.
 const METADATA_BYTES: u64 = 64 << 20;
 
-/// A root, and what was loaded of what it refers to.
+/// One root with the log objects loaded for it.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) root: Arc<Root>,
     pub(super) place: LogPlace,
     limits: Limits,
     loaded: Arc<Loaded>,
-    /// What keeps the blocks that are read; nothing keeps none.
+    /// The cache of blocks; `None` if blocks are not cached.
     pub(super) blocks: Option<Arc<CacheHandle>>,
-    /// What all that is in the log has in common in the cache.
+    /// The part that the cache keys of all objects in this log share.
     scope: Arc<Scope>,
-    /// The key of the directory of each commit that the root names: every shard of a read looks at all of them.
+    /// The cache key of the directory of each commit that the root names: every shard of a read
+    /// looks at all of them.
     keys: Vec<Key>,
-    /// The shapes that tables give to arrays: every read of an array asks for its own.
+    /// Cached shapes that tables give to arrays: every read of an array asks for its own.
     shapes: Arc<Mutex<Shapes>>,
 }
 
-/// By array: what tables say of its shape, if they do.
+/// The shape that tables give to an array, by its key; `None` if they do not enlarge it.
 type Shapes = HashMap<[u8; 16], Option<Vec<u64>>>;
 
 /// A section of a commit that touches an array.
@@ -54,84 +55,88 @@ type Shapes = HashMap<[u8; 16], Option<Vec<u64>>>;
 pub(crate) struct ArraySection {
     /// The number of the commit.
     pub(super) commit: u64,
-    /// Which of its sections, in the order in which they count.
+    /// The index of the section within its commit, in the order in which sections apply.
     pub(super) order: u32,
     pub(super) segment: String,
     pub(super) offset: u64,
     pub(super) stored_bytes: u64,
-    /// The boxes around what it has of the array: starts and ends.
+    /// The bounding boxes of its elements of the array: starts and exclusive ends.
     pub(super) boxes: Vec<(Vec<u64>, Vec<u64>)>,
 }
 
 impl ArraySection {
-    /// True if it may have something of the box from `low` to `high`, exclusive. Of another rank it always may:
-    /// then the array is not what somebody believes, which who reads the section finds out.
+    /// True if the section may have elements of the box from `low` to `high`, exclusive. Always
+    /// true if the ranks differ: the array is then not the expected one, which reading the section
+    /// finds out.
     pub(super) fn may_have(&self, low: &[u64], high: &[u64]) -> bool {
         self.boxes.iter().any(|(start, end)| boxes_meet((start, end), (low, high)))
     }
 }
 
-/// What views of one store share: all of it is immutable.
+/// Immutable objects of the log, shared by the views of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The lists of settled shards of the root that was asked last.
+    /// The lists of settled shards of the root for which they were read last.
     pub(super) settled: Mutex<Vec<(SettledRecord, Arc<SettledShards>)>>,
     segments: Mutex<HashMap<String, Arc<LogSegment>>>,
     pub(super) tables: Mutex<HashMap<String, Arc<dyn Object>>>,
-    /// The store's handle; nothing keeps none.
+    /// The cache handle of the store; `None` if blocks are not cached.
     cache: Option<Arc<CacheHandle>>,
-    /// That for directories and sections, made when the first is loaded.
+    /// The cache handle for directories and sections, created when the first is loaded.
     metadata: OnceLock<Arc<CacheHandle>>,
 }
 
-/// A segment that was opened.
+/// An opened segment.
 #[derive(Debug)]
 pub(crate) struct LogSegment {
     /// Its name in the log, which no other segment of this store ever has.
     pub(crate) name: Arc<str>,
     pub(crate) object: Arc<dyn Object>,
-    /// Where it is, for messages.
+    /// The log and the segment, for messages.
     shown: String,
     opened: OpenedSegment,
-    /// What all that is in the log has in common in the cache.
+    /// The part that the cache keys of all objects in this log share.
     pub(super) scope: Arc<Scope>,
-    /// The root that was pinned by who opened it: what that refers to is there.
+    /// The number of the root for which the segment was opened: all records that this root names
+    /// are in it.
     root: u64,
 }
 
 impl LogSegment {
-    /// What lies at an address, for messages: the log, the segment, and the byte.
+    /// Describes an address for messages: the log, the segment, and the byte.
     pub(super) fn place_of(&self, address: u64) -> String {
         format!("{} at byte {address}", self.shown)
     }
 
-    /// True if these bytes were in it when it was opened.
+    /// True if these bytes were in the segment when it was opened.
     pub(super) fn holds(&self, address: u64, length: u64) -> bool {
         self.opened.holds(address, length)
     }
 }
 
-/// The directory of a commit, and which of its sections touch an array.
+/// The directory of a commit, with an index of its sections by array.
 #[derive(Debug)]
 struct LoadedDirectory {
     directory: Arc<Directory>,
-    /// By array, in the order of the sections: each section, and which of what it touches.
+    /// For each array key, in section order: the index of a section, and the index of the array
+    /// among those that the section touches.
     by_key: HashMap<[u8; 16], Vec<(u32, u32)>>,
 }
 
 impl Loaded {
-    /// Segments are opened anew: others have taken their places.
+    /// Closes all segments and tables, so that they are opened again after other ones have replaced
+    /// them.
     pub(crate) fn forget_segments(&self) {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.segments.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Nothing yet; `cache` is the store's handle. (`Loaded::default()` shares nothing with anybody.)
+    /// Creates an empty set; `cache` is the store's handle. (`Loaded::default()` shares no cache.)
     pub(crate) fn new(cache: Arc<CacheHandle>) -> Self {
         Self { cache: Some(cache), ..Self::default() }
     }
 
-    /// The handle for directories and sections.
+    /// Returns the cache handle for directories and sections.
     pub(super) fn metadata(&self) -> &CacheHandle {
         self.metadata.get_or_init(|| match &self.cache {
             Some(cache) if cache.cap() >= METADATA_BYTES => cache.clone(),
@@ -152,7 +157,7 @@ impl LoadedDirectory {
         Self { directory: Arc::new(directory), by_key }
     }
 
-    /// The sections of commit `commit` that have something of an array, in their order.
+    /// Returns the sections of commit `commit` that touch an array, in their order.
     fn sections_of(&self, key: &[u8; 16], commit: u64) -> impl Iterator<Item = ArraySection> {
         let places = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
         let of_sections = places.chunk_by(|(one, _), (next, _)| one == next);
@@ -181,8 +186,8 @@ impl LoadedDirectory {
     }
 }
 
-/// What the directory of a commit is known by in the cache. Segments are named once and for all; the number
-/// of a commit is another one's if an older copy of the store was put in its place.
+/// Returns the cache key of a commit's directory: its segment and offset. Segment names are unique,
+/// but the number of a commit may be reused after an older copy of the store was put in its place.
 fn directory_key(commit: &CommitRecord, loaded: &Loaded, scope: &Arc<Scope>) -> Key {
     let object = ObjectKey::Name(commit.segment.as_str().into());
     loaded.metadata().key_of_immutable(Kind::Directory, scope, object, commit.offset)
@@ -204,38 +209,39 @@ impl View {
         Self { root, place, limits: limits.clone(), loaded, blocks, scope, keys, shapes }
     }
 
-    /// The same view, which keeps no more than `cap` bytes of the blocks that it reads.
+    /// Returns a view of the same root that caches at most `cap` bytes of blocks.
     pub(super) fn with_cap(&self, cap: u64) -> Self {
         let capped = |cache: &Arc<CacheHandle>| Arc::new(cache.with_cap(cap.min(cache.cap())));
         Self { blocks: self.blocks.as_ref().map(capped), ..self.clone() }
     }
 
-    /// What is allowed.
+    /// Returns the limits for decoding.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What all that is in the log has in common in the cache.
+    /// Returns the part that the cache keys of all objects in this log share.
     pub(super) fn scope(&self) -> &Arc<Scope> {
         &self.scope
     }
 
-    /// The commits that the root names each, in their order, each with the key of its directory.
+    /// Returns the commits that the root names directly, in order, each with the cache key of its
+    /// directory.
     fn tail(&self) -> impl DoubleEndedIterator<Item = (&CommitRecord, &Key)> {
         self.root.commits.iter().zip(&self.keys)
     }
 
-    /// The same root with nothing loaded but what goes to `loaded`.
+    /// Returns a view of the same root that loads into `loaded`.
     pub(super) fn with(&self, loaded: Arc<Loaded>) -> Self {
         Self::new(self.root.clone(), self.place.clone(), &self.limits, loaded)
     }
 
-    /// What views of this store share.
+    /// Returns the objects shared by the views of this store.
     pub(super) fn loaded(&self) -> &Arc<Loaded> {
         &self.loaded
     }
 
-    /// How many commits are not settled.
+    /// Returns the number of commits that are not settled.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -249,7 +255,8 @@ impl View {
         Ok(count)
     }
 
-    /// What commits later than `after` lay over `region` of the array with `key`; `None` if nothing.
+    /// Returns the overlay of the commits later than `after` over `region` of the array with `key`;
+    /// `None` if they have nothing there.
     ///
     /// # Errors
     /// `Corrupt` for damaged records; those of storage.
@@ -265,8 +272,8 @@ impl View {
             return Ok(None);
         }
         let end: Vec<u64> = (0..region.rank()).map(|axis| region.end(axis)).collect();
-        // The box that the directory gives may have holes: what is in it is found out by who
-        // needs elements there.
+        // The bounding boxes in directories may have holes; the overlay looks at a section's own
+        // boxes when a read needs elements there.
         let mut layers = Vec::new();
         for (commit, key_of_directory) in self.tail().rev().take_while(|(c, _)| c.number > after) {
             let directory = self.directory_of(commit, key_of_directory)?;
@@ -297,8 +304,8 @@ impl View {
         Ok(Some(Overlay::new(self.clone(), near, layers, base, layout)))
     }
 
-    /// Calls `visit` with every section that has something of the array `key` of commits after `after`: by commit,
-    /// and of one in the order in which they count.
+    /// Calls `visit` with every section of commits after `after` that touches the array `key`: by
+    /// commit, and within a commit in section order.
     ///
     /// # Errors
     /// As [`View::overlay`]; those of `visit`.
@@ -323,8 +330,8 @@ impl View {
         Ok(())
     }
 
-    /// Calls `visit` with the commits after `after` that make the array `key`, of rank `rank`, larger, in their order,
-    /// and with its shape before each, until it wants no more.
+    /// Calls `visit` with each commit after `after` that enlarges the array `key`, of rank `rank`,
+    /// in order, and with the array's shape before it. Stops when `visit` returns false.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -342,7 +349,7 @@ impl View {
             goes_on = base.len() != rank || visit(growth.commit, base);
             goes_on
         })?;
-        // What the root gives no shape none of these commits has made larger.
+        // The root lists the shapes of all arrays that the commits in its tail enlarge.
         if !goes_on || !self.root.shapes.contains_key(key) {
             return Ok(());
         }
@@ -356,7 +363,7 @@ impl View {
         Ok(())
     }
 
-    /// The shape that commits give to the array `key`, where they make it larger.
+    /// Returns the shape that commits give to the array `key`; `None` if they do not enlarge it.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -376,7 +383,7 @@ impl View {
         Ok(shape)
     }
 
-    /// The shapes that commits give to arrays, where they make them larger.
+    /// Returns the shapes of all arrays that commits enlarge.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -391,7 +398,7 @@ impl View {
         name.ok_or_else(|| Error::corrupt(self.place.name(), "a directory names no segment"))
     }
 
-    /// The names of all segments that the commits refer to.
+    /// Returns the names of all segments that the commits refer to.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -399,8 +406,8 @@ impl View {
         Ok(self.record_ends()?.into_keys().collect())
     }
 
-    /// Of all segments that the commits refer to addresses at which records of theirs end: the last of each lane is
-    /// among them.
+    /// Returns, for each segment that the commits refer to, addresses at which their records end.
+    /// The last end in each lane is among them.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -424,7 +431,7 @@ impl View {
         Ok(ends)
     }
 
-    /// True if commits have something of the array with `key`.
+    /// True if commits touch or enlarge the array with `key`.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -440,7 +447,7 @@ impl View {
         Ok(false)
     }
 
-    /// The directory of a commit.
+    /// Returns the directory of a commit.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -466,8 +473,9 @@ impl View {
         Ok(directory)
     }
 
-    /// A segment as it was when it had a record of `bytes` bytes at an address, or later: what was opened
-    /// earlier may not have what came after. Of several lanes one says nothing about the others.
+    /// Returns the opened segment with the record of `bytes` bytes at `address`. An object that was
+    /// opened earlier may lack later records. In a segment with several lanes, one lane says
+    /// nothing about the others.
     fn segment(&self, name: &str, address: u64, bytes: u64) -> Result<Arc<LogSegment>> {
         let segments = || self.loaded.segments.lock().unwrap_or_else(PoisonError::into_inner);
         let has_all = |known: &&Arc<LogSegment>| {
@@ -479,7 +487,8 @@ impl View {
         }
         let opened = OpenedSegment::open(&self.place, name).map_err(|error| {
             match error.kind() == ErrorKind::NotFound {
-                // Settled and removed since this root was read; or lost, which the next look says.
+                // Settled and removed since this root was read; or lost, which the next lookup
+                // reports.
                 true => Error::new(
                     ErrorKind::SnapshotMoved,
                     format!("segment {name} of {} is gone", self.place.name()),
@@ -508,7 +517,7 @@ impl View {
         Ok(segment)
     }
 
-    /// The section at `place`.
+    /// Returns the section at `place`.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -516,7 +525,7 @@ impl View {
         self.section(&place.segment, place.offset, place.stored_bytes)
     }
 
-    /// The section at `offset` of a segment.
+    /// Returns the section at `offset` of a segment.
     ///
     /// # Errors
     /// As [`View::overlay`].
@@ -526,7 +535,7 @@ impl View {
         offset: u64,
         stored_bytes: u64,
     ) -> Result<Arc<LoadedSection>> {
-        // Of this handle alone, because it has the segment as this handle has opened it.
+        // The key is of this handle alone: the section holds the segment as this handle opened it.
         let cache = self.loaded.metadata();
         let key = cache.own_key(Kind::Section, &self.scope, ObjectKey::Name(name.into()), offset);
         if let Some(section) = cache.get(&key) {

@@ -1,4 +1,4 @@
-//! The thread's side of a segment: it checks, describes and appends what it is told to.
+//! The background side of a segment: it checks, describes and appends data by order of the writer.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -15,66 +15,66 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::buffer::Buffer;
 use crate::log::staged::{Reach, Sink};
 
-/// Bytes of a block of data that somebody holds.
+/// Bytes of a block that is cut from lent data.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes that have a checksum of their own: what a reader of a few bytes fetches and checks.
+/// Bytes that share a checksum: the least that a reader fetches and checks.
 const CHECKED_BYTES: usize = 32 << 10;
-/// Records begin at multiples of so many bytes.
+/// Records begin at multiples of this many bytes.
 const PADDED_TO: usize = 8;
-/// Descriptions from this size on are worth a request of their own: putting them together with others
-/// would save nothing, and keep the leader of the node busy while everybody waits.
+/// Descriptions of at least this many bytes are worth a request of their own. To merge them with
+/// others would save nothing, and keep the leader of the node busy while the other members wait.
 const OWN_SECTION_BYTES: usize = 256 << 10;
-/// Zstandard's level for sections and directories: they are small, and read often.
+/// Zstandard level for sections and directories, which are small and read often.
 const LEVEL: i32 = 3;
 
-/// What the thread is to do next.
+/// An order of the writer.
 pub(super) enum Order {
     /// Append a block of data.
     Block(Buffer),
-    /// Append data as blocks, and let go of them.
+    /// Append lent data as blocks, then drop them.
     Held(Held),
-    /// Say what the blocks since the last section mean.
+    /// Append the section of the blocks since the last one.
     Section(Box<SectionBuilder>, CommitId),
-    /// Keep that, for others to write, unless it is large.
+    /// Encode that section for another writer to append; append it here if it is large.
     Keep(Box<SectionBuilder>, CommitId),
-    /// Append what others have kept, put together.
+    /// Append a section that joins kept ones.
     Whole(Box<Section>),
-    /// Hand everything to the system.
+    /// Hand all data to the operating system.
     Flush(Sender<Result<()>>),
-    /// Make everything durable, and say what there is.
+    /// Make all data durable, and return the new sections.
     Finish(Reach, Sender<Result<Finished>>),
-    /// Hand everything to the system, sync it if that is asked for, and say what there is.
+    /// Hand all data to the operating system, sync them if true, and return the new sections.
     HandOver(bool, Sender<Result<Finished>>),
-    /// Append a directory, durably, and say where its head is; with a commit, promise that.
+    /// Append a directory durably, and return its place; with a commit, promise that.
     Directory(Vec<u8>, Reach, Option<CommitId>, Sender<Result<Place>>),
 }
 
-/// What is durable of a segment.
+/// The new sections of a segment after a sync or flush.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Finished {
-    /// The sections since the last time.
+    /// The sections since the last answer.
     pub(in crate::log) sections: Vec<SectionPlace>,
-    /// Sections that were kept, encoded.
+    /// Encoded sections that another writer appends.
     pub(in crate::log) kept: Vec<Vec<u8>>,
-    /// Bytes of the segment.
+    /// Bytes appended so far.
     pub(in crate::log) position: u64,
 }
 
-/// Where a record lies.
+/// The location of a record in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::log) struct Place {
-    /// The address of the record's head.
+    /// The byte address of the record's head.
     pub(in crate::log) offset: u64,
     /// Bytes of the record.
     pub(in crate::log) stored_bytes: u64,
-    /// Bytes of the body when it is decompressed.
+    /// Bytes of the body after decompression.
     pub(in crate::log) bytes: u64,
     pub(in crate::log) codec: SealedCodec,
     /// CRC-32C of the body as it is stored.
     pub(in crate::log) checksum: u32,
 }
 
-/// A segment's file, or lane of one, or what a burst tier has for it.
+/// The file or lane of a segment, or its parts in a burst tier, with the writer's state.
 pub(super) struct File {
     object: Sink,
     lane: Lane,
@@ -82,11 +82,11 @@ pub(super) struct File {
     limits: Limits,
     /// Blocks since the last section.
     blocks: Vec<Block>,
-    /// Sections that nobody has been told of.
+    /// Sections that no answer has named yet.
     sections: Vec<SectionPlace>,
-    /// Sections that somebody else is to write.
+    /// Encoded sections that another writer appends.
     kept: Vec<Vec<u8>>,
-    /// Where buffers go that are empty again.
+    /// Returns empty buffers to the writer.
     back: Sender<Buffer>,
 }
 
@@ -96,7 +96,7 @@ impl File {
         Self { object, lane, sequence: 0, limits, blocks, sections, kept, back }
     }
 
-    /// Begins the segment.
+    /// Begins the segment with its header.
     ///
     /// # Errors
     /// Those of storage.
@@ -104,7 +104,7 @@ impl File {
         self.append_record(RecordKind::Header, &header.encode()).map(drop)
     }
 
-    /// Begins the segment, and carries out orders until there are no more, or one fails.
+    /// Begins the segment, and carries out orders until the writer ends or one fails.
     pub(super) fn run(
         mut self,
         header: &SegmentHeader,
@@ -118,17 +118,17 @@ impl File {
                 progress.count();
             }
         }
-        // Set before the channel closes: whoever waits for an answer then looks here.
+        // Set before the channel closes: a caller that waits for an answer reads it then.
         progress.end(outcome.err());
     }
 
-    /// Does what is asked. An error goes to whoever asked, if somebody waits for an answer, and ends
-    /// the thread.
+    /// Carries out an order. An error goes to the caller if it waits for an answer, and ends the
+    /// thread.
     pub(super) fn carry_out(&mut self, order: Order) -> Result<()> {
         match order {
             Order::Block(buffer) => {
                 self.append_block(buffer.bytes())?;
-                // Nobody may want it any more.
+                // The writer may have ended.
                 let _ = self.back.send(buffer);
                 Ok(())
             }
@@ -163,7 +163,8 @@ impl File {
                 answer(&reply, outcome.map(|()| self.finished()))
             }
             Order::Directory(body, reach, promised, reply) => {
-                // Once a directory is written, whoever recovers finds it: what may refuse a promise comes before.
+                // A directory counts for recovery once it is written, so steps that may refuse the
+                // promise come first.
                 let ready = promised.map_or(Ok(()), |_| self.object.prepare_promise());
                 let place = ready.and_then(|()| self.append_sealed(RecordKind::Directory, &body));
                 let synced = place.and_then(|place| {
@@ -195,7 +196,7 @@ impl File {
         }
     }
 
-    /// What the blocks since the last section mean.
+    /// Returns the section of the blocks since the last one.
     fn describe(&mut self, mut builder: SectionBuilder, commit: CommitId) -> Section {
         self.blocks.drain(..).for_each(|block| builder.block(block));
         builder.finish(commit)
@@ -206,7 +207,7 @@ impl File {
         self.append_encoded(section, &body)
     }
 
-    /// Appends a section, of which `body` are the bytes.
+    /// Appends a section; `body` is its encoding.
     fn append_encoded(&mut self, section: &Section, body: &[u8]) -> Result<()> {
         let arrays = section.touched().map_err(to_error)?;
         let Place { offset, stored_bytes, bytes, .. } =
@@ -229,15 +230,15 @@ impl File {
         let checksum = crc32c(&whole);
         let before = self.object.position();
         let offset = self.begin_record(kind, whole.len())?;
-        // With its padding, whether it needs any or not: into how many bytes something is compressed depends
-        // on keys that were drawn by lot, and in how many calls it is appended must not.
+        // Padded even where no padding is needed, in the same call: the compressed length depends
+        // on random keys, and the number of append calls must not.
         whole.resize(whole.len().next_multiple_of(PADDED_TO), 0);
         self.object.append(&whole)?;
         let stored_bytes = self.object.position() - before;
         Ok(Place { offset, stored_bytes, bytes, codec, checksum })
     }
 
-    /// Appends a record; gives the address of its head.
+    /// Appends a record, and returns the address of its head.
     fn append_record(&mut self, kind: RecordKind, body: &[u8]) -> Result<u64> {
         const ZEROS: [u8; PADDED_TO] = [0; PADDED_TO];
         let offset = self.begin_record(kind, body.len())?;
@@ -247,7 +248,7 @@ impl File {
         Ok(offset)
     }
 
-    /// Appends the head of a record, whose padded body is to follow; gives its address.
+    /// Appends the head of a record, before its padded body, and returns its address.
     fn begin_record(&mut self, kind: RecordKind, body_bytes: usize) -> Result<u64> {
         let head = RecordHead { kind, body_bytes: body_bytes as u64, sequence: self.sequence };
         self.sequence += 1;
@@ -259,7 +260,7 @@ impl File {
     }
 }
 
-/// Gives an answer, and says whether to go on.
+/// Sends an answer; fails if it is an error, so that the thread ends.
 fn answer<T>(reply: &Sender<Result<T>>, outcome: Result<T>) -> Result<()> {
     let failed = outcome.is_err();
     let _ = reply.send(outcome);

@@ -1,7 +1,7 @@
-//! Whether the members of a session create the same arrays.
+//! The check that the members of a session create the same arrays.
 //!
-//! Each member gives a digest of its arrays, or nothing. Only if digests differ does the coordinator tell
-//! its arrays to all, so that each member can say what it has given instead.
+//! Each member sends a digest of its arrays, or nothing. Only if digests differ does the
+//! coordinator send its arrays to all, so that each member can name its difference.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,22 @@ use crate::comm::{COORDINATOR, Communicator, Group, decide, ranks_in_words};
 use crate::error::{Error, Result};
 use crate::zarr::new_array::NewArray;
 
-/// Bytes of a value that an error shows.
+/// Maximum number of bytes of a value in an error.
 const SHOWN_MAX: usize = 80;
 
-/// Arrays that a member gives, by path: what a user says of each, by name.
+/// The arrays that a member gives: by path, their properties by name.
 pub(super) struct GivenArrays(BTreeMap<String, BTreeMap<String, Value>>);
 
 impl GivenArrays {
-    /// What this member gives; nothing where there is no member with which it could differ.
+    /// Describes the arrays of this member; empty if there is no other member.
     pub(super) fn of(members: &Group, arrays: &[(ObjectPath, NewArray)]) -> Self {
         let arrays = if members.size() == 1 { &[] } else { arrays };
         let described = arrays.iter().map(|(path, array)| (path.to_string(), described(array)));
         Self(described.collect())
     }
 
-    /// The same for the same arrays; nothing of a member that gives none.
+    /// Returns a digest that is equal for equal arrays. It is empty for a member that gives none,
+    /// except on the coordinator.
     pub(super) fn digest(&self, members: &Group) -> Vec<u8> {
         if self.0.is_empty() && members.rank() != COORDINATOR {
             return Vec::new();
@@ -38,7 +39,7 @@ impl GivenArrays {
         fingerprint.finish().to_le_bytes().to_vec()
     }
 
-    /// The error of all members, of which some have given other arrays than the coordinator. Collective.
+    /// Returns the error of all members if some give other arrays than the coordinator. Collective.
     pub(super) fn explain(&self, members: &Group) -> Error {
         self.told(members).err().unwrap_or_else(|| Error::invalid("the arrays differ"))
     }
@@ -55,7 +56,8 @@ impl GivenArrays {
             .map(drop)
     }
 
-    /// What the coordinator has given and, behind a zero, what this member has given instead.
+    /// Returns the first difference: the coordinator's value and, behind a zero byte, this member's
+    /// value.
     fn difference(&self, first: &BTreeMap<String, BTreeMap<String, Value>>) -> Option<String> {
         let missing = |mine: &str, path: &String| Some(format!("{path:?}\0{mine} {path:?}"));
         if let Some(path) = first.keys().find(|path| !self.0.contains_key(*path)) {
@@ -76,7 +78,7 @@ impl GivenArrays {
     }
 }
 
-/// What a user says of an array, by name.
+/// Returns the properties of an array by name.
 fn described(array: &NewArray) -> BTreeMap<String, Value> {
     let NewArray { shape, data_type, layout, fill_value, dimension_names, attributes } = array;
     let codecs = (&layout.serializer, &layout.codecs, &layout.transpose, layout.checksum);
@@ -96,7 +98,7 @@ fn described(array: &NewArray) -> BTreeMap<String, Value> {
     .collect()
 }
 
-/// The same value with the keys of all objects in order: that in which they were given does not count.
+/// Returns the same value with the keys of all objects sorted: their order does not count.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(object) => {
@@ -120,12 +122,12 @@ fn shortened(value: &Value) -> String {
     text
 }
 
-/// Whether members with these digests, by rank, give the same arrays, or none.
+/// True if the members with these digests, by rank, give the same arrays, or none.
 pub(super) fn are_alike(digests: &[Vec<u8>]) -> bool {
     digests.iter().all(|digest| digest.is_empty() || Some(digest) == digests.first())
 }
 
-/// What is wrong where members have [said](GivenArrays::difference) this, by rank.
+/// Returns the error message from the members' [differences](GivenArrays::difference), by rank.
 fn in_words(said: &[Vec<u8>]) -> String {
     let first = said.iter().find(|said| !said.is_empty());
     let ranks: Vec<u32> = (0_u32..)

@@ -1,8 +1,9 @@
-//! Settling while a session writes.
+//! Settling in the background while a session writes.
 //!
-//! The coordinator counts what its session has committed and nobody has settled. Once that is half of what may wait, it
-//! settles in a thread of its own, and the members go on in new segments, so that those which are being settled can
-//! go. A commit waits for that thread only where it cannot keep up.
+//! The coordinator counts its session's commits that are not settled. Once they reach half of the
+//! allowed amount, it settles them in a thread of its own. The members go on in new segments, so
+//! that the segments of settled commits can be removed. A commit waits for that thread only if it
+//! cannot keep up.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -24,17 +25,18 @@ use crate::log::settle::SettleOptions;
 use crate::threads::workers;
 use crate::zarr::publish::random_key;
 
-/// Memory for chunks and for what is read of the log: the program computes beside it.
+/// Bytes of memory for chunks and for reads of the log: the program computes at the same time.
 const MEMORY_BYTES: u64 = 128 << 20;
-/// Threads for which a process under a limit has to have memory: the one that settles and one that writes.
+/// Threads for which a process under a memory limit needs memory: the one that settles, and one
+/// that writes.
 const THREADS: usize = 2;
 
-/// What of a session may wait to be settled, while it settles in the background.
+/// Limits of a session's unsettled data, while it settles in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InBackground {
     /// Bytes of elements.
     pub bytes: u64,
-    /// Commits.
+    /// Number of commits.
     pub commits: u64,
 }
 
@@ -45,7 +47,7 @@ impl Default for InBackground {
 }
 
 impl InBackground {
-    /// As `bedform.toml` says for the store in `storage`, or the default.
+    /// Returns the limits in `bedform.toml` for the store in `storage`, or the default.
     ///
     /// # Errors
     /// Those of the configuration.
@@ -62,16 +64,16 @@ impl InBackground {
     }
 }
 
-/// What the coordinator knows of what waits.
+/// The coordinator's count of commits that wait to be settled.
 pub(in crate::log) struct Waiting {
     most: InBackground,
-    /// Commits that nobody is known to have settled: their numbers and bytes, in order.
+    /// Commits that are not known to be settled: number and bytes, in order.
     commits: VecDeque<(u64, u64)>,
     bytes: u64,
     work: Option<Work>,
 }
 
-/// A thread that settles.
+/// A thread that settles, and the flag that stops it.
 struct Work {
     outcome: Receiver<Result<()>>,
     stop: Arc<AtomicBool>,
@@ -80,7 +82,7 @@ struct Work {
 impl Drop for Work {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Until it has ended: what it writes is its session's.
+        // The thread must end first: it writes for this session.
         let _ = self.outcome.recv();
     }
 }
@@ -90,7 +92,7 @@ impl Waiting {
         Self { most, commits: VecDeque::new(), bytes: 0, work: None }
     }
 
-    /// Notes a commit that is visible.
+    /// Counts a visible commit.
     pub(in crate::log) fn note(&mut self, number: u64, directory: &Directory) {
         let touched = directory.sections.iter().flat_map(|section| &section.arrays);
         let bytes = touched.fold(0, |bytes: u64, part| bytes.saturating_add(part.bytes));
@@ -103,7 +105,7 @@ impl Waiting {
             || self.commits.len() as u64 >= self.most.commits / share
     }
 
-    /// Looks whether the thread is done; waits for it where too much waits.
+    /// Checks whether the thread has ended; waits for it while too much is unsettled.
     ///
     /// # Errors
     /// `Interrupted`; those of reading the root.
@@ -116,7 +118,7 @@ impl Waiting {
             if !done && !self.has(1) {
                 return Ok(());
             }
-            // What it failed with the next one meets again, and who settles at the end is told.
+            // The next run meets the same error, and settling at the end reports it.
             self.work = None;
             let (newest, said) = store.newest_root(log)?;
             let settled = newest.map_or(said.settled, |root| root.settled);
@@ -131,7 +133,7 @@ impl Waiting {
     }
 
     fn begin(&mut self, store: &Arc<OpenedStore>) {
-        // The program has what little memory there is.
+        // With little memory, all of it is left to the program.
         if threads_that_fit(THREADS) < THREADS {
             return;
         }
@@ -142,7 +144,7 @@ impl Waiting {
             let done = stopped_by(&stopped, || store.settle_with(&options, &|_, _| ()));
             let _ = outcome.0.send(done.map(drop));
         };
-        // Without a thread the next commit tries again.
+        // If no thread can start, the next commit tries again.
         if Builder::new().name("bedform-settle".to_owned()).spawn(settle).is_ok() {
             self.work = Some(Work { outcome: outcome.1, stop });
         }
@@ -150,9 +152,10 @@ impl Waiting {
 }
 
 impl Session {
-    /// On the coordinator: what all are told of a commit: its number, and, where what was committed is about to be
-    /// settled, which session they go on as, in new segments. What a burst tier has promised and not drained keeps
-    /// its segments.
+    /// On the coordinator, returns the message about a commit for all members. It has the commit's
+    /// number and, if settling is about to begin, the id of the session as which they go on in new
+    /// segments. At [`Reach::Node`] they keep their segments, which may hold promised data that are
+    /// not drained.
     pub(in crate::log) fn commit_told(&mut self, number: u64) -> Result<Vec<u8>> {
         let mut told = number.to_le_bytes().to_vec();
         if let Some(waiting) = &mut self.waiting
@@ -167,7 +170,7 @@ impl Session {
         Ok(told)
     }
 
-    /// On the coordinator: waits where too much waits to be settled.
+    /// On the coordinator, waits while too much is unsettled.
     pub(in crate::log) fn wait_for_settling(&mut self) -> Result<()> {
         match &mut self.waiting {
             Some(waiting) => waiting.look(&self.store, &self.log),
@@ -175,10 +178,11 @@ impl Session {
         }
     }
 
-    /// Goes on as session `id`, in new segments; the coordinator settles what was committed so far. Collective.
+    /// Goes on as session `id`, in new segments; the coordinator settles all commits so far.
+    /// Collective.
     ///
     /// # Errors
-    /// Of storage, on all members: the session can only end, and what was committed stands.
+    /// Of storage, on all members. The session can only end then; its commits stand.
     pub(in crate::log) fn go_on_as(&mut self, id: [u8; 16]) -> Result<()> {
         let is_shared = self.share.is_some();
         self.given_before = self.token().0;
@@ -195,7 +199,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until nothing is settled in the background any more.
+    /// Waits until settling in the background has ended.
     pub(super) fn end_settling(&mut self) {
         if let Some(work) = self.waiting.take().and_then(|waiting| waiting.work) {
             let _ = work.outcome.recv();

@@ -1,5 +1,7 @@
-//! Arrays that a session creates: known to its members at once, written while they write, visible with
-//! the next commit.
+//! Arrays that a session creates.
+//!
+//! The members know them at once. Their documents are written in the background while the members
+//! write data, and become visible with the next commit.
 
 use crate::log::opened::OpenedStore;
 use crate::zarr::new_array::NewArray;
@@ -23,21 +25,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::threads::workers;
 
-/// Arrays that are written under one hold of the store's lock: others want it, too.
+/// Number of arrays that are written under one hold of the store's lock, which other writers need,
+/// too.
 const LOCKED_TOGETHER: usize = 64;
 
-/// Arrays that are on their way.
+/// Arrays whose documents are being written.
 #[derive(Debug)]
 pub(in crate::log) struct Creation {
     store: Arc<OpenedStore>,
     new: Arc<NewArrays>,
-    /// Gives the versions of the documents; nothing once it has.
+    /// The task that returns the versions of the documents; `None` once they were taken.
     work: Option<Work>,
 }
 
 #[derive(Debug)]
 enum Work {
-    /// What a thread answers, and what ends its waits.
+    /// The channel with the result of a thread, and the flag that ends the thread's waits.
     Thread(Receiver<Result<Vec<Version>>>, Arc<AtomicBool>),
     Done(Result<Vec<Version>>),
 }
@@ -52,7 +55,7 @@ impl Creation {
             let (stop, (written, answer)) = (Arc::<AtomicBool>::default(), sync_channel(1));
             let stopped = stop.clone();
             let write = move || {
-                // Whoever began it waits for it, unless the program has ended that.
+                // The receiver waits for it, unless the program has ended that wait.
                 let _ = written.send(stopped_by(&stopped, || write_all(&store, &log, &new)));
             };
             let started = Builder::new().name("bedform-create".to_owned()).spawn(write);
@@ -62,7 +65,7 @@ impl Creation {
         Ok(Self { store, new, work: Some(work) })
     }
 
-    /// Waits until everything is written.
+    /// Waits until all documents are written, and returns their versions.
     fn written(&mut self) -> Result<Vec<Version>> {
         let outcome = match self.work.take() {
             Some(Work::Thread(answer, stop)) => {
@@ -89,7 +92,7 @@ impl Drop for Creation {
     }
 }
 
-/// Writes the documents of all arrays, durably, and what else the commit finds done then.
+/// Writes the documents of all arrays durably, and prepares the log for the commit.
 fn write_all(store: &Arc<OpenedStore>, log: &LogPlace, new: &NewArrays) -> Result<Vec<Version>> {
     let mut versions = Vec::with_capacity(new.len());
     for start in (0..new.len()).step_by(LOCKED_TOGETHER) {
@@ -103,26 +106,28 @@ fn write_all(store: &Arc<OpenedStore>, log: &LogPlace, new: &NewArrays) -> Resul
 }
 
 impl Session {
-    /// How the store that is written to was opened.
+    /// Returns the options with which the session's store was opened.
     pub fn options(&self) -> &OpenOptions {
         &self.store.options
     }
 
-    /// Creates arrays, which all members can write to at once, and which become visible with the next
-    /// commit, all or none, before what is written to them. Collective; members give the same arrays, and
-    /// those but the coordinator may give nothing. Faster than [`Store::create_arrays`](crate::Store::create_arrays): their documents
-    /// are written while the members write.
+    /// Creates arrays. All members can write to them at once. They become visible with the next
+    /// commit, all or none, before the data that are written to them. Collective; members give the
+    /// same arrays, and members other than the coordinator may give none. Faster than
+    /// [`Store::create_arrays`](crate::Store::create_arrays): documents are written while the
+    /// members write.
     ///
     /// # Errors
     /// As [`Store::create_arrays`](crate::Store::create_arrays); `Unsupported` for arrays of text;
-    /// `InvalidArgument` if members give different arrays: nothing is created then. What cannot be written, and
-    /// `Conflict` with another writer who creates one of them meanwhile, is an error of the commit.
+    /// `InvalidArgument` if members give different arrays: nothing is created then. Errors of
+    /// writing documents, and `Conflict` with another writer that creates one of the arrays
+    /// meanwhile, are errors of the commit.
     pub fn create_arrays(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
         self.create_arrays_given(Ok(arrays))
     }
 
-    /// As [`Session::create_arrays`]. A coordinator that fails to say which says why: that is the error of
-    /// all members.
+    /// As [`Session::create_arrays`]. If the coordinator passes an error, that is the error of all
+    /// members.
     ///
     /// # Errors
     /// As [`Session::create_arrays`]; that of the coordinator.
@@ -156,7 +161,8 @@ impl Session {
         Ok(())
     }
 
-    /// On the coordinator: what all members have to know of the arrays, which are being written.
+    /// On the coordinator, starts to write the arrays, and returns their description for all
+    /// members.
     fn begin_creation(&mut self, arrays: &[(ObjectPath, NewArray)]) -> Result<Vec<u8>> {
         self.check_not_created(arrays)?;
         let store = self.store.clone();
@@ -176,8 +182,8 @@ impl Session {
         Ok(Value::Array(known).to_string().into_bytes())
     }
 
-    /// Fails if an array has the name of one that this session has created and not committed, or lies
-    /// below one, or above.
+    /// Fails if an array has the path of one that this session has created and not committed, or
+    /// lies below or above such a path.
     fn check_not_created(&self, arrays: &[(ObjectPath, NewArray)]) -> Result<()> {
         let is_within = |inner: &ObjectPath, outer: &ObjectPath| {
             let rest = inner.as_str().strip_prefix(outer.as_str());
@@ -197,8 +203,8 @@ impl Session {
         Ok(())
     }
 
-    /// On the coordinator: makes the arrays visible that the session has created; `visible` gets those
-    /// that are, also where others cannot be.
+    /// On the coordinator, makes the arrays visible that the session has created. `visible` gets
+    /// the paths of those that are, even if others fail.
     pub(in crate::log) fn commit_creations(&mut self, visible: &mut Vec<ObjectPath>) -> Result<()> {
         for mut creation in std::mem::take(&mut self.creations) {
             let versions = creation.written()?;
@@ -219,16 +225,17 @@ impl Session {
     }
 }
 
-/// Prepares the log while members write, so that the first commit finds it done.
+/// Prepares the log while members write, so that the first commit has less to do.
 pub(in crate::log) fn prepare_log_early(store: &OpenedStore, log: &LogPlace) -> Result<()> {
     let _lock = store.lock(&ObjectPath::root())?;
-    // A log without commits is like none; what fails here fails again in the commit, which says so.
+    // A log without commits counts as none. An error here occurs again in the commit, which reports
+    // it.
     let _ = prepare_log(store, log, 0);
     Ok(())
 }
 
-/// Prepares the log for its first commit, and gives what the store has to say of it then, at least
-/// that so many commits are `settled`; nothing if it says that there is one. The caller holds the
+/// Prepares the log for its first commit. Returns the log state for the store's document, with at
+/// least `settled` settled commits; `None` if the document already says so. The caller holds the
 /// store's lock.
 pub(in crate::log) fn prepare_log(
     store: &OpenedStore,

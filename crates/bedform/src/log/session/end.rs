@@ -1,4 +1,4 @@
-//! How a session ends: with its last commit, or without.
+//! The end of a session: with its last commit, or without.
 
 use std::time::Duration;
 
@@ -9,21 +9,22 @@ use crate::comm::{Communicator, Group, agree, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::settle::SettleOptions;
 
-/// How long a session that failed may take to let go of what it has.
+/// Time that a failed session may take to release its resources.
 const LET_GO: Duration = Duration::from_secs(1);
 
-/// What becomes of the commits when a session ends.
+/// The treatment of a session's commits at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
     /// They become shards.
     Settle,
-    /// They stay in the log until somebody settles.
+    /// They stay in the log until a later settle.
     Leave,
 }
 
-/// What a member does that cannot begin a session, or settle with others, in place of
-/// [`Store::session`](crate::Store::session) and [`Store::settle_together`](crate::Store::settle_together):
-/// the others learn of its error. Gives it back.
+/// Tells the other members that this one cannot take part in
+/// [`Store::session`](crate::Store::session) or
+/// [`Store::settle_together`](crate::Store::settle_together). It is called in place of these, and
+/// returns `error`, of which the others learn.
 pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
     let members = match Group::by_node(members) {
         Ok(members) => members,
@@ -36,12 +37,12 @@ pub fn decline(members: Box<dyn Communicator>, error: Error) -> Error {
 }
 
 impl Session {
-    /// Commits what is left, settles if [told to](super::SessionOptions::at_end), and ends the session.
+    /// Commits the rest, settles if [told to](super::SessionOptions::at_end), and ends the session.
     /// Collective.
     ///
     /// # Errors
-    /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; those of settling
-    /// say that the commits stand. The session has ended all the same.
+    /// As [`Session::commit`] and [`Store::settle`](crate::Store::settle), on all members; errors
+    /// of settling say that the commits stand. The session has ended even then.
     pub fn close(mut self) -> Result<()> {
         let outcome = self.check_process().and_then(|()| self.end_together());
         self.leave();
@@ -61,17 +62,17 @@ impl Session {
         }
     }
 
-    /// Ends the session without another commit: what was not committed is gone. A member may do that by
-    /// itself, when its program fails: the next collective call of the others then fails, and nobody
-    /// waits. Dropping a session of several members is not enough.
+    /// Ends the session without another commit: data without a commit are lost. A single member may
+    /// do so when its program fails: the next collective call of the others then fails, so no
+    /// member waits. Dropping a session of several members is not enough.
     pub fn leave(self) {
         if self.check_process().is_ok() {
             self.members.leave();
         }
     }
 
-    /// Fails in a process that was forked from that of the session. Whatever it did would mix with what
-    /// its parent does: they have the segment, and the other members, in common.
+    /// Fails in a process that was forked from the session's. Its calls would mix with the
+    /// parent's, since both share the segment and the messages of the members.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -85,8 +86,8 @@ impl Session {
         ))
     }
 
-    /// Lets go of nothing, in a process that was forked: threads that would be waited for are not there,
-    /// and files, locks and messages are the parent's.
+    /// Releases nothing, in a forked process: the threads to join do not exist here, and files,
+    /// locks and messages are the parent's.
     pub(super) fn leave_behind(&mut self) {
         let parents =
             (self.stream.take(), self.waiting.take(), std::mem::take(&mut self.creations));
@@ -94,7 +95,7 @@ impl Session {
         std::mem::forget((parents, store, self.options.burst.take()));
     }
 
-    /// Waits until everything that was promised is visible.
+    /// Waits until all promised commits are visible.
     fn keep_promises(&mut self) -> Result<()> {
         match self.options.reach {
             Reach::Node => self.drain_entered().map(drop),
@@ -102,20 +103,22 @@ impl Session {
         }
     }
 
-    /// Lets go of the segment.
+    /// Releases the segment.
     pub(super) fn end_stream(&mut self) {
         match self.health {
             Health::Sound => self.let_go(),
-            // A server that does not answer may be why, and all this ends by itself.
+            // For a limited time, since an unresponsive server may be the cause. Locks that are not
+            // released expire.
             Health::Refused | Health::Failed => within(LET_GO, || self.let_go()),
         }
     }
 
-    /// Lets go of the segment: what no commit has of it is nobody's, unless something failed or was
-    /// promised.
+    /// Releases the segment. Marks it as closed, so that its data without a commit may be removed,
+    /// unless a step failed or a commit was promised.
     fn let_go(&mut self) {
         for path in std::mem::take(&mut self.locked) {
-            // Given up at once, and its place with it. What another one holds it removes.
+            // Locked and released at once, which removes the lock file. If another writer holds it,
+            // that writer removes it.
             drop(self.store.storage.try_lock(&path));
         }
         let is_first = self.share.is_none_or(|share| share.lane.number() == 0);
@@ -123,14 +126,15 @@ impl Session {
             && is_first
             && self.health != Health::Failed
             && !self.has_promises
-            // Where the store was before it was moved nothing is to be made.
+            // Nothing is created where the store was before it was moved.
             && self.store.log_place().is_ok_and(|now| now.name() == self.log.name())
         {
             let name = stream.segment().name();
-            // Without it the segment is looked through before it is removed, which costs time only.
+            // Without the mark the segment is searched before it is removed, which only costs time.
             let _ = self.log.mark_closed(name);
             if self.options.reach == Reach::Node && self.options.burst.is_some() {
-                // Without that, and after a power cut, somebody has to recover before others begin.
+                // If the note stays, as after a power cut, `recover` must run before other sessions
+                // begin.
                 let is_forgotten = self.log.forget_tier(name).is_ok();
                 if let Some(drain) = stream.segment().drain().filter(|_| is_forgotten) {
                     drain.give_up();
@@ -139,7 +143,7 @@ impl Session {
         }
     }
 
-    /// What has become of commits that are not settled to the end, and what to do.
+    /// Describes the state of commits that are not fully settled, and the remedy.
     fn what_stands(&self) -> String {
         format!(
             "all that was committed is durable and can be read, and what was not settled, or not removed, \
@@ -148,9 +152,9 @@ impl Session {
         )
     }
 
-    /// Settles, a share by each member.
+    /// Settles; each member does a share.
     fn settle_together(&mut self) -> Result<()> {
-        // Nobody holds a segment any more when the log is removed.
+        // The log is removed when no member holds a segment.
         self.end_stream();
         agree(&*self.members, Ok(()))?;
         let options = SettleOptions::default();
@@ -188,7 +192,7 @@ mod tests {
         let new = json!({"shape": [4], "dtype": "uint8", "chunks": [2], "shards": [4]});
         let new = NewArray::from_json(&new, &Default::default()).unwrap();
         store.create_array(&path, &new).unwrap();
-        // The other member makes no call: who waited for it would wait for ever.
+        // The other member makes no call, and waiting for it would never end.
         let mut members = threads(2);
         let other = members.pop().unwrap();
         let second = store.clone();

@@ -1,4 +1,4 @@
-//! How a session writes.
+//! Options of a session, and the check that all members give the same.
 
 use bedform_storage::{Durability, Storage};
 use std::path::PathBuf;
@@ -9,29 +9,29 @@ use super::{AtEnd, Burst, InBackground, Reach};
 use crate::error::{Error, Result};
 use crate::size;
 
-/// How a session writes.
+/// The options of a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Bytes that wait in memory to be written; what is more makes
-    /// [`Session::write`](super::Session::write) wait.
+    /// Bytes that may wait in memory to be written; beyond them
+    /// [`Session::write`](super::Session::write) waits.
     pub buffer_bytes: usize,
-    /// The burst tier that takes the writes first; nothing to write to the log itself.
+    /// The burst tier that takes the writes first; `None` to write to the log itself.
     pub burst: Option<Burst>,
     /// How far data have to get before a commit returns. The same on all members.
     pub reach: Reach,
-    /// What becomes of the commits when the session ends. The same on all members.
+    /// The treatment of the commits when the session ends. The same on all members.
     pub at_end: AtEnd,
-    /// The commits become shards while the session goes on, once so much waits; only what has not is left for the end.
-    /// Nothing: not before that. The same on all members. With [`Reach::Node`] the segments that were settled go only
-    /// at the end.
+    /// Limits of unsettled data at which settling begins while the session goes on; only the rest
+    /// is settled at the end. `None` settles at the end only. The same on all members. With
+    /// [`Reach::Node`] the settled segments are removed at the end.
     pub background: Option<InBackground>,
-    /// Data are checked and written while the caller goes on; else in the calls themselves, which is for
-    /// who simulates more members than there can be threads.
+    /// True to check and write data while the caller goes on. False to do so in the calls
+    /// themselves, to simulate more members than there can be threads.
     pub in_background: bool,
 }
 
-/// The options that there are, and the values of those that are a choice.
+/// The names of all options, and the allowed values of those that are a choice.
 const OPTIONS: &str =
     "buffer_bytes, durability, settle, settle_bytes, settle_commits, burst, burst_capacity_bytes";
 const CHOICES: [(&str, &str); 3] = [
@@ -39,7 +39,7 @@ const CHOICES: [(&str, &str); 3] = [
     ("settle", "\"end\", \"later\" or \"background\""),
     ("burst", "a directory, or false for none"),
 ];
-/// What all members have to give alike, as [`SessionOptions::in_common`] has it.
+/// The options that all members have to give alike, in the order of [`SessionOptions::in_common`].
 const ALIKE: [(&str, &str); 3] = [
     CHOICES[0],
     CHOICES[1],
@@ -60,11 +60,11 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Options as the doors hand them over, for a session on `store`: `buffer_bytes`, `durability`
-    /// (`"disk"`, `"node"`), `settle` (`"end"`, `"later"`, `"background"`), `settle_bytes` and `settle_commits`
-    /// (of the last: see [`InBackground`]), `burst` (a directory; without it what is configured, see
-    /// [`crate::config`]; false for none), `burst_capacity_bytes`, each optional; null stands for the
-    /// default.
+    /// Parses options as language bindings pass them, for a session on the store in `storage`. All
+    /// keys are optional, and null stands for the default: `buffer_bytes`; `durability` (`"disk"`,
+    /// `"node"`); `settle` (`"end"`, `"later"`, `"background"`); `settle_bytes` and
+    /// `settle_commits` (limits of `"background"`: see [`InBackground`]); `burst` (a directory; the
+    /// configured one by default, see [`crate::config`]; false for none); `burst_capacity_bytes`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault; those of the configuration.
@@ -127,8 +127,8 @@ impl SessionOptions {
         Ok(options)
     }
 
-    /// What all members have to give alike, of the session and of the `store` as they opened it, for
-    /// [`check_alike`].
+    /// Returns the values that all members have to give alike, of the session and of the `store` as
+    /// they opened it, for [`check_alike`].
     pub(super) fn in_common(&self, store: Durability) -> [u8; ALIKE.len()] {
         [
             u8::from(self.reach == Reach::Node),
@@ -141,7 +141,7 @@ impl SessionOptions {
     }
 }
 
-/// Fails unless all members gave alike what they have [in common](SessionOptions::in_common).
+/// Fails unless all members gave the same values [in common](SessionOptions::in_common).
 ///
 /// # Errors
 /// `InvalidArgument` names the option and two ranks.

@@ -1,4 +1,4 @@
-//! The calls that write: boxes and what they are for, checked before anything is taken.
+//! The calls of a session that write. They check the boxes and the data before they take any.
 
 use bedform_format::ObjectPath;
 use bedform_format::log::{Boxes, LogError};
@@ -14,14 +14,14 @@ use crate::plan::copy;
 use crate::write::elements::Elements;
 
 impl Session {
-    /// Takes `elements` for `selection` of the array at `path`. They are copied; nothing is visible
-    /// before the commit. Where writes overlap, the later one counts; between members, that of the
-    /// later epoch (collective calls count epochs), then of the higher rank. The token is for
+    /// Takes `elements` for `selection` of the array at `path`. They are copied, and become visible
+    /// with the commit. Of overlapping writes the later one counts; between members, the one with
+    /// the later epoch (the count of collective calls), then with the higher rank. The token is for
     /// [`Session::wait`].
     ///
     /// # Errors
-    /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `Unsupported` for
-    /// arrays of text; what writing in the background failed with.
+    /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `Unsupported`
+    /// for arrays of text; the error of a write in the background.
     pub fn write(
         &mut self,
         path: &ObjectPath,
@@ -32,8 +32,8 @@ impl Session {
         self.write_data(path, selection, Data::Copied(bytes))
     }
 
-    /// As [`Session::write`], without a copy where that helps: the `elements` are held until they are
-    /// written, at the latest until the commit; [`Session::wait`] says when.
+    /// As [`Session::write`], without a copy where that is faster. The session keeps the `elements`
+    /// until they are written, at the latest until the commit; [`Session::wait`] waits for that.
     ///
     /// # Errors
     /// As [`Session::write`].
@@ -76,7 +76,8 @@ impl Session {
         self.end(outcome)
     }
 
-    /// As [`Session::write`], of boxes: the elements of one follow those of the other, each in C order.
+    /// As [`Session::write`], for several boxes: their elements follow each other, each box in C
+    /// order.
     ///
     /// # Errors
     /// As [`Session::write`].
@@ -96,11 +97,11 @@ impl Session {
         self.end(outcome)
     }
 
-    /// Declares boxes once, to be written many times, by this member: to any array, and to any record
-    /// of it, that they lie in. The data of such a write need no description of their own.
+    /// Declares boxes once, for many writes of this member, to any array and record in which they
+    /// lie. The data of such a write need no description of their own.
     ///
     /// # Errors
-    /// `InvalidArgument` for no boxes, or an empty one.
+    /// `InvalidArgument` if there are no boxes, or one is empty.
     pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
         boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
         boxes.elements().map_err(to_error)?;
@@ -108,8 +109,8 @@ impl Session {
         Ok(Decomposition(self.declared.len() - 1))
     }
 
-    /// As [`Session::write_boxes`], of declared ones. With a `record`, an index along the first axis,
-    /// they have one axis less than the array.
+    /// As [`Session::write_boxes`], for declared boxes. With a `record`, an index along the first
+    /// axis, they have one axis less than the array.
     ///
     /// # Errors
     /// As [`Session::write`].
@@ -123,7 +124,8 @@ impl Session {
         self.write_declared_data(path, record, decomposition, Data::Copied(elements))
     }
 
-    /// As [`Session::write_declared`], without a copy where that helps: see [`Session::write_held`].
+    /// As [`Session::write_declared`], without a copy where that is faster: see
+    /// [`Session::write_held`].
     ///
     /// # Errors
     /// As [`Session::write`].
@@ -166,9 +168,9 @@ impl Session {
         self.end(outcome)
     }
 
-    /// Makes the array at `path` larger, from the next commit on; new elements that nobody writes are
-    /// the fill value. Other members need not make this call: of several shapes the largest of each
-    /// axis counts.
+    /// Makes the array at `path` larger from the next commit on; new elements that are not written
+    /// are the fill value. Other members need not make this call: along each axis the largest
+    /// length counts.
     ///
     /// # Errors
     /// `InvalidArgument` for another rank, or a shape that is smaller along some axis.
@@ -187,14 +189,14 @@ impl Session {
         Ok(())
     }
 
-    /// Appends `elements`, an array of `shape`, behind the end of the array at `path` along `axis`.
-    /// Collective: what the members give follows each other by rank. Gives where this member's elements
-    /// start along `axis`. If another session appends before this one commits, the commit fails with
-    /// `Conflict`.
+    /// Appends `elements`, an array of `shape`, to the end of the array at `path` along `axis`.
+    /// Collective: the members' elements follow each other by rank. Returns the index along `axis`
+    /// at which this member's elements start. If another session appends before this one commits,
+    /// the commit fails with `Conflict`.
     ///
     /// # Errors
-    /// As [`Session::write`], the first of any member on all; `InvalidArgument` if the members name different
-    /// arrays or axes, or make another collective call. Nothing is appended then.
+    /// As [`Session::write`], the first of any member on all; `InvalidArgument` if the members name
+    /// different arrays or axes, or make different collective calls. Nothing is appended then.
     pub fn append(
         &mut self,
         path: &ObjectPath,
@@ -231,7 +233,8 @@ impl Session {
         Ok(*start)
     }
 
-    /// Where the array ends along `axis`, how much this member appends, and which array it is.
+    /// Returns the length of the array along `axis`, the length that this member appends, and the
+    /// array's key, as bytes.
     fn appended(
         &mut self,
         path: &ObjectPath,
@@ -268,7 +271,8 @@ impl Session {
         }
     }
 
-    /// Ends a write: a failure between its description and its last byte leaves neither usable.
+    /// Ends a write. If it failed between its description and its last byte, the session cannot be
+    /// used any more.
     pub(super) fn end(&mut self, outcome: Result<()>) -> Result<Token> {
         let commit = self.commit_id();
         let outcome = outcome.and_then(|()| self.stream()?.cut_if_large(commit));
@@ -287,7 +291,7 @@ fn add_gathered(
     for (length, copy) in copies {
         gathered.resize(length, 0);
         let target = copy::Target::new(&mut gathered);
-        // SAFETY: this thread alone has the buffer.
+        // SAFETY: only this thread has the buffer.
         unsafe { copy.run(bytes, target, item, 1)? };
         stream.add(Data::Copied(&gathered))?;
     }
@@ -307,7 +311,7 @@ fn check_one_array(path: &ObjectPath, parts: &[Vec<u8>]) -> Result<()> {
     }
 }
 
-/// The end of the array, then where each member's part starts.
+/// Returns the new end of the array, then the start of each member's part, each as a `u64`.
 fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
     let number = |part: &[u8], at: usize| {
         part.as_chunks::<8>().0.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -321,7 +325,7 @@ fn place_in_order(parts: &[Vec<u8>]) -> Vec<u8> {
     [end].into_iter().chain(starts).flat_map(u64::to_le_bytes).collect()
 }
 
-/// Fails if `boxes`, of the record if there is one, do not lie in an array of `shape`.
+/// Fails if `boxes`, within `record` if there is one, do not lie in an array of `shape`.
 fn lie_in(boxes: &Boxes, record: Option<u64>, shape: &[u64]) -> Result<()> {
     let inner = match (record, shape.split_first()) {
         (None, _) => shape,
