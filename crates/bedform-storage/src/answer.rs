@@ -19,7 +19,7 @@ type Outcome<T> = Result<T, StorageError>;
 ///
 /// let bell = Bell::default();
 /// let heard = bell.count();
-/// A thread that looks now, and finds nothing, misses no later answer.
+/// // Whoever looks now, and finds nothing, misses nothing that comes from now on.
 /// bell.ring();
 /// bell.wait(heard, None);
 /// ```

@@ -248,7 +248,7 @@ fn is_over() -> bool {
 /// use bedform_storage::{ASK_EVERY, Grace};
 ///
 /// let mut grace = Grace::default();
-/// Waits this long each time, until the awaited answer is there.
+/// // Waits for so long each time, until there is what it waits for.
 /// std::thread::sleep(ASK_EVERY);
 /// assert!(!grace.is_over());
 /// ```
