@@ -145,7 +145,7 @@ impl Profile {
         let factor = of_cached.map_or(1.0, |kind| by.of(kind).counts());
         let cached = match self.is_remote {
             true => cold,
-            // Whatever the factors: a read from memory is no slower than one without.
+            // For any factors, a read from memory is no slower than one without.
             false => cold.min(seconds.cached * factor),
         };
         ReadSeconds { cold, cached, ..seconds }
