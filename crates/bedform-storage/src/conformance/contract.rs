@@ -15,7 +15,7 @@ pub struct Case {
     pub name: &'static str,
     /// Panics if an empty storage breaks it.
     pub run: fn(&dyn Storage),
-    /// False for a promise that only places with directories and process-bound locks make: those
+    /// False for a promise that only places with directories and process-bound locks make: places
     /// that are not [remote](Storage::is_remote).
     pub everywhere: bool,
 }
