@@ -28,12 +28,12 @@ const GAP_SHARE: f64 = 0.012;
 /// The most bytes of a gap in a merged request.
 const GAP_MAX: u64 = 2 << 20;
 
-/// Measures the object store of `storage`: the time to the first byte, the bandwidth of one stream
-/// and of many, the useful number of concurrent requests and the cost of each, and the gap up to
-/// which two reads are better merged.
+/// Measures the object store of `storage` by reads. It measures the time to the first byte, and the
+/// bandwidth of one stream and of many. Then it measures the useful number of concurrent requests,
+/// the cost of each, and the gap up to which merging two reads pays.
 ///
 /// It reads the object that the URL names, or objects of 1 MiB or more below it. If there are none,
-/// it writes objects of 8 MiB with names that begin with `.bedform-calibrate-`, reads them, and
+/// it writes objects of 8 MiB with names that begin with `.bedform-calibrate-`, and reads them. It
 /// deletes them again, also after an error or a cancellation.
 ///
 /// ```no_run
@@ -49,8 +49,8 @@ const GAP_MAX: u64 = 2 << 20;
 /// ```
 ///
 /// # Errors
-/// `Implausible` for options out of range; the errors of reading; `Io` if there is no object to
-/// read and none may be written; `Interrupted` if the call was cancelled.
+/// `Implausible` for options out of range; the errors of reading. `Io` without an object to read if
+/// none may be written. `Interrupted` if the call was cancelled.
 pub fn calibrate(
     storage: &RemoteStorage,
     options: &CalibrateOptions,

@@ -44,8 +44,9 @@ pub enum Lack {
 }
 
 /// Objects in memory behind a faulty server. Its faults occur with `likelihood`, in an order that
-/// follows from a seed: refusals, lost requests and answers, late writes, truncated bodies, and
-/// lists without the newest objects. Each answer that arrives is true, except for these lists.
+/// follows from a seed. They are refusals, lost requests and answers, late writes, truncated
+/// bodies, and lists without the newest objects. Each answer that arrives is true, except for these
+/// lists.
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,

@@ -9,10 +9,11 @@
 //! the opened version (`If-Match`), and each answer is compared with it.
 //!
 //! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins. A
-//! delayed request of a disconnected writer therefore fails. `put` tells a lost answer from a
-//! conflict, `parts` sends large objects, `lease` keeps locks, `growing` grows objects, and
-//! `transport` and `paging` guard against misbehaving servers. An acknowledged write is as durable
-//! as the server makes it; [`Durability`](bedform_storage::Durability) makes no difference.
+//! delayed request of a disconnected writer therefore fails. An acknowledged write is as durable as
+//! the server makes it; [`Durability`](bedform_storage::Durability) makes no difference.
+//!
+//! `put` tells a lost answer from a conflict, `parts` sends large objects, and `growing` grows
+//! objects. `lease` keeps locks. `transport` and `paging` guard against misbehaving servers.
 
 mod aws;
 mod azure;

@@ -1,10 +1,11 @@
 //! Measures the [`Profile`] of a storage system in seconds.
 //!
 //! A file of incompressible bytes is written and synced, then read once for each term of the cost
-//! model: by one stream and many, by one small request at a time and many in flight, by two near
-//! extents apart and as one. The file loses its name as soon as it is open, so that no end of the
-//! process leaves it behind. Before every measurement the page cache is emptied and checked. If it
-//! stays full, the reads bypass it. If that fails too, the profile says that memory was measured.
+//! model. The reads are: one stream and many; one small request at a time and many in flight; two
+//! near extents, apart and as one. The file loses its name as soon as it is open, so that even a
+//! killed process leaves no file. Before every measurement the page cache is emptied and checked.
+//! If it stays full, the reads bypass it. If that fails too, the profile says that memory was
+//! measured.
 //!
 //! Measurements of other places, such as object stores, use the public parts: [`Readable`] for the
 //! extents to read, [`Timer`] for the times.
@@ -42,8 +43,8 @@ const GAP_SHARE: f64 = 0.012;
 /// The size and duration of a calibration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibrateOptions {
-    /// Bytes to write, where there is nothing to read: more is more accurate and slower. At least 8
-    /// MiB; a small device gets less, an object store at most 64 MiB.
+    /// Bytes to write, if the place has no objects to read: more is more accurate and slower. At
+    /// least 8 MiB; a small device gets less, an object store at most 64 MiB.
     pub bytes: u64,
     /// The most seconds of the whole measurement; a slow device gets a smaller file.
     pub seconds_max: f64,

@@ -16,7 +16,7 @@ pub enum StorageErrorKind {
     Exists,
     /// The object changed since it was read. Read it again and retry.
     Conflict,
-    /// The place, or this handle, does not take writes.
+    /// The place, or this handle, is read-only.
     ReadOnly,
     /// The system refuses access.
     PermissionDenied,
@@ -33,7 +33,7 @@ pub enum StorageErrorKind {
     Poisoned,
     /// The program was asked to stop while it waited. Repeat the call to continue.
     Interrupted,
-    /// The place has no such operation. Do without.
+    /// The place has no such operation. Work without it.
     Unsupported,
     /// The target of a reference is missing or differs from the recorded one. The source gives the
     /// reason.

@@ -88,8 +88,8 @@ pub trait Object: Send + Sync + Debug {
     /// place has no such requests: use [`Object::read`].
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>>;
 
-    /// Fills the front of `buffer` with bytes that are available without waiting for the device,
-    /// and returns their number. 0 where none are, or the place cannot tell.
+    /// Fills the front of `buffer` with bytes that are available without waiting for the device.
+    /// Returns their number: 0 where none are, or the place cannot tell.
     ///
     /// # Errors
     /// As [`Object::read`].

@@ -459,7 +459,7 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
-            // Nobody puts links into a log.
+            // A sibling storage holds a log, which contains no links.
             follows_links: false,
             owners: self.owners.clone(),
         })
@@ -649,7 +649,7 @@ impl FileSystem for OsFileSystem {
     #[allow(unsafe_code)]
     fn close(&self, handle: OwnedFd) -> io::Result<()> {
         // SAFETY: the number comes from an OwnedFd that was just given up, so it is open, ours, and
-        // used by nobody else; it is not used after this call, which closes it also on an error.
+        // used by nobody else. It is not used after this call, which closes it also on an error.
         Ok(unsafe { rustix::io::try_close(handle.into_raw_fd()) }?)
     }
 

@@ -3,8 +3,8 @@
 //! A [`Profile`] is a small JSON document, one per storage system, replaced atomically. Its
 //! directory is `BEDFORM_PROFILES`, else `$XDG_DATA_HOME/bedform/profiles`, else
 //! `~/.local/share/bedform/profiles`. Its file name is the identity of the file system, or the
-//! scheme, server and bucket of an object store, so that every path there finds the same profile. A
-//! document is checked before use. A newer version, an unknown field, or an implausible number is
+//! scheme, server and bucket of an object store. Every path there therefore finds the same profile.
+//! A document is checked before use. A newer version, an unknown field, or an implausible number is
 //! an error that names it.
 
 mod cold;
@@ -50,7 +50,7 @@ pub enum ProfileError {
     /// The file could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The document is no profile.
+    /// The document is not a profile.
     #[error("{origin:?} is not a storage profile: {reason}; delete it and calibrate again")]
     Malformed {
         /// The file or other origin of the document.
@@ -69,7 +69,7 @@ pub enum ProfileError {
         /// The version that it claims.
         found: u64,
     },
-    /// A number that no storage system has.
+    /// A field has an implausible number.
     #[error(
         "the profile's {field} is {value}, which is not between {least:e} and {most:e}; \
              correct it or calibrate again"
@@ -79,12 +79,12 @@ pub enum ProfileError {
         field: String,
         /// Its value.
         value: f64,
-        /// The least that is accepted.
+        /// The least accepted value.
         least: f64,
-        /// The most that is accepted.
+        /// The largest accepted value.
         most: f64,
     },
-    /// There is no place for profiles.
+    /// The environment names no directory for profiles.
     #[error("no directory for profiles: set BEDFORM_PROFILES, XDG_DATA_HOME or HOME")]
     NoDirectory,
 }
@@ -97,7 +97,7 @@ pub enum Coldness {
     Emptied,
     /// The page cache could not be emptied; the reads went past it.
     Bypassed,
-    /// The page cache was asked to forget, and the system cannot say whether it did.
+    /// The system was asked to empty the page cache, and cannot tell whether it did.
     Unverified,
     /// The reads came from memory: the figures are those of a warm file, not of the device.
     Warm,
@@ -105,8 +105,8 @@ pub enum Coldness {
     Assumed,
 }
 
-/// The measurement behind [`Profile::merge_gap_bytes`]: the mean time of a pair of extents with that
-/// gap between them, as two requests and as one.
+/// The measurement behind [`Profile::merge_gap_bytes`]: the mean time to read a pair of extents
+/// with that gap between them, as two requests and as one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GapCheck {
@@ -260,8 +260,8 @@ impl Profile {
         }
     }
 
-    /// Returns the optimized chunk size of Smart-IO in bytes, `BW * (CC + T_s)`: the bandwidth of
-    /// one stream times the seconds of one request before its first byte.
+    /// Returns the optimized chunk size of Smart-IO in bytes, `BW * (CC + T_s)`. It is the
+    /// bandwidth of one stream times the seconds of one request before its first byte.
     pub fn optimized_chunk_bytes(&self) -> f64 {
         self.read_bytes_per_second_one * (self.request_cpu_seconds + self.request_seconds_one)
     }

@@ -90,7 +90,7 @@ impl Operation {
     }
 }
 
-/// One operation that succeeded.
+/// A successful operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The kind of operation.

@@ -201,8 +201,8 @@ impl SimulatedFileSystem {
         faults.power_fails_at = Some(faults.calls.saturating_add(k));
     }
 
-    /// Sets the clock that dates files, and its step for every change: 1 initially, 0 for a clock
-    /// that stands still, negative for one that runs backwards.
+    /// Sets the clock that dates files, and its step for every change. The step is 1 initially, 0
+    /// for a clock that stands still, negative for one that runs backwards.
     pub fn set_clock(&self, now: i64, step: i64) {
         let mut world = self.machine.world();
         (world.state.clock, world.state.clock_step) = (now, step);

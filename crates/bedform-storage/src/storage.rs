@@ -6,9 +6,9 @@
 //!
 //! - Readers see an object whole or not at all. [`ObjectWriter::publish`] makes a writer's bytes
 //!   appear under the object's name in one step.
-//! - An opened [`Object`] keeps the bytes that it had when it was opened, also after its name was
-//!   given to a newer version or deleted. A remote place keeps no old bytes
-//!   ([`Storage::is_remote`]): there, such reads return `Conflict`.
+//! - An opened [`Object`] keeps the bytes of its opening, also after its name was given to a newer
+//!   version or deleted. A remote place keeps no old bytes ([`Storage::is_remote`]): there, such
+//!   reads return `Conflict`.
 //! - An object that [`ObjectWriter::publish`] returned for at [`Durability::Disk`] survives a power
 //!   cut.
 //! - An error leaves the previous version in place, or is [`StorageErrorKind::Poisoned`].
@@ -151,9 +151,9 @@ pub trait Storage: Send + Sync + Debug {
     /// As [`Storage::open`].
     fn stat(&self, path: &ObjectPath) -> Result<Version>;
 
-    /// Returns the time of the last change of the object `path`, in nanoseconds since 1970 by the
-    /// clock of the place, which may be wrong. 0 where it is unknown. For a directory, where the
-    /// place has any, it is the time at which an entry was last added or removed.
+    /// Returns the time of the last change of the object `path`, in nanoseconds since 1970. The
+    /// clock is that of the place and may be wrong; 0 where the time is unknown. For a directory,
+    /// where the place has any, it is the time at which an entry was last added or removed.
     ///
     /// # Errors
     /// As [`Storage::open`].
@@ -237,7 +237,7 @@ pub trait Storage: Send + Sync + Debug {
     /// until then it is empty. A failed sync that poisons one of the two poisons both.
     ///
     /// # Errors
-    /// `Io` where nothing can lie beside this place, or if `suffix` is not a part of one name;
+    /// `Io` where the place can have no sibling, or if `suffix` is not a part of one name.
     /// `NotFound` if this place was moved or deleted; `PermissionDenied`.
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
 

@@ -4,8 +4,8 @@
 //! it counts the requests that leave the process, after all merging and splitting in the layers
 //! above.
 //!
-//! - A request is a call that a client of a distant server must send: open a file, read, write,
-//!   sync, create, rename, link, remove, list. Cached state of a client (open directories,
+//! - A request is a call that a client of a distant server must send. These are: open a file, read,
+//!   write, sync, create, rename, link, remove, list. Cached state of a client (open directories,
 //!   attributes, resident pages) and locks cost nothing.
 //! - Bytes of all requests share one bandwidth; each request waits for its own latency. A request
 //!   of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice that.
@@ -13,8 +13,9 @@
 //! - Space is not reserved ahead of writes, which most distant places cannot do.
 //! - The time of the wrapped call counts towards the delay. Waiting is sleep.
 //!
-//! The limit applies to one process. A program that starts several gives each a share: they then
-//! need no common memory, file or clock, and one that ends early keeps no other waiting.
+//! The limit applies to one process. A program that starts several processes gives each a share of
+//! the bandwidth. The processes then need no common memory, file or clock, and one that ends early
+//! keeps no other waiting.
 
 use std::fmt::Debug;
 use std::io;

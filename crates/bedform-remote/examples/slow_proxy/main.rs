@@ -6,8 +6,8 @@
 //! follows the upload. It counts requests, and the bytes of both directions; `GET /-/counts`
 //! returns them without a delay.
 //!
-//! A connection is a thread, which handles its requests one after the other over a connection of
-//! its own to the server. Bodies move from socket to socket in the kernel (`splice`): the proxy
+//! Each connection has a thread and its own connection to the server. The thread handles one
+//! request after the other. Bodies move from socket to socket in the kernel (`splice`): the proxy
 //! must cost little, because it shares the cores with the measured client.
 
 #![allow(clippy::print_stdout, reason = "a program")]

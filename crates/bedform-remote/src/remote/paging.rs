@@ -1,8 +1,11 @@
 //! Bounded lists: a misbehaving server could send pages without end, and its client would follow.
 //!
-//! A list ends with an error in four cases. A page has the token of an earlier one; there are many
-//! more pages than new entries fill; there are too many entries; or it takes longer than the
-//! deadline and one second for each 500 entries.
+//! A list ends with an error in four cases:
+//!
+//! - A page has the token of an earlier one.
+//! - There are many more pages than new entries fill.
+//! - There are too many entries.
+//! - The list takes longer than the deadline and one second for each 500 entries.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};

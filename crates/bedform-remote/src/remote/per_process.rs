@@ -4,9 +4,9 @@ use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that a forked child does not share with its parent: a child has no threads that drive
-/// the runtime or the connections of its copy. The lookup takes no lock, because a fork could copy
-/// a locked one.
+/// A value that a forked child does not share with its parent. In a child no thread drives the
+/// copied runtime and connections. The lookup takes no lock, because a fork could copy a locked
+/// one.
 pub(super) struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
@@ -42,7 +42,7 @@ impl<T> PerProcess<T> {
             // SAFETY: it was leaked just now, and lives as long as `self`.
             Ok(_) => Ok(unsafe { &(*own).value }),
             Err(others) => {
-                // SAFETY: `own` was leaked just now, and no other thread has seen it; `others` was
+                // SAFETY: `own` was leaked just now, and no other thread has seen it. `others` was
                 // stored by another thread of this process, and lives as long as `self`.
                 let (own, others) = unsafe { (Box::from_raw(own), &*others) };
                 unused(own.value);

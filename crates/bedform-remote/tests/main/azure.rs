@@ -1,4 +1,4 @@
-//! Azure Blob Storage, as far as its documentation describes the server: each write gives a blob a
+//! Azure Blob Storage, as far as its documentation describes the server. Each write gives a blob a
 //! new `ETag`, no range counts from the end of a blob, and blobs are deleted in batches.
 
 use std::collections::BTreeMap;

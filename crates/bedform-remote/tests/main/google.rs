@@ -1,4 +1,4 @@
-//! Google Cloud Storage, as far as its documentation of the XML API describes the server: objects
+//! Google Cloud Storage, as far as its documentation of the XML API describes the server. Objects
 //! have generations, and an `ETag` depends on the bytes alone.
 
 use std::collections::BTreeMap;

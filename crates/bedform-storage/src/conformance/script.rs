@@ -428,8 +428,8 @@ impl Script {
         one.keys().chain(other.keys()).filter(settled).all(|name| one.get(name) == other.get(name))
     }
 
-    /// Panics unless each object of `seen` is old or new, or new if the workload is done, and each
-    /// growing object begins with its synced bytes.
+    /// Panics unless each object of `seen` is old or new; only new if the workload is done. Each
+    /// growing object must begin with its synced bytes.
     pub(super) fn judge(
         &self,
         seen: &View,

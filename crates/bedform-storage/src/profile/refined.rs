@@ -2,8 +2,8 @@
 //!
 //! A profile keeps four factors for each codec: cold reads, cold reads that mostly wait, cached
 //! reads by one thread and by several. Each is the geometric mean of the ratios of the last reads.
-//! Few reads have little weight, and each ratio and factor is bounded, so that a machine that is
-//! busy for a while does not spoil the profile.
+//! Few reads have little weight, and each ratio and factor is bounded. A machine that is busy for a
+//! while therefore does not spoil the profile.
 
 use serde::{Deserialize, Serialize};
 

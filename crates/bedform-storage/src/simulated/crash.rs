@@ -1,9 +1,8 @@
 //! The states that a power cut may leave.
 //!
-//! Every change without a confirming sync is kept or lost on its own: bytes of a write in units of
-//! a sector or page, the size of a file apart from its bytes, each change of names in a directory
-//! apart from all others. Kept changes apply in their order. Lost bytes inside the kept size read
-//! as the earlier bytes, or as zeros.
+//! Every change without a confirming sync is kept or lost on its own. The units are a sector or
+//! page of a write, the size of a file, and one change of names in a directory. Kept changes apply
+//! in their order. Lost bytes inside the kept size read as the earlier bytes, or as zeros.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -35,8 +35,8 @@ pub(super) type NameChange = Vec<(String, Option<u64>)>;
 pub(super) struct Pending<T> {
     pub(super) change: T,
     pub(super) is_doubtful: bool,
-    /// The number shared with the change of another directory that is kept or lost together with
-    /// this one: a file system's journal has both in one transaction.
+    /// The number that this change shares with one of another directory. Both are kept or lost
+    /// together, because a file system's journal has them in one transaction.
     pub(super) transaction: Option<u64>,
 }
 

@@ -156,8 +156,8 @@ fn what_the_writer_of_one_lane_set_aside_for_the_others_is_given_back_by_them() 
             storage.grow_lane(&path("a"), lane, Durability::Disk).unwrap()
         })
         .collect();
-    // The last lane has no writes, the others ever fewer, so that later rows of stripes are
-    // reserved for them.
+    // Lane 3 has no writes, and lanes 2, 1 and 0 ever more, so that the longer lanes reserve rows
+    // beyond the shorter ones.
     for (lane, megabytes) in [(2, 5), (1, 20), (0, 90)] {
         writers[lane].append(&vec![7; megabytes << 20]).unwrap();
         writers[lane].flush().unwrap();
