@@ -1,4 +1,4 @@
-//! Measures an object store by reads of objects.
+//! Calibration of an object store by reads of objects.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use bedform_storage::{
 use crate::remote::RemoteStorage;
 use crate::remote::probe::Probe;
 
-/// A large request: long enough that its bytes take as long as the wait for the first of them.
+/// Bytes of a large request: its transfer takes as long as the wait for the first byte.
 const BLOCK: u64 = 4 << 20;
-/// Readers of large extents at most: their buffers are memory.
+/// The most readers of large extents: their buffers take memory.
 const STREAMS_MAX: usize = 32;
-/// Bytes of our own at most: who stores them may be paid for it.
+/// The most bytes of own objects: storing them may cost money.
 const OWN_BYTES_MAX: u64 = 64 << 20;
-/// The most time that a stage may take, as a share of the whole.
+/// The most time of a stage, as a share of the whole.
 const STREAM_SHARE: f64 = 0.1;
 const LATENCY_SHARE: f64 = 0.08;
 const IN_FLIGHT_SHARE: f64 = 0.04;
 const GAP_SHARE: f64 = 0.012;
-/// Merged requests are not larger.
+/// The most bytes of a gap in a merged request.
 const GAP_MAX: u64 = 2 << 20;
 
-/// Measures the object store of `storage`: the time to the first byte of an answer, the bandwidth of one
-/// stream and of many, how many requests at once are worth it and what each then costs, and the gap
-/// up to which two reads are better made as one.
+/// Measures the object store of `storage` by reads. It measures the time to the first byte, and the
+/// bandwidth of one stream and of many. Then it measures the useful number of concurrent requests,
+/// the cost of each, and the gap up to which merging two reads pays.
 ///
-/// Objects of 1 MiB or more below its URL are read, or the object that it names. Where there are none,
-/// some of 8 MiB with names that begin with `.bedform-calibrate-` are written, read, and deleted again,
-/// also after an error and when the call is cancelled.
+/// It reads the object that the URL names, or objects of 1 MiB or more below it. If there are none,
+/// it writes objects of 8 MiB with names that begin with `.bedform-calibrate-`, and reads them. It
+/// deletes them again, also after an error or a cancellation.
 ///
 /// ```no_run
 /// use bedform_remote::{RemoteOptions, RemoteStorage, calibrate};
@@ -49,8 +49,8 @@ const GAP_MAX: u64 = 2 << 20;
 /// ```
 ///
 /// # Errors
-/// `Implausible` for options out of range; of storage: those of reading, `Io` if there is nothing to read
-/// and nothing may be written, `Interrupted` if the call was cancelled.
+/// `Implausible` for options out of range; the errors of reading. `Io` without an object to read if
+/// none may be written. `Interrupted` if the call was cancelled.
 pub fn calibrate(
     storage: &RemoteStorage,
     options: &CalibrateOptions,
@@ -84,7 +84,7 @@ fn measure(
     let (timer, budget) = (Timer { source: sample }, options.seconds_max);
     report("asking for one small part at a time", 0.2);
     let parts = sample.shuffled(SMALL_REQUEST);
-    // The first request makes a connection.
+    // The first request opens a connection.
     timer.measure(1, &parts[..1], budget)?;
     let single = timer.measure(1, &parts, budget * LATENCY_SHARE)?;
     report("reading with one stream", 0.3);
@@ -123,13 +123,14 @@ fn measure(
     })
 }
 
-/// Bytes per second without the waits for the first bytes, which are at most half of the time.
+/// Returns the bytes per second without the waits for first bytes, which are at most half of the
+/// time.
 fn rate_without_waits(measured: &Measured, first_byte_seconds: f64, streams: f64) -> f64 {
     let waited = measured.requests / streams * first_byte_seconds;
     measured.bytes / (measured.seconds - waited).max(measured.seconds / 2.0).max(1e-9)
 }
 
-/// The objects that are read.
+/// The objects that the calibration reads.
 struct Objects<'a> {
     place: String,
     probe: Probe<'a>,
@@ -183,7 +184,7 @@ impl Readable for Objects<'_> {
             pieces.push(Piece { object: 0, offset: 0, bytes });
         }
         Random(bytes).shuffle(&mut pieces);
-        // What takes long at first is asked for again and again: a server has no end.
+        // The list repeats: a server can answer any number of requests.
         pieces.iter().copied().cycle().take(pieces.len().max(PIECES)).collect()
     }
 
@@ -192,7 +193,7 @@ impl Readable for Objects<'_> {
     }
 }
 
-/// Pieces of a list at least.
+/// The least pieces of a list.
 const PIECES: usize = 4096;
 
 #[cfg(test)]
@@ -214,7 +215,7 @@ mod tests {
         CalibrateOptions { bytes: 16 << 20, seconds_max: 0.2, ..Default::default() }
     }
 
-    /// All objects, also those that places hide.
+    /// Returns the names of all objects, hidden ones included.
     fn names(memory: &InMemory, prefix: &str) -> Vec<String> {
         let prefix = ::object_store::path::Path::parse(prefix).unwrap();
         let listed = memory.list(Some(&prefix)).try_collect::<Vec<_>>();

@@ -23,41 +23,41 @@ use object_store::{
 
 use crate::Parts;
 
-/// How often something goes wrong, of a thousand requests.
+/// The frequency of faults, per thousand requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Likelihood {
-    /// Of those that write.
+    /// Of requests that write.
     pub writes: u64,
-    /// Of those that read, list or delete, which a client repeats by itself.
+    /// Of requests that read, list or delete, which a client repeats.
     pub reads: u64,
 }
 
-/// What a server does not know.
+/// A feature that a server lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lack {
-    /// Bytes that are counted from the end of an object, as Azure does not.
+    /// Ranges that count from the end of an object, which Azure lacks.
     Ends,
-    /// Conditions: it writes whatever is there.
+    /// Conditions: it writes over any object.
     Conditions,
     /// Metadata of objects.
     Metadata,
 }
 
-/// Objects in memory, behind a server that is as bad as `likelihood` says, in an order that follows from a
-/// seed. Refusals, requests and answers that get lost, requests that arrive when nobody waits for them any
-/// more, bodies that are cut off, lists that lack what came last: each answer that comes is true, but for
-/// these lists.
+/// Objects in memory behind a faulty server. Its faults occur with `likelihood`, in an order that
+/// follows from a seed. They are refusals, lost requests and answers, late writes, truncated
+/// bodies, and lists without the newest objects. Each answer that arrives is true, except for these
+/// lists.
 #[derive(Clone)]
 pub struct FaultyServer {
     inner: Arc<InMemory>,
     seed: u64,
     uploads: Arc<Mutex<BTreeMap<String, Upload>>>,
-    /// What it does not know.
+    /// The missing feature.
     lacks: Option<Lack>,
     state: Arc<Mutex<State>>,
 }
 
-/// What was sent of an object, and its metadata.
+/// A multipart upload: its parts and metadata.
 #[derive(Clone)]
 struct Upload {
     attributes: Attributes,
@@ -67,19 +67,19 @@ struct Upload {
 struct State {
     random: u64,
     likelihood: Likelihood,
-    /// What came last, the newest behind.
+    /// The last written names, newest last.
     recent: VecDeque<Path>,
     faults: u64,
-    /// Uploads of parts that were begun, and objects that were sent whole.
+    /// Numbers of uploads begun, and of objects sent whole.
     begun: u64,
     whole: u64,
-    /// Writes that are to arrive when nobody waits for them any more.
+    /// Writes that will happen after their requests have failed.
     late: usize,
-    /// Every list lacks what it may.
+    /// True if every list leaves out the newest objects.
     hides: bool,
-    /// The name of which the next answer is lost, and not before it is let go.
+    /// The name whose next answer is held back and then lost.
     held: Option<Held>,
-    /// Reads of objects with this in their names wait, and how many do.
+    /// Reads of objects whose names contain this text wait; below, the number of waiting reads.
     silent: Option<String>,
     waiting: usize,
 }
@@ -99,11 +99,11 @@ enum WriteFault {
     Slow,
 }
 
-/// Objects that a list may lack.
+/// The most objects that a list may leave out.
 const RECENT_MAX: usize = 8;
 
 impl FaultyServer {
-    /// A server without objects.
+    /// Returns a server without objects.
     pub fn new(seed: u64, likelihood: Likelihood) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (recent, inner, uploads) = (VecDeque::new(), Arc::default(), Arc::default());
@@ -123,33 +123,33 @@ impl FaultyServer {
         Self { inner, seed, uploads, lacks: None, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The same, without something that others know.
+    /// Removes a feature from the server.
     #[must_use]
     pub fn without(self, lack: Lack) -> Self {
         Self { lacks: Some(lack), ..self }
     }
 
-    /// What it was made with.
+    /// Returns the seed.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Uploads that were begun, and neither completed nor removed.
+    /// Returns the number of uploads that were begun, and neither completed nor removed.
     pub fn uploads(&self) -> usize {
         self.all_uploads().len()
     }
 
-    /// How many uploads of parts were begun.
+    /// Returns the number of uploads begun.
     pub fn uploads_begun(&self) -> u64 {
         self.state().begun
     }
 
-    /// Writes that are to arrive when nobody waits for them any more.
+    /// Returns the number of writes that will happen after their requests have failed.
     pub fn late_writes(&self) -> usize {
         self.state().late
     }
 
-    /// How many objects were sent whole.
+    /// Returns the number of objects sent whole.
     pub fn sent_whole(&self) -> u64 {
         self.state().whole
     }
@@ -172,33 +172,33 @@ impl FaultyServer {
         Ok(put)
     }
 
-    /// From now on as bad as this.
+    /// Sets the frequency of faults.
     pub fn set(&self, likelihood: Likelihood) {
         self.state().likelihood = likelihood;
     }
 
-    /// From now on every list lacks what came last, or none does.
+    /// Sets whether every list leaves out the newest objects.
     pub fn set_hiding(&self, hides: bool) {
         self.state().hides = hides;
     }
 
-    /// The next write of `name` happens, and its answer waits for [`FaultyServer::let_go`], and is lost.
+    /// Lets the next write of `name` happen, and holds its answer back until
+    /// [`FaultyServer::let_go`] loses it.
     pub fn hold(&self, name: &str) {
         self.state().held = Some(Held { name: Path::from(name), is_written: false });
     }
 
-    /// True if the write has happened of which the answer is held.
+    /// True if the write with the held answer has happened.
     pub fn is_holding(&self) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.is_written)
     }
 
-    /// Loses the answer that is held.
+    /// Loses the held answer.
     pub fn let_go(&self) {
         self.state().held = None;
     }
 
-    /// From now on reads of objects with `part` in their names wait for their answers; with nothing,
-    /// none do.
+    /// Makes reads of objects whose names contain `part` wait; `None` ends all waits.
     pub fn set_silent(&self, part: Option<&str>) {
         self.state().silent = part.map(str::to_owned);
     }
@@ -207,12 +207,12 @@ impl FaultyServer {
         self.state().silent.as_ref().is_some_and(|part| name.as_ref().contains(part))
     }
 
-    /// Reads that wait.
+    /// Returns the number of waiting reads.
     pub fn waiting(&self) -> usize {
         self.state().waiting
     }
 
-    /// Waits as long as reads do, and is counted as long as somebody wants the answer.
+    /// Waits while reads of `name` wait; the caller counts as a waiting read until it is dropped.
     async fn listen(&self, name: &Path) {
         struct Waiting<'a>(&'a FaultyServer);
         impl Drop for Waiting<'_> {
@@ -230,14 +230,14 @@ impl FaultyServer {
         }
     }
 
-    /// True once for each name that is held.
+    /// True once for each held name.
     fn begins_to_hold(&self, name: &Path) -> bool {
         let mut state = self.state();
         let held = state.held.as_mut().filter(|held| held.name == *name && !held.is_written);
         held.map(|held| held.is_written = true).is_some()
     }
 
-    /// Requests so far that something went wrong with.
+    /// Returns the number of requests with a fault so far.
     pub fn faults(&self) -> u64 {
         self.state().faults
     }
@@ -276,7 +276,7 @@ impl FaultyServer {
         }
     }
 
-    /// What a list does not show.
+    /// Returns the names that the next list leaves out.
     fn hidden(&self) -> Vec<Path> {
         let mut state = self.state();
         let likelihood = state.likelihood.reads;

@@ -1,17 +1,19 @@
 //! Objects of an object store: S3, Google Cloud Storage, Azure, and plain HTTP servers.
 //!
-//! Requests go through the crate `object_store`, whose asynchronous runtime stays in here: calls of
-//! [`Storage`](bedform_storage::Storage) block, and many are in flight because many threads call.
+//! Requests are sent by the crate `object_store`, whose asynchronous runtime stays internal. Calls
+//! of [`Storage`](bedform_storage::Storage) block, so many requests in flight need many calling
+//! threads, or its pending answers.
 //!
-//! An object store keeps no bytes for who has opened an object: what was replaced meanwhile is a
-//! `Conflict` for all later reads of it, so that an index and the chunks that it names belong together.
-//! Each request asks for the version that was opened (`If-Match`), and each answer is compared with it.
+//! An object store keeps no replaced bytes for readers. Later reads of a replaced object return
+//! `Conflict`, so that an index and the chunks that it names belong together. Each request names
+//! the opened version (`If-Match`), and each answer is compared with it.
 //!
-//! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins: what a
-//! writer that was cut off still has on its way finds that it does not hold. `put` has how a lost answer
-//! is told from a conflict, `parts` how large objects are sent, `lease` how locks are kept, `growing` how
-//! objects grow, `transport` and `paging` what servers that misbehave cannot do. What is acknowledged is as
-//! durable as the server makes it; [`Durability`](bedform_storage::Durability) makes no difference.
+//! Every write has a condition (`If-None-Match`, `If-Match`), also where the newest writer wins. A
+//! delayed request of a disconnected writer therefore fails. An acknowledged write is as durable as
+//! the server makes it; [`Durability`](bedform_storage::Durability) makes no difference.
+//!
+//! `put` tells a lost answer from a conflict, `parts` sends large objects, and `growing` grows
+//! objects. `lease` keeps locks. `transport` and `paging` guard against misbehaving servers.
 
 mod aws;
 mod azure;
@@ -64,21 +66,21 @@ use bedform_storage::{Condition, Lock, Mode, Object, StorageError, StorageErrorK
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What names of this module's own objects begin with: they do not appear in listings.
+/// The prefix of this module's own objects, which are left out of listings.
 const OWN_PREFIX: &str = ".bedform-";
-/// What an object is called that a server is tried with.
+/// The prefix of objects that test a server's conditions.
 const PROBE_PREFIX: &str = ".bedform-probe-";
-/// Names of which a handle remembers what it saw; beyond it forgets all, and looks again.
+/// The most names whose last seen state a handle remembers; when it has more, it forgets all.
 const SEEN_MAX: usize = 1 << 12;
 
-/// Servers and buckets that are fit for several writers, as this process has seen.
+/// Servers and buckets whose conditions this process has tested.
 static FIT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-/// What is said of a store that has no URL: any two may be of different servers.
+/// The system of a store without a URL: any two may have different servers.
 const OTHER_SYSTEM: &str = "other";
 /// The number of the next store without a URL.
 static OTHERS: AtomicU64 = AtomicU64::new(0);
 
-/// A prefix of an object store, by its URL.
+/// A prefix of an object store, opened by its URL.
 ///
 /// ```no_run
 /// use bedform_format::ObjectPath;
@@ -95,41 +97,42 @@ static OTHERS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone)]
 pub struct RemoteStorage {
     shared: Arc<Shared>,
-    /// What all names begin with; empty for a whole bucket.
+    /// The prefix of all names; empty for a whole bucket.
     prefix: String,
-    /// The URL as users may see it.
+    /// The URL in the form shown to users.
     shown: String,
-    /// Errors of objects have their whole URL: who asks for one file knows it by nothing else.
+    /// True if errors show the whole URL of an object: a caller that opens a single file knows only
+    /// its URL.
     says_urls: bool,
-    /// What all places have in common that are read alike, as the name of a file.
+    /// Scheme, server and bucket in the form of a file name: their places have a common profile.
     system: String,
-    /// Tells who asks from others who may have other rights.
+    /// A fingerprint of the credentials, which separates handles with different rights.
     rights: String,
 }
 
-/// What a place has in common with those beside it, and with its objects.
+/// State that a storage shares with its siblings and its objects.
 #[derive(Debug)]
 struct Shared {
     client: Client,
     options: RemoteOptions,
-    /// False if nothing is ever written.
+    /// False for a read-only handle.
     is_writable: bool,
-    /// True if the server tells what it has: plain HTTP servers do not.
+    /// True if the server can list objects, which plain HTTP servers cannot.
     lists: bool,
-    /// Why nothing more is written, once the outcome of a write is unknown.
+    /// The reason why nothing more is written, after a write with an unknown outcome.
     poison: OnceLock<String>,
     leases: Leases,
-    /// What was seen last under names that may be written to, or that nothing was there: a guess that
-    /// each write checks.
+    /// The last seen state of names that may be written to; `None` for a missing object. Each write
+    /// checks this guess.
     seen: Mutex<HashMap<Path, Option<Known>>>,
-    /// The server was seen to keep to conditions.
+    /// True once the server was seen to enforce conditions.
     has_checked: AtomicBool,
-    /// A [`TakesParts`].
+    /// A [`TakesParts`] as a number.
     takes_parts: AtomicU8,
     pieces: SharedPieces,
 }
 
-/// Whether a server completes an object of parts on a condition alone.
+/// Whether a server can complete a multipart upload on a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakesParts {
     Unknown,
@@ -139,11 +142,11 @@ enum TakesParts {
 }
 
 impl RemoteStorage {
-    /// The place at `url`: `s3://bucket/path`, `gs://bucket/path`, `az://container/path` or
-    /// `http(s)://host/path`, which is only read. Asks nothing of the server.
+    /// Opens the place at `url`: `s3://bucket/path`, `gs://bucket/path`, `az://container/path`, or
+    /// the read-only `http(s)://host/path`. Sends no request.
     ///
     /// # Errors
-    /// For a URL that is none of these, or has secrets in it, or options that make no client.
+    /// For another URL, one that contains secrets, or options from which no client can be made.
     pub fn open(
         url: &str,
         mode: Mode,
@@ -166,11 +169,11 @@ impl RemoteStorage {
         Ok(Self { shared, prefix, shown, says_urls: false, system, rights })
     }
 
-    /// The place that the object at `url` lies in, read-only, and the object's name there. Asks nothing of the
-    /// server.
+    /// Opens, read-only, the place that contains the object at `url`, and returns the object's name
+    /// there. Sends no request.
     ///
     /// # Errors
-    /// As [`RemoteStorage::open`]; for a URL that ends with no name of an object.
+    /// As [`RemoteStorage::open`]; for a URL that does not end with the name of an object.
     pub fn open_parent(
         url: &str,
         options: &RemoteOptions,
@@ -186,7 +189,7 @@ impl RemoteStorage {
         Ok((Self { shared, prefix, shown, says_urls: true, system, rights }, name))
     }
 
-    /// A prefix of `store`, called `shown`.
+    /// Opens a prefix of `store`, with the name `shown`.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -198,7 +201,7 @@ impl RemoteStorage {
         Self::of(Shared::new(client, mode, options, true), prefix, shown)
     }
 
-    /// As [`RemoteStorage::new`], of a store that completes objects of parts on a condition.
+    /// As [`RemoteStorage::new`], for a store that completes multipart uploads on a condition.
     pub fn new_in_parts(
         store: Arc<dyn ObjectStore>,
         parts: Arc<dyn Parts>,
@@ -213,7 +216,7 @@ impl RemoteStorage {
         Self::of(shared, prefix, shown)
     }
 
-    /// A prefix of a store that may be the same as that of another handle, or not.
+    /// Returns a prefix of a store that may or may not be that of another handle.
     fn of(shared: Shared, prefix: &str, shown: &str) -> Self {
         Self {
             shared: Arc::new(shared),
@@ -225,25 +228,26 @@ impl RemoteStorage {
         }
     }
 
-    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
-    /// file: profiles are kept by it. No secrets and no names of users are in it.
+    /// Returns scheme, server and bucket in the form of a file name. Their places share one
+    /// profile. The text contains no secrets and no user names.
     pub fn system(&self) -> &str {
         &self.system
     }
 
-    /// The name of an object in the object store.
+    /// Returns the name of an object in the object store.
     fn name_of(&self, operation: &'static str, path: &ObjectPath) -> Result<Path> {
         let separator = if self.prefix.is_empty() || path.is_root() { "" } else { "/" };
         let name = format!("{}{separator}{path}", self.prefix);
         Path::parse(name).map_err(|error| to_error(operation, &path.to_string(), error.into()))
     }
 
-    /// What errors call an object that is read.
+    /// Returns the name of an object for errors of reads.
     fn shown_of(&self, path: &ObjectPath) -> String {
         if self.says_urls { format!("{}/{path}", self.shown) } else { path.to_string() }
     }
 
-    /// The name of an object that is written, or an error.
+    /// Returns the name of an object that is about to be written, after checking the handle and the
+    /// server.
     fn name_to_write(&self, operation: &'static str, path: &ObjectPath) -> Result<Path> {
         self.shared.check_writable(operation, path)?;
         if path.is_root() {
@@ -253,13 +257,13 @@ impl RemoteStorage {
         self.name_of(operation, path)
     }
 
-    /// Fails if the server is not fit for several writers; looked at once for each server and process.
+    /// Fails if the server does not enforce conditions; tested once per server and process.
     fn check_server(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         let writes = self.shared.writes()?;
         if !writes.has_conditions || self.shared.has_checked.load(Ordering::Acquire) {
             return Ok(());
         }
-        // What a server knows of conditions does not depend on who asks, or of which object.
+        // The result depends neither on the credentials nor on the object.
         if self.is_fit(&self.system) {
             self.shared.has_checked.store(true, Ordering::Release);
             return Ok(());
@@ -273,8 +277,8 @@ impl RemoteStorage {
         Ok(())
     }
 
-    /// True if a handle of this process has seen that the server is fit. Not waited for: a child that was
-    /// forked may have a copy of the lock that nobody gives back, and then tries the server once more.
+    /// True if a handle of this process has tested the server. Does not wait for the lock: a forked
+    /// child may have a copy that is locked for good, and then tests the server again.
     fn is_fit(&self, system: &str) -> bool {
         FIT.try_lock().is_ok_and(|fit| fit.contains(system))
     }
@@ -287,8 +291,9 @@ impl RemoteStorage {
         }
     }
 
-    /// What takes objects in parts, with requests that may be made twice and with others, if the server is
-    /// known to complete them on a condition alone. The first who asks has that tried, in the background.
+    /// Returns the multipart clients, with and without repetition of requests, if the server is
+    /// known to complete uploads on a condition. The first call starts a test in the background and
+    /// returns `None`.
     fn parts(&self, path: &ObjectPath) -> Result<Option<[Arc<dyn Parts>; 2]>> {
         let shared = &self.shared;
         if shared.options.single_writer {
@@ -330,7 +335,7 @@ impl RemoteStorage {
         format!("{} in parts", self.system)
     }
 
-    /// The name of an object that a server is tried with.
+    /// Returns a new name for an object that tests the server.
     fn probe_name(&self, operation: &'static str, path: &ObjectPath) -> Result<Path> {
         let probe = format!("{PROBE_PREFIX}{}", put::random_name());
         let probe = ObjectPath::root().join(&probe);
@@ -338,8 +343,8 @@ impl RemoteStorage {
         self.name_of(operation, &probe.map_err(unfit)?)
     }
 
-    /// Gives `payload` its name if `condition` holds; `there` is what was there when it was last looked at,
-    /// if that is known.
+    /// Writes `payload` under `name` if `condition` holds. `there` is the last seen state of the
+    /// name, if known.
     fn publish(
         &self,
         path: &ObjectPath,
@@ -351,7 +356,7 @@ impl RemoteStorage {
         let shared = &*self.shared;
         shared.check_writable("publish", path)?;
         let writes = shared.writes()?;
-        // Where the server checks no condition, nothing is guessed.
+        // A server that checks no conditions cannot check the guess.
         let guess = there.filter(|_| writes.has_conditions);
         let written = runtime::write("publish", path, async {
             let look = async || writes.look(name).await.map_err(Unwritten::Failed);
@@ -382,7 +387,7 @@ impl RemoteStorage {
         self.published(path, name, condition, written.unwrap_or_else(|| Err(given_up())))
     }
 
-    /// Notes what became of a write, and gives the version.
+    /// Records the outcome of a write and returns the version.
     fn published(
         &self,
         path: &ObjectPath,
@@ -405,14 +410,14 @@ impl RemoteStorage {
         Ok(written.map_or_else(no_version, |known| known.version))
     }
 
-    /// The lock of a directory.
+    /// Takes the lock of a directory.
     fn take_lock(&self, path: &ObjectPath, patience: Patience) -> Result<Option<Box<dyn Lock>>> {
         self.shared.check_writable("lock", path)?;
         self.check_server("lock", path)?;
         let directory = self.name_of("lock", path)?;
         let store = &**self.shared.client.store()?;
         let name = directory.clone().join(LOCK_NAME);
-        // Who waits for a lock knows that there is something to be locked.
+        // A caller that waits for a lock knows that the directory exists.
         if patience != Patience::Endless && !path.is_root() {
             let is_there = runtime::wait(
                 "lock",
@@ -447,7 +452,7 @@ impl Shared {
         }
     }
 
-    /// What writes go through in this process.
+    /// Returns the clients for writes in this process.
     fn writes(&self) -> Result<Writes> {
         let RemoteOptions { deadline, pause, single_writer, .. } = self.options;
         let store = self.client.store()?.clone();
@@ -455,7 +460,7 @@ impl Shared {
         Ok(Writes { store, plain, deadline, pause, has_conditions: !single_writer })
     }
 
-    /// Opens an object, of which the last `bytes` come along.
+    /// Opens an object together with its last `bytes` bytes.
     async fn open(
         self: Arc<Self>,
         name: Path,
@@ -476,7 +481,7 @@ impl Shared {
         })
     }
 
-    /// Remembers what is under a name.
+    /// Remembers the state of a name.
     fn note(&self, name: &Path, known: Option<Known>) {
         if !self.is_writable {
             return;
@@ -488,12 +493,12 @@ impl Shared {
         seen.insert(name.clone(), known);
     }
 
-    /// Lets go of what was seen under a name.
+    /// Forgets the state of a name.
     fn forget(&self, name: &Path) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// What was seen last under a name; nothing if nobody has looked.
+    /// Returns the last seen state of a name; `None` if it was never seen.
     fn seen(&self, name: &Path) -> Option<Option<Known>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
@@ -502,7 +507,7 @@ impl Shared {
         self.poison.get().is_some()
     }
 
-    /// Fails if this handle does not write, or no longer does.
+    /// Fails if this handle is read-only or poisoned.
     fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         if !self.is_writable {
             return Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path));
@@ -510,7 +515,7 @@ impl Shared {
         self.check_leases(operation, path)
     }
 
-    /// Fails if a lock was lost under which something may have been written.
+    /// Fails if a lock was lost under which this handle may have written.
     fn check_leases(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         if let Some(lock) = self.leases.lost(self.options.lease) {
             let _ = self.poison.set(format!(
@@ -524,7 +529,7 @@ impl Shared {
         }
     }
 
-    /// The error of a write to `path`; if its outcome is unknown nothing more is written.
+    /// Returns the error of a write to `path`; an unknown outcome poisons the handle.
     fn error(
         &self,
         operation: &'static str,
@@ -554,7 +559,7 @@ fn poisoned(operation: &'static str, path: &impl Display, reason: String) -> Sto
     }
 }
 
-/// The version that an object store tells of.
+/// Returns the version that the metadata of an object describe.
 fn version_of(meta: &ObjectMeta) -> Version {
     let hash = |text: &Option<String>| {
         let Some(text) = text else { return 0 };
@@ -562,7 +567,8 @@ fn version_of(meta: &ObjectMeta) -> Version {
         text.hash(&mut hasher);
         hasher.finish()
     };
-    // A strong name is of these bytes alone, and who has written them is told no time.
+    // A strong ETag identifies the bytes. The answer to a write contains no time, so that time is
+    // left out.
     let is_named = meta.e_tag.as_ref().is_some_and(|tag| !tag.starts_with("W/"));
     let modified = if is_named { None } else { meta.last_modified.timestamp_nanos_opt() };
     Version {
@@ -573,7 +579,8 @@ fn version_of(meta: &ObjectMeta) -> Version {
     }
 }
 
-/// That of nothing that is there: of what others have replaced before anybody knew what it was.
+/// Returns a version that no object has: the written object was replaced before its version was
+/// known.
 fn no_version() -> Version {
     Version { size: 0, modified_ns: -1, changed_ns: -1, identity: (u64::MAX, u64::MAX) }
 }

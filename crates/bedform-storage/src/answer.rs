@@ -1,4 +1,4 @@
-//! Answers that are waited for later: a server is asked for many things by few threads.
+//! Pending answers of servers: a few threads keep many requests in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::StorageError;
 
-/// The most requests that one thread has on their way to a server.
+/// The most requests that one thread keeps in flight to a server.
 pub const REQUESTS_MAX: usize = 128;
 
-/// What an answer holds: bytes, or an error.
+/// The outcome of a request: a value, or an error.
 type Outcome<T> = Result<T, StorageError>;
 
-/// Rung when something has come, for those who wait for any of many things.
+/// A counter that is raised when an answer arrives, for threads that wait for any of many answers.
 ///
 /// ```
 /// use bedform_storage::Bell;
@@ -30,18 +30,18 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// How many times it was rung.
+    /// Returns the number of rings so far.
     pub fn count(&self) -> u64 {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes all who wait.
+    /// Raises the count and wakes all waiting threads.
     pub fn ring(&self) {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.rung.notify_all();
     }
 
-    /// Waits until it has been rung more than `heard` times, or so long.
+    /// Waits until the count is above `heard`, or for at most the given time.
     pub fn wait(&self, heard: u64, at_most: Option<Duration>) {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = |count: &mut u64| *count == heard;
@@ -52,13 +52,13 @@ impl Bell {
     }
 }
 
-/// An answer that somebody was asked for, who works on it. Dropping it gives it up.
+/// A pending answer. Dropping it cancels the request.
 pub struct Answer<T> {
     slot: Arc<Slot<T>>,
     give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// The other end of an [`Answer`]. Dropping it is an answer, too: an error of kind `Io`.
+/// The sending end of an [`Answer`]. Dropping it without an answer sends an error of kind `Io`.
 pub struct Promise<T> {
     slot: Arc<Slot<T>>,
 }
@@ -69,40 +69,40 @@ struct Slot<T> {
     bell: Arc<Bell>,
 }
 
-/// What becomes of an outcome.
+/// The state of an outcome between sender and receiver.
 enum State<T> {
-    /// It is on its way, or was taken.
+    /// Not yet there, or already taken.
     Empty,
-    /// It waits to be taken.
+    /// Waiting to be taken.
     Here(Outcome<T>),
-    /// It goes to another answer, which is made of it.
+    /// Passed to the answer that this function makes of it.
     PassedOn(Box<dyn FnOnce(Outcome<T>) + Send>),
 }
 
 impl<T> Answer<T> {
-    /// An answer, and what it comes by; `bell` is rung then.
+    /// Returns an answer with its sending end, which rings `bell`.
     pub fn new(bell: Arc<Bell>) -> (Self, Promise<T>) {
         let (state, is_here) = (Mutex::new(State::Empty), AtomicBool::new(false));
         let slot = Arc::new(Slot { state, is_here, bell });
         (Self { slot: slot.clone(), give_up: None }, Promise { slot })
     }
 
-    /// Has `give_up` called where nobody wants the answer any more before it is here.
+    /// Sets a function that is called if the answer is dropped before it arrives.
     #[must_use]
     pub fn given_up_by(mut self, give_up: impl FnOnce() + Send + 'static) -> Self {
         self.give_up = Some(Box::new(give_up));
         self
     }
 
-    /// True if there is nothing to wait for.
+    /// True if the answer has arrived.
     pub fn is_here(&self) -> bool {
         self.slot.is_here.load(Ordering::Acquire)
     }
 
-    /// The answer, waited for if need be.
+    /// Returns the answer, waiting for it if needed.
     ///
     /// # Errors
-    /// Those of what was asked for.
+    /// The errors of the request.
     pub fn take(self) -> Result<T, StorageError> {
         let slot = &self.slot;
         loop {
@@ -114,8 +114,9 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The answer that `change` makes of this one, which may run where the outcome comes from: it must not
-    /// wait. The same bell rings, and giving up the one gives up the other.
+    /// Returns an answer that `change` makes of this one. `change` may run on the thread that
+    /// delivers the outcome, so it must not block. The same bell rings, and dropping the new answer
+    /// cancels the request.
     #[must_use]
     pub fn then<U: Send + 'static>(
         mut self,
@@ -140,7 +141,7 @@ impl<T> Drop for Answer<T> {
 }
 
 impl<T> Promise<T> {
-    /// Answers.
+    /// Sends the answer.
     pub fn keep(self, outcome: Result<T, StorageError>) {
         self.slot.put(outcome);
     }

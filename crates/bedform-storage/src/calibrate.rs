@@ -1,14 +1,14 @@
 //! Measures the [`Profile`] of a storage system in seconds.
 //!
-//! A file of incompressible bytes is written and synced, then read in the ways that the cost model
-//! has terms for: one stream and many, one small request at a time and many in flight, two near
-//! extents apart and as one. The file loses its name as soon as it is open, so that nothing is left
-//! behind however the measurement ends. Before every measurement the page cache is emptied and then
-//! asked whether it is empty; where it stays full the reads go past it, and where that fails too
-//! the profile says that memory was measured.
+//! A file of incompressible bytes is written and synced, then read once for each term of the cost
+//! model. The reads are: one stream and many; one small request at a time and many in flight; two
+//! near extents, apart and as one. The file loses its name as soon as it is open, so that even a
+//! killed process leaves no file. Before every measurement the page cache is emptied and checked.
+//! If it stays full, the reads bypass it. If that fails too, the profile says that memory was
+//! measured.
 //!
-//! What measures a place of another kind, such as an object store, is public: [`Readable`] says what is
-//! read there, [`Timer`] takes the times.
+//! Measurements of other places, such as object stores, use the public parts: [`Readable`] for the
+//! extents to read, [`Timer`] for the times.
 
 mod date;
 mod random;
@@ -25,30 +25,30 @@ pub use self::timing::{Measured, Piece, Readable, Timer, derived_gap, without_tr
 use crate::cancellation::{goes_on, interrupted};
 use crate::{Processor, Profile, ProfileError, StorageError};
 
-/// A large request, as the engine makes it.
+/// Bytes of a large request, as the engine makes it.
 const BLOCK: u64 = 2 << 20;
-/// A small request: a small chunk, which starts anywhere in a page. Single pages would flatter
-/// devices whose time grows with the pages of a request.
+/// Bytes of a small request: a small chunk, which starts anywhere in a page. Single pages would
+/// flatter devices whose time grows with the pages of a request.
 pub const SMALL_REQUEST: u64 = 16 << 10;
-/// Less than this says nothing about a device.
+/// The least bytes that say anything about a device.
 const BYTES_MIN: u64 = 8 << 20;
-/// Readers of large extents.
+/// Concurrent readers of large extents.
 const STREAMS: usize = 8;
-/// The most time that a stage may take, as a share of the whole.
+/// The most time of a stage, as a share of the whole.
 const STREAM_SHARE: f64 = 0.08;
 const LATENCY_SHARE: f64 = 0.05;
 const IN_FLIGHT_SHARE: f64 = 0.03;
 const GAP_SHARE: f64 = 0.012;
 
-/// How much to write and how long to take.
+/// The size and duration of a calibration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibrateOptions {
-    /// Bytes that are written, where there is nothing to read: more is truer and slower. At least 8 MiB;
-    /// a small device gets less, an object store 64 MiB at most.
+    /// Bytes to write, if the place has no objects to read: more is more accurate and slower. At
+    /// least 8 MiB; a small device gets less, an object store at most 64 MiB.
     pub bytes: u64,
-    /// Seconds that the measurement may take in all; a slow device gets a smaller file.
+    /// The most seconds of the whole measurement; a slow device gets a smaller file.
     pub seconds_max: f64,
-    /// What to call the storage system; empty for its path.
+    /// The name of the storage system; empty for its path.
     pub name: String,
 }
 
@@ -58,19 +58,19 @@ impl Default for CalibrateOptions {
     }
 }
 
-/// How far a calibration is.
+/// The progress of a calibration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CalibrateProgress {
-    /// What is being measured, as a phrase for the user.
+    /// The current stage, as a phrase for the user.
     pub stage: &'static str,
-    /// The share of the whole that is done, from 0 to 1.
+    /// The finished share of the whole, from 0 to 1.
     pub done: f64,
 }
 
 /// Measures the storage system that holds the directory `path`.
 ///
-/// A call that is cancelled ([`cancelled_by`](crate::cancelled_by)) stops within one request. Whatever
-/// happens, the killing of the process included, no file stays in `path`.
+/// A call that is cancelled ([`cancelled_by`](crate::cancelled_by)) stops within one request. No
+/// file stays in `path`, even if the process is killed.
 ///
 /// ```
 /// use bedform_storage::{CalibrateOptions, calibrate};
@@ -82,9 +82,9 @@ pub struct CalibrateProgress {
 /// ```
 ///
 /// # Errors
-/// `Implausible` for options out of range; of storage: `NoSpace` before anything is written if the
-/// file would take more than half of what is free, `NotFound`, `PermissionDenied`, `ReadOnly`, `Io`,
-/// and `Interrupted` if the call was cancelled.
+/// `Implausible` for options out of range. `NoSpace` before anything is written if the file would
+/// take more than half of the free space. `NotFound`, `PermissionDenied`, `ReadOnly`, `Io` of the
+/// storage. `Interrupted` if the call was cancelled.
 pub fn calibrate(
     path: &Path,
     options: &CalibrateOptions,
@@ -111,7 +111,7 @@ pub fn calibrate(
     let (in_flight, crowd) = timer.saturate(&chunks, budget * IN_FLIGHT_SHARE)?;
 
     report("comparing merged and separate requests", 0.9);
-    // One stream can be the faster one where many disturb each other; the engine may use either.
+    // One stream can be faster where many disturb each other; the engine may use either.
     let read_many = many.bytes_per_second().max(one.bytes_per_second());
     let request_seconds_one =
         without_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
@@ -150,7 +150,7 @@ pub fn calibrate(
     Ok(profile)
 }
 
-/// Checks options that anything is measured by.
+/// Checks the options of a calibration of any kind of place.
 ///
 /// # Errors
 /// `Implausible`.
@@ -168,19 +168,19 @@ pub fn check_options(options: &CalibrateOptions) -> Result<(), ProfileError> {
     Ok(())
 }
 
-/// The date and the time, as profiles have them.
+/// Returns the present date and time, in the format of profiles.
 pub fn now() -> String {
     date_of(SystemTime::now())
 }
 
-/// Bytes that cannot be compressed, others for each `seed`.
+/// Returns incompressible bytes that differ for each `seed`.
 pub fn random_block(bytes: usize, seed: u64) -> Vec<u8> {
     let mut block = vec![0; bytes];
     Random(seed).fill(&mut block);
     block
 }
 
-/// Fails once the caller wants to stop.
+/// Fails once the call was cancelled.
 ///
 /// # Errors
 /// `Interrupted`.

@@ -1,12 +1,13 @@
-//! Cancellation: what ends a call before its time.
+//! Cancellation of calls.
 //!
-//! A door names, for each call, a [`CancelSource`] that knows whether the user still wants it (Ctrl-C, a C
-//! callback, a request whose client has gone). The source is asked on the caller's thread alone, at most every
-//! [`ASK_EVERY`], wherever the call works or waits ([`goes_on`]); other threads that work for the call read
-//! one atomic, which the caller's thread sets ([`stopped_by`]). Scopes nest, and each may end what is inside.
+//! A door names, for each call, a [`CancelSource`] that knows whether the user still wants it
+//! (Ctrl-C, a C callback, a request whose client has gone). Only the caller's thread asks the
+//! source, at most every [`ASK_EVERY`], wherever the call works or waits ([`goes_on`]). Other
+//! threads that work for the call read one atomic, which the caller's thread sets ([`stopped_by`]).
+//! Scopes nest, and each may end the calls inside.
 //!
-//! A call that is ended gives `Interrupted`; what is on its way to a server then still has a while
-//! ([`Grace`]).
+//! A cancelled call returns `Interrupted`. A write in flight to a server then gets a grace period
+//! for its answer ([`Grace`]).
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug, Display};
@@ -17,32 +18,32 @@ use std::time::{Duration, Instant};
 
 use crate::{StorageError, StorageErrorKind};
 
-/// How often a source is asked at most, and how long a wait lasts before it is.
+/// The interval at which a source is asked, and the longest wait between two questions.
 pub const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// How long a write that is on its way is waited for once the call is to end: else nobody knows what has
-/// become of it.
+/// Time for the answer of a write in flight after a call was cancelled: without an answer its
+/// outcome would be unknown.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The first pause of who looks whether a lock is free.
+/// The first pause between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// From when on a wait for a lock needs a word.
+/// The time after which a wait for a lock is reported.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Told, on the thread that waits, that the lock of `name` has been waited for long.
+/// A function that is told, on the waiting thread, that the wait for the lock of `name` is long.
 pub type TellOfLock = fn(name: &str);
 
 static TELL_OF_LOCK: OnceLock<TellOfLock> = OnceLock::new();
 
 thread_local! {
-    /// What ends the calls of this thread, the innermost last.
+    /// The conditions that end the calls of this thread, innermost last.
     static STOPS: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
-    /// A call of this thread was ended, and its caller has perhaps not heard yet.
+    /// True if a call of this thread was cancelled and its caller may not have noticed yet.
     static WAS_STOPPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Knows whether a call is to stop.
+/// A function that tells whether a call is to stop, and how often to ask it.
 #[derive(Clone)]
 pub struct CancelSource {
     is_over: Rc<dyn Fn() -> bool>,
@@ -51,19 +52,20 @@ pub struct CancelSource {
 }
 
 impl CancelSource {
-    /// One that is asked at once, and then every [`ASK_EVERY`]. Once it has given true, it is asked each time
-    /// until it gives false.
+    /// A source that is asked at once, and then every [`ASK_EVERY`]. After it has returned true, it
+    /// is asked each time until it returns false.
     pub fn new(is_over: impl Fn() -> bool + 'static) -> Self {
         Self { is_over: Rc::new(is_over), every: ASK_EVERY, is_patient: false }
     }
 
-    /// As [`CancelSource::new`], but asked first when a call has lasted [`ASK_EVERY`]: where asking costs more
-    /// than a short call.
+    /// As [`CancelSource::new`], but first asked after a call has lasted [`ASK_EVERY`]: for a
+    /// question that costs more than a short call.
     pub fn patient(is_over: impl Fn() -> bool + 'static) -> Self {
         Self { is_patient: true, ..Self::new(is_over) }
     }
 
-    /// One that is asked wherever a call may end: for tests, which end it at each such place.
+    /// A source that is asked at every point where a call may end: for tests that cancel at each of
+    /// them.
     pub fn each_time(is_over: impl Fn() -> bool + 'static) -> Self {
         Self { every: Duration::ZERO, ..Self::new(is_over) }
     }
@@ -75,7 +77,7 @@ impl Debug for CancelSource {
     }
 }
 
-/// What ends a call.
+/// A condition that ends a call.
 #[derive(Debug)]
 enum Stop {
     Flag(Arc<AtomicBool>),
@@ -83,11 +85,11 @@ enum Stop {
     Asked { source: CancelSource, last: Cell<Option<Instant>>, is_asked: Cell<bool> },
 }
 
-/// What is known of one of them.
+/// The state of a condition.
 enum Known {
     Over,
     GoesOn,
-    /// This is to be asked.
+    /// The answer is unknown: this function has to be called.
     Ask(Rc<dyn Fn() -> bool>),
 }
 
@@ -96,7 +98,7 @@ impl Stop {
         let is_over = match self {
             Self::Flag(flag) => flag.load(Ordering::Relaxed),
             Self::At(time) => Instant::now() >= *time,
-            // Whoever is asked may make calls of its own, which do not ask it again.
+            // The source may itself make calls, which do not ask it again.
             Self::Asked { is_asked, .. } if is_asked.get() => false,
             Self::Asked { source, last, is_asked } => {
                 let now = Instant::now();
@@ -123,7 +125,8 @@ impl Stop {
     }
 }
 
-/// Has `tell` told of long waits for locks in this process, from now on. The first call counts.
+/// Registers `tell` as this process's report of long waits for locks. Only the first call has an
+/// effect.
 ///
 /// ```
 /// bedform_storage::tell_of_locks(|name| {
@@ -134,7 +137,7 @@ pub fn tell_of_locks(tell: TellOfLock) {
     let _ = TELL_OF_LOCK.set(tell);
 }
 
-/// Does `act`, a call that ends with `Interrupted` once `source` says that it is to.
+/// Runs `act`, a call that ends with `Interrupted` once `source` returns true.
 ///
 /// ```
 /// use bedform_storage::{CancelSource, cancelled_by, goes_on};
@@ -149,8 +152,8 @@ pub fn cancelled_by<T>(source: &CancelSource, act: impl FnOnce() -> T) -> T {
     ended_by(Stop::Asked { source: source.clone(), last, is_asked }, act)
 }
 
-/// Does `act`, which ends with `Interrupted` once `stop` is true: for threads that work for another, whose
-/// caller is asked.
+/// Runs `act`, which ends with `Interrupted` once `stop` is true: for threads that work for a call
+/// on another thread, which asks the source.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -169,10 +172,10 @@ pub fn stopped_by<T>(stop: &Arc<AtomicBool>, act: impl FnOnce() -> T) -> T {
     ended_by(Stop::Flag(stop.clone()), act)
 }
 
-/// Does `act`, which ends with `Interrupted` when `time` has passed: what is worth only so much. A write that
-/// is on its way then still has a while for its answer.
+/// Runs `act` with a time limit: it ends with `Interrupted` once `time` has passed. A write in
+/// flight then still gets a grace period for its answer.
 pub fn within<T>(time: Duration, act: impl FnOnce() -> T) -> T {
-    // What no clock reaches never ends.
+    // A time that overflows the clock is no limit.
     match Instant::now().checked_add(time) {
         Some(end) => ended_by(Stop::At(end), act),
         None => act(),
@@ -180,7 +183,7 @@ pub fn within<T>(time: Duration, act: impl FnOnce() -> T) -> T {
 }
 
 fn ended_by<T>(stop: Stop, act: impl FnOnce() -> T) -> T {
-    /// Takes it away again, also if `act` panics.
+    /// Removes the condition on drop, also if `act` panics.
     struct Added;
     impl Drop for Added {
         fn drop(&mut self) {
@@ -192,25 +195,25 @@ fn ended_by<T>(stop: Stop, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Has the sources of this thread asked the next time that a call may end, however soon: something has
-/// happened that one of them knows of.
+/// Makes the next check ask this thread's sources, however recent the last question was: for
+/// callers that know of an event which a source reports.
 pub fn ask_soon() {
     WAS_STOPPED.set(true);
 }
 
-/// True if something may end the call that this thread is in.
+/// True if a condition may end the current call of this thread.
 pub fn may_be_cancelled() -> bool {
     STOPS.with_borrow(|stops| !stops.is_empty())
 }
 
-/// True if the call that this thread is in is to go on.
+/// True if the current call of this thread is to go on.
 pub fn goes_on() -> bool {
     let is_over = is_over();
     WAS_STOPPED.set(is_over);
     !is_over
 }
 
-/// As [`goes_on`], for those who begin to wait: a source is asked only if it has ended the last wait.
+/// As [`goes_on`], before a wait: a source is asked only if it ended the last wait.
 pub fn may_begin() -> bool {
     let is_told = STOPS.with_borrow(|stops| {
         stops.iter().any(|stop| match stop {
@@ -239,7 +242,7 @@ fn is_over() -> bool {
     false
 }
 
-/// How long something is waited for: until the call is to end, and a while longer.
+/// A wait that lasts until the call is cancelled, and then for a grace period.
 ///
 /// ```
 /// use bedform_storage::{ASK_EVERY, Grace};
@@ -256,19 +259,19 @@ pub struct Grace {
 }
 
 impl Default for Grace {
-    /// What a write has.
+    /// The grace period of a write.
     fn default() -> Self {
         Self::of(GRACE)
     }
 }
 
 impl Grace {
-    /// So much longer.
+    /// A grace period of `time`.
     pub fn of(time: Duration) -> Self {
         Self { time, stopped: None }
     }
 
-    /// True if nothing is to be waited for any more.
+    /// True if the wait is to end.
     pub fn is_over(&mut self) -> bool {
         if self.stopped.is_none() && goes_on() {
             return false;
@@ -277,29 +280,29 @@ impl Grace {
     }
 }
 
-/// The error of `operation` on `path`, which was waited for until the call was to end.
+/// Returns the error of `operation` on `path`, whose wait was cancelled.
 pub fn interrupted(operation: &'static str, path: impl Display) -> StorageError {
     StorageError::new(StorageErrorKind::Interrupted, operation, path)
 }
 
-/// A wait for the lock of `name`.
+/// A wait for the lock of `name`, with growing pauses and one report when it is long.
 #[derive(Debug)]
 pub struct Waiting<'a> {
     name: &'a str,
     begun: Instant,
     was_long: bool,
     pause: Duration,
-    /// The call that waits is to end.
+    /// True once the waiting call was cancelled.
     pub is_over: bool,
 }
 
 impl<'a> Waiting<'a> {
-    /// One that begins now.
+    /// Starts a wait.
     pub fn new(name: &'a str) -> Self {
         Self { name, begun: Instant::now(), was_long: false, pause: PAUSE, is_over: false }
     }
 
-    /// True if the call is to wait on. Called on the thread that waits.
+    /// True if the call is to keep waiting. Must be called on the waiting thread.
     pub fn goes_on(&mut self) -> bool {
         if !self.was_long && self.begun.elapsed() >= LONG {
             self.was_long = true;
@@ -311,10 +314,10 @@ impl<'a> Waiting<'a> {
         !self.is_over
     }
 
-    /// Waits a little, longer each time.
+    /// Sleeps, longer each time, up to [`ASK_EVERY`].
     ///
     /// # Errors
-    /// `Interrupted` if the call is to end.
+    /// `Interrupted` if the call was cancelled.
     pub fn pause(&mut self) -> Result<(), StorageError> {
         if !self.goes_on() {
             return Err(self.interrupted());
@@ -324,7 +327,7 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// The error of a wait that is over.
+    /// Returns the error of a cancelled wait.
     pub fn interrupted(&self) -> StorageError {
         interrupted("lock", self.name)
     }

@@ -1,12 +1,12 @@
-//! What every [`Storage`] is held to, as tests that run on any of them.
+//! The contract of [`Storage`] as a test suite that runs on any implementation.
 //!
-//! - [`check`] runs the contract of the trait on storages that a closure makes.
-//! - [`cut_power`] cuts the power after every call of the protocol of local files and looks at what
-//!   may be left; [`cut_power_again`] cuts it during recovery, too.
+//! - [`check`] runs every case of the contract on storages that a closure makes.
+//! - [`cut_power`] cuts the power after every call of the protocol of local files and checks each
+//!   state that may be left. [`cut_power_again`] cuts it during recovery, too.
 //! - [`fail_calls`] makes every call of that protocol fail in every way.
 //!
-//! A broken promise panics with a sentence that says which. The counts that are returned are there
-//! to be compared with a floor, so that a test that no longer tests anything is noticed.
+//! A broken promise panics with a sentence that names it. Callers compare the returned counts with
+//! a floor, so that a test that stops testing is noticed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
 mod beside;
@@ -27,7 +27,7 @@ use crate::{
     Condition, Durability, Hint, Object, Storage, StorageError, StorageErrorKind, Version,
 };
 
-/// Runs every case of the contract on a new storage of `make`, and says how many there were.
+/// Runs every case of the contract on a new storage from `make`, and returns the number of cases.
 ///
 /// # Panics
 /// If the storage breaks the contract.
@@ -45,7 +45,7 @@ pub fn check<S: Storage>(make: impl Fn() -> S) -> usize {
     count
 }
 
-/// Names the case that runs, where a failing test shows its output.
+/// Prints the name of the running case; a failing test shows its output.
 #[allow(clippy::print_stdout)]
 fn println_case(name: &str) {
     println!("case: {name}");

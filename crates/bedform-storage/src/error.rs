@@ -1,4 +1,4 @@
-//! Failures of storage: which operation, on which object, and what the caller can do.
+//! Failures of storage: the operation, the object, and the remedy.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use bedform_format::shown::message;
 use rustix::io::Errno;
 
-/// What a caller can do about a [`StorageError`].
+/// The class of a [`StorageError`], which tells the caller the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorageErrorKind {
@@ -16,7 +16,7 @@ pub enum StorageErrorKind {
     Exists,
     /// The object changed since it was read. Read it again and retry.
     Conflict,
-    /// The place, or this handle, does not take writes.
+    /// The place, or this handle, is read-only.
     ReadOnly,
     /// The system refuses access.
     PermissionDenied,
@@ -26,18 +26,19 @@ pub enum StorageErrorKind {
     FileTooLarge,
     /// The object is not a plain file inside the store: a link out of it, a device, a directory.
     NotAnObject,
-    /// The object ends before the bytes that were asked for.
+    /// The object ends before the requested bytes.
     Truncated,
-    /// The outcome of an earlier write is unknown, so nothing more is done through this handle.
-    /// Open the store again: it shows the last state that is known to be whole.
+    /// The outcome of an earlier write is unknown, so this handle does nothing more. Open the store
+    /// again: it shows the last state that is known to be whole.
     Poisoned,
-    /// The program was asked to stop while it waited. Call again to go on.
+    /// The program was asked to stop while it waited. Repeat the call to continue.
     Interrupted,
-    /// The place has no such operation. Do without.
+    /// The place has no such operation. Work without it.
     Unsupported,
-    /// What a reference names is not there, or is not what it was. The source says why.
+    /// The target of a reference is missing or differs from the recorded one. The source gives the
+    /// reason.
     Dangling,
-    /// A server cannot be reached, or refuses. The source says what it said.
+    /// A server cannot be reached, or refuses. The source holds its message.
     Server,
     /// Any other failure of the device or the system.
     Io,
@@ -46,23 +47,23 @@ pub enum StorageErrorKind {
 /// A failed operation on an object.
 #[derive(Debug)]
 pub struct StorageError {
-    /// What the caller can do.
+    /// The class of the error, with its remedy.
     pub kind: StorageErrorKind,
     /// The operation, as a verb: "open", "read", "write", "sync", "publish", "delete", "list".
     pub operation: &'static str,
     /// The object or directory, as the user knows it.
     pub path: String,
-    /// What the system said, if it was asked.
+    /// The error of the system, if a system call failed.
     pub source: Option<io::Error>,
 }
 
 impl StorageError {
-    /// An error that no system call caused.
+    /// Returns an error that no system call caused.
     pub fn new(kind: StorageErrorKind, operation: &'static str, path: impl fmt::Display) -> Self {
         Self { kind, operation, path: path.to_string(), source: None }
     }
 
-    /// The error for a system call that failed with `source`.
+    /// Returns the error for a system call that failed with `source`.
     pub fn from_io(operation: &'static str, path: impl fmt::Display, source: io::Error) -> Self {
         Self {
             kind: StorageErrorKind::of(&source),
@@ -72,17 +73,17 @@ impl StorageError {
         }
     }
 
-    /// True if the object is not there.
+    /// True if the object is missing.
     pub fn is_not_found(&self) -> bool {
         self.kind == StorageErrorKind::NotFound
     }
 }
 
 impl StorageErrorKind {
-    /// The kind that stands for a system error.
+    /// Returns the kind that stands for a system error.
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as E;
-        // A link that may not be followed; a socket, or a device without a driver.
+        // A link that must not be followed; a socket, or a device without a driver.
         let special = [Errno::LOOP, Errno::NXIO];
         if special.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
             return Self::NotAnObject;
@@ -100,7 +101,7 @@ impl StorageErrorKind {
         }
     }
 
-    /// The kind as a phrase for a message.
+    /// Returns the kind as a phrase for a message.
     pub fn phrase(self) -> &'static str {
         match self {
             Self::NotFound => "it does not exist",
@@ -128,7 +129,7 @@ impl fmt::Display for StorageError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "cannot {} ", self.operation)?;
         match self.path.as_str() {
-            // Whoever knows its name puts it in front.
+            // A caller that knows the directory's name adds it in front.
             "" => write!(formatter, "the directory itself: {}", self.kind.phrase())?,
             path => write!(formatter, "{path:?}: {}", self.kind.phrase())?,
         }
@@ -137,7 +138,7 @@ impl fmt::Display for StorageError {
             | StorageErrorKind::Server
             | StorageErrorKind::Unsupported
             | StorageErrorKind::Dangling => true,
-            // What a server says of it, and not the system.
+            // A server's message, not an error of the system.
             StorageErrorKind::PermissionDenied | StorageErrorKind::Poisoned => {
                 source.raw_os_error().is_none()
             }
@@ -146,13 +147,14 @@ impl fmt::Display for StorageError {
         let Some(source) = self.source.as_ref().filter(|source| tells_more(source)) else {
             return Ok(());
         };
-        // A server may have said anything.
+        // A server may have sent any text.
         write!(formatter, " ({})", message(source.to_string()))?;
         limit_behind(source).map_or(Ok(()), |limit| write!(formatter, "; {limit}"))
     }
 }
 
-/// The limit of the environment that a call has met, and what to do; nothing for any other failure.
+/// Returns the limit of the environment that a call has met, with its remedy. `None` for any other
+/// failure.
 pub fn limit_behind(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::MFILE => Some("raise the limit on open files (RLIMIT_NOFILE) with ulimit -n"),
@@ -162,7 +164,7 @@ pub fn limit_behind(error: &io::Error) -> Option<&'static str> {
         Errno::NOMEM => Some(
             "use less memory, or raise the limit on it (RLIMIT_AS with ulimit -v, or a control group's)",
         ),
-        // Of a thread or process that was to be started.
+        // From starting a thread or process.
         Errno::AGAIN => Some(
             "raise the limit on processes and threads (RLIMIT_NPROC with ulimit -u, or a control group's)",
         ),

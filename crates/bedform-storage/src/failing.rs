@@ -1,4 +1,4 @@
-//! A storage whose operations fail when told to, to see what those above make of it.
+//! A storage whose operations fail on request, to test error handling in the layers above.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,16 +15,16 @@ use crate::{
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// How an operation fails.
+/// The way in which an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// With an error of this kind, having done nothing.
+    /// With an error of this kind, before any work.
     Error(StorageErrorKind),
-    /// With an error of this kind, having done its work: the answer is lost.
+    /// With an error of this kind, after the work is done: the answer is lost.
     ErrorAfter(StorageErrorKind),
 }
 
-/// A storage with faults; clones of it share them, and so do the places beside it.
+/// A storage with scheduled faults, which its clones and sibling storages share.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -55,7 +55,7 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation, and says how it is to fail.
+    /// Counts an operation and returns its fault, if one is scheduled.
     fn next(&self, operation: Operation) -> Option<Fault> {
         let Schedule { counts, faults } = &mut *self.schedule();
         let count = counts.entry(operation).or_default();
@@ -77,8 +77,8 @@ impl Faults {
         }
     }
 
-    /// As [`Faults::call`], of what is waited for later. Where nothing can be asked for, nothing is counted:
-    /// another operation takes its place.
+    /// As [`Faults::call`], for a pending answer. Without a pending answer nothing is counted,
+    /// because the caller then uses another operation.
     fn call_later<T: Send + 'static>(
         &self,
         operation: Operation,
@@ -99,24 +99,24 @@ impl Faults {
 }
 
 impl<S> Failing<S> {
-    /// `inner`, with no faults as yet.
+    /// Returns `inner` without scheduled faults.
     pub fn new(inner: S) -> Self {
         Self { inner, faults: Arc::default() }
     }
 
-    /// The storage below.
+    /// Returns the underlying storage.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// Makes the `k`-th `operation` from now (0 is the next) fail.
+    /// Makes the `k`-th `operation` from now on (0 is the next) fail.
     pub fn fail_at(&self, operation: Operation, k: u64, fault: Fault) {
         let Schedule { counts, faults } = &mut *self.faults.schedule();
         let number = counts.get(&operation).copied().unwrap_or(0).saturating_add(k);
         faults.insert((operation, number), fault);
     }
 
-    /// How often `operation` was called so far.
+    /// Returns the number of calls of `operation` so far.
     pub fn count(&self, operation: Operation) -> u64 {
         self.faults.schedule().counts.get(&operation).copied().unwrap_or(0)
     }
@@ -228,7 +228,7 @@ struct FailingGrowing {
 }
 
 impl FailingGrowing {
-    /// Calls `work`; once something has failed, everything does.
+    /// Runs `work`; after one failure every call fails.
     fn call(
         &mut self,
         operation: Operation,
@@ -321,7 +321,7 @@ impl<S: Storage> Storage for Failing<S> {
         Ok(Box::new(FailingWriter { inner, path: path.clone(), faults }))
     }
 
-    /// Fails as the steps that it stands for do.
+    /// Fails as its steps do: create, append, publish.
     fn put(
         &self,
         path: &ObjectPath,
@@ -329,7 +329,7 @@ impl<S: Storage> Storage for Failing<S> {
         durability: Durability,
         condition: Condition<'_>,
     ) -> Result<Version> {
-        // A writer that fails before it publishes leaves nothing, whatever it has done.
+        // A writer that fails before publication leaves nothing.
         for step in [Operation::Create, Operation::Append] {
             self.faults.call(step, path, || Ok(()))?;
         }

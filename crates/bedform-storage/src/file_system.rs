@@ -1,20 +1,20 @@
-//! The system calls that local storage is made of, as a seam.
+//! The system calls that local storage uses, as a trait.
 //!
-//! [`LocalStorage`](crate::LocalStorage) holds the protocol: what is written, synced and renamed in
-//! which order. A [`FileSystem`] holds the calls. So the same protocol runs on the real system
+//! [`LocalStorage`](crate::LocalStorage) holds the protocol: the order of writes, syncs and
+//! renames. A [`FileSystem`] holds the calls. The same protocol therefore runs on the real system
 //! ([`OsFileSystem`](crate::OsFileSystem)) and on a simulated one whose power can be cut after any
 //! call.
 //!
-//! Paths are relative to the root that a file system was opened with and never leave it. Names are
-//! single segments inside an opened directory. Calls may fail with `EINTR` and may do less than was
-//! asked for; the protocol, not the file system, deals with both.
+//! Paths are relative to the root with which a file system was opened, and never leave it. Names
+//! are single segments in an opened directory. Calls may fail with `EINTR` and may do less than
+//! requested; the protocol, not the file system, handles both.
 
 use std::fmt::Debug;
 use std::io;
 
 use crate::Version;
 
-/// What a name stands for.
+/// The kind of object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A plain file.
@@ -25,81 +25,81 @@ pub enum FileKind {
     Link,
     /// A FIFO, socket or device.
     Special,
-    /// The system did not say; ask [`FileSystem::stat_child`].
+    /// Not reported by the system; call [`FileSystem::stat_child`].
     Unknown,
 }
 
-/// What the system says about a file.
+/// The attributes of a file, as the system reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
-    /// Which bytes it holds.
+    /// The version of its bytes.
     pub version: Version,
-    /// How many names it has; 0 if the last one was removed.
+    /// The number of its names; 0 after the last one was removed.
     pub names: u64,
 }
 
-/// What to do with symbolic links on the way to a directory.
+/// The treatment of symbolic links on the path to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// Follow them as long as they stay inside the root: for reading.
+    /// Follow them inside the root: for reading.
     Inside,
-    /// Fail with `ELOOP`: for everything that changes something.
+    /// Fail with `ELOOP`: for all changes.
     Refuse,
 }
 
-/// What to do where the new name exists.
+/// The treatment of a target name that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// Take its place.
+    /// Replace it.
     Allow,
     /// Fail with `EEXIST`.
     Refuse,
 }
 
-/// How much of a range of bytes is in the page cache.
+/// The share of a byte range that is in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residency {
     /// All of it.
     Whole,
-    /// Some of it, beside what its first and last page have for their other bytes.
+    /// A part of it, not counting pages at the two ends that also hold bytes outside the range.
     Part,
-    /// Nothing of its own.
+    /// None of it, except such pages at the two ends.
     Nothing,
 }
 
-/// How to ask for a lock.
+/// The wait for a lock that another handle holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Until it is free.
+    /// Block until it is free.
     Forever,
-    /// Not at all: `EWOULDBLOCK` if it is taken.
+    /// Fail at once with `EWOULDBLOCK`.
     Never,
 }
 
-/// The calls of one system, below one root directory.
+/// The system calls below one root directory.
 pub trait FileSystem: Send + Sync + Debug + 'static {
-    /// An open file or directory. Dropping it closes it and gives up its lock.
+    /// An open file or directory. Dropping it closes it and releases its lock.
     type Handle: Send + Sync + Debug + 'static;
 
-    /// The root as a user knows it.
+    /// Returns the root as a user knows it.
     fn name(&self) -> String;
 
     /// See [`Storage::identity`](crate::Storage::identity).
     fn identity(&self) -> Option<String>;
 
-    /// The calls below the directory that lies beside the root and has its real name, links resolved,
-    /// with `suffix` behind. It may be missing, and may be made and deleted by anyone: as long as it
-    /// is missing, paths, the empty one too, fail with `ENOENT`.
+    /// Returns the calls below a sibling directory of the root: the root's real name, links
+    /// resolved, followed by `suffix`. Any process may create and delete that directory. While it
+    /// is missing, all paths, the empty one included, fail with `ENOENT`.
     ///
     /// # Errors
-    /// Of the system; where nothing lies beside the root, one that says why.
+    /// Of the system. If the root can have no sibling, the error says why.
     fn beside(&self, suffix: &str) -> io::Result<Self>
     where
         Self: Sized;
 
-    /// The calls below the directory `path`, which exists, as the root from now on.
+    /// Returns the calls below the existing directory `path`, which becomes the root.
     ///
     /// # Errors
     /// Of the system.
@@ -107,28 +107,28 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     where
         Self: Sized;
 
-    /// Of a place [beside](FileSystem::beside) another: the directory in which the root has its name,
-    /// and that name. Else nothing.
+    /// Returns the parent directory and name of a root opened by [`FileSystem::beside`]. `None` for
+    /// other roots.
     ///
     /// # Errors
     /// Of the system.
     fn above(&self) -> io::Result<Option<(Self::Handle, &str)>>;
 
-    /// Opens the file `path` for reading, following links inside the root, and says what it is.
-    /// Returns at once also for a FIFO or device.
+    /// Opens the file `path` for reading, following links inside the root, and returns its status.
+    /// Does not block on a FIFO or device.
     ///
     /// # Errors
     /// Of the system; `EXDEV` for a link that leaves the root.
     fn open_file(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
 
-    /// As [`FileSystem::open_file`], for reads past the page cache, whose buffers, offsets and lengths
-    /// are multiples of 4,096.
+    /// As [`FileSystem::open_file`], for reads past the page cache. Buffers, offsets and lengths of
+    /// such reads are multiples of 4,096 bytes.
     ///
     /// # Errors
-    /// As [`FileSystem::open_file`]; of any kind but `NotFound` where the place has no such way.
+    /// As [`FileSystem::open_file`]; any error but `NotFound` where the place has no direct reads.
     fn open_direct(&self, path: &str) -> io::Result<(Self::Handle, Status)>;
 
-    /// Says what `path` is, by the same way as [`FileSystem::open_file`].
+    /// Returns the status of `path`, resolved as by [`FileSystem::open_file`].
     ///
     /// # Errors
     /// As [`FileSystem::open_file`].
@@ -140,8 +140,8 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn now(&self) -> io::Result<i64>;
 
-    /// As [`FileSystem::stat`] in a single call that may look through links out of the root: good
-    /// only to compare with what is known.
+    /// As [`FileSystem::stat`], in a single call that may follow links out of the root. Use the
+    /// result only to compare it with a known status.
     ///
     /// # Errors
     /// Of the system.
@@ -165,14 +165,14 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn create_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
-    /// Asks the system to bring no more of an opened file than is read.
+    /// Turns off readahead for an opened file.
     fn refuse_read_ahead(&self, handle: &Self::Handle);
 
-    /// As [`FileSystem::create_file`], and asks the system to keep the file's bytes on the storage target of
-    /// this index, where it has such and lets us. Where it does not, the file lies as others do.
+    /// As [`FileSystem::create_file`], and requests that the file lies on the storage target with
+    /// this index. If the system refuses, the file is placed as any other.
     ///
     /// # Errors
-    /// Of the system; if it cannot be asked.
+    /// Of the system; if the request cannot be made.
     fn create_file_on(
         &self,
         directory: &Self::Handle,
@@ -180,31 +180,32 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         target: u32,
     ) -> io::Result<Self::Handle>;
 
-    /// Opens the file `name` in `directory`, which exists, for writing, following no link.
+    /// Opens the existing file `name` in `directory` for writing, following no link.
     ///
     /// # Errors
     /// Of the system.
     fn open_to_write(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
-    /// What an opened file is.
+    /// Returns the status of an opened file.
     ///
     /// # Errors
     /// Of the system.
     fn status(&self, handle: &Self::Handle) -> io::Result<Status>;
 
-    /// What `name` in `directory` is, following no link.
+    /// Returns the status of `name` in `directory`, following no link.
     ///
     /// # Errors
     /// Of the system.
     fn stat_child(&self, directory: &Self::Handle, name: &str) -> io::Result<Status>;
 
-    /// Reads some bytes from `offset`: 0 at the end.
+    /// Reads some bytes from `offset` on and returns their number: 0 at the end.
     ///
     /// # Errors
     /// Of the system.
     fn read_at(&self, handle: &Self::Handle, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Reads some bytes from `offset` that need no wait: 0 where there are none.
+    /// Reads some bytes from `offset` on that are in memory, and returns their number: 0 where none
+    /// are.
     ///
     /// # Errors
     /// Of the system.
@@ -215,82 +216,82 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         buffer: &mut [u8],
     ) -> io::Result<usize>;
 
-    /// How much of a range of bytes can be read without a wait. Unlike
-    /// [`FileSystem::read_resident`], asking brings nothing into the page cache.
+    /// Returns the share of a byte range that can be read without waiting. Unlike
+    /// [`FileSystem::read_resident`], the call brings nothing into the page cache.
     ///
     /// # Errors
     /// Where the system cannot tell.
     fn residency(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<Residency>;
 
-    /// Lets the system fetch a range of bytes while the caller goes on; false if it does not.
+    /// Gives a readahead hint for a byte range; false if the system ignores it.
     fn read_ahead(&self, handle: &Self::Handle, offset: u64, length: u64) -> bool;
 
-    /// Writes some of `bytes` at `offset`.
+    /// Writes some of `bytes` at `offset`, and returns their number.
     ///
     /// # Errors
     /// Of the system.
     fn write_at(&self, handle: &Self::Handle, offset: u64, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Makes a file long enough for `length` bytes from `offset` on, with space set aside for them: a
-    /// hint that makes the writes that follow cheaper.
+    /// Extends a file to hold `length` bytes from `offset` on, and allocates their space: a hint
+    /// that makes later writes cheaper.
     ///
     /// # Errors
-    /// Where the place has no such way, or no space. The file may have become longer all the same.
+    /// If the place cannot do it or has no space. The file may have become longer all the same.
     fn reserve(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()>;
 
-    /// Gives back the space of `length` bytes from `offset` on, which are zeros then; the file stays as
-    /// long as it is.
+    /// Frees the space of `length` bytes from `offset` on, which then read as zeros. The size of
+    /// the file stays.
     ///
     /// # Errors
-    /// Where the place has no such way.
+    /// If the place cannot do it.
     fn release(&self, handle: &Self::Handle, offset: u64, length: u64) -> io::Result<()>;
 
-    /// Cuts a file to `size` bytes.
+    /// Sets the size of a file, in bytes.
     ///
     /// # Errors
     /// Of the system.
     fn set_size(&self, handle: &Self::Handle, size: u64) -> io::Result<()>;
 
-    /// Turns writing past the page cache on or off. When on, buffers, offsets and lengths of writes
-    /// are multiples of 4,096.
+    /// Turns writing past the page cache on or off. While it is on, buffers, offsets and lengths of
+    /// writes are multiples of 4,096 bytes.
     ///
     /// # Errors
-    /// Where the place has no such way.
+    /// If the place has no direct writes.
     fn set_direct(&self, handle: &Self::Handle, direct: bool) -> io::Result<()>;
 
     /// Makes the bytes and size of a file durable.
     ///
     /// # Errors
-    /// Of the system; what was written is then in an unknown state.
+    /// Of the system; the state of the written bytes is then unknown.
     fn sync_file(&self, handle: &Self::Handle) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// Of the system; the names are then in an unknown state.
+    /// Of the system; the state of the names is then unknown.
     fn sync_directory(&self, directory: &Self::Handle) -> io::Result<()>;
 
-    /// True if [`FileSystem::sync_whole`] is to be had, says where a write failed, and has little to do
-    /// for others.
+    /// True if [`FileSystem::sync_whole`] is available, reports failed writes, and would write few
+    /// bytes of other programs.
     fn can_sync_whole(&self) -> bool;
 
-    /// Makes everything durable that was written to the device that `handle` lies on, by anyone.
+    /// Makes durable all bytes that any process wrote to the device of `handle`.
     ///
     /// # Errors
-    /// As [`FileSystem::sync_file`], for all of it.
+    /// As [`FileSystem::sync_file`], for every file of the device.
     fn sync_whole(&self, handle: &Self::Handle) -> io::Result<()>;
 
-    /// Closes a written file and says if the system had an error to report.
+    /// Closes a written file and reports a deferred error of the system.
     ///
     /// # Errors
     /// Of the system; the file is closed all the same.
     fn close(&self, handle: Self::Handle) -> io::Result<()>;
 
-    /// Gives the file `from` in the first directory the name `to` in the second, which may be the same, in one
-    /// step.
+    /// Renames the file `from` in the first directory to `to` in the second, atomically. The two
+    /// directories may be the same.
     ///
     /// # Errors
-    /// Of the system; `EINVAL` or `ENOSYS` where `Replace::Refuse` is not to be had.
+    /// Of the system; `EINVAL` or `ENOSYS` where `Replace::Refuse` is unsupported.
     fn rename(
         &self,
         from: (&Self::Handle, &str),
@@ -298,25 +299,26 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
         replace: Replace,
     ) -> io::Result<()>;
 
-    /// Gives the directory `from` in the first directory the name `to` in the second, in one step; an empty
-    /// directory there gives way.
+    /// Renames the directory `from` in the first directory to `to` in the second, atomically. An
+    /// empty directory of that name is replaced.
     ///
     /// # Errors
-    /// Of the system; `ENOTEMPTY` or `EEXIST` for a directory that is not empty, `ENOTDIR` for anything else
-    /// that has the name.
+    /// Of the system; `ENOTEMPTY` or `EEXIST` if `to` is a directory with entries, `ENOTDIR` if it
+    /// is no directory.
     fn rename_directory(
         &self,
         from: (&Self::Handle, &str),
         to: (&Self::Handle, &str),
     ) -> io::Result<()>;
 
-    /// Lets a name in one directory and one in another, or in the same, change places in one step.
+    /// Exchanges two names atomically, in one directory or two.
     ///
     /// # Errors
-    /// Of the system; `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where this is not to be had.
+    /// Of the system; `EINVAL`, `ENOSYS` or `EOPNOTSUPP` where this is unsupported.
     fn exchange(&self, one: (&Self::Handle, &str), other: (&Self::Handle, &str)) -> io::Result<()>;
 
-    /// Gives the file `from` in the first directory the second name `to` in the second, which must not exist.
+    /// Gives the file `from` in the first directory a second name, the free name `to` in the second
+    /// directory.
     ///
     /// # Errors
     /// Of the system.
@@ -340,33 +342,33 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Of the system.
     fn remove_directory(&self, directory: &Self::Handle, name: &str) -> io::Result<()>;
 
-    /// The names in a directory, in any order; those that are not UTF-8 are left out.
+    /// Returns the names in a directory, in any order. Names that are not UTF-8 are left out.
     ///
     /// # Errors
     /// Of the system.
     fn list(&self, directory: &Self::Handle) -> io::Result<Vec<(String, FileKind)>>;
 
     /// Takes the exclusive lock of an open file or directory. Two handles of one file exclude each
-    /// other, also in one process. Dies with its owner.
+    /// other, also in one process. The lock ends with its owner.
     ///
     /// # Errors
-    /// Of the system; `EWOULDBLOCK` if it is taken and `wait` is `Never`.
+    /// Of the system; `EWOULDBLOCK` if another handle holds it and `wait` is `Never`.
     fn lock(&self, handle: &Self::Handle, wait: Wait) -> io::Result<()>;
 
-    /// Opens the lock file `name` in `directory`, making it if it is missing.
+    /// Opens the lock file `name` in `directory`, creating it if it is missing.
     ///
     /// # Errors
     /// Of the system.
     fn open_lock_file(&self, directory: &Self::Handle, name: &str) -> io::Result<Self::Handle>;
 
-    /// A number that no other caller gets, in this process or another.
+    /// Returns a number that no other caller gets, in this process or another.
     fn token(&self) -> u64;
 
-    /// True if writing from a second thread while the caller goes on is worth while.
+    /// True if writing by a second thread while the caller continues pays.
     fn is_overlapped(&self) -> bool;
 }
 
-/// Calls `call` again as long as a signal interrupts it.
+/// Repeats `call` while it fails with `EINTR`.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,8 +1,9 @@
-//! What implementations of the traits have in common: for those who write one, and for nobody else.
+//! Building blocks of implementations of the storage traits; callers of a storage need none of
+//! them.
 //!
-//! The traits have no default bodies, so each implementation says what it does. One that does the plain
-//! thing says so by a call to a function of this module; one that lacks an ability, by
-//! [`lacks!`](crate::lacks).
+//! The traits have no default bodies, so each implementation states its behaviour. An
+//! implementation with the usual behaviour calls a function of this module; one without an ability
+//! uses [`lacks!`](crate::lacks).
 
 use std::io;
 
@@ -16,7 +17,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// [`Storage::put`] by a writer of the place's own.
+/// Implements [`Storage::put`] by the storage's own writer.
 ///
 /// # Errors
 /// As [`Storage::put`].
@@ -32,7 +33,7 @@ pub fn put(
     writer.publish(condition)
 }
 
-/// [`Storage::modified_ns`] of a place whose versions have the time.
+/// Implements [`Storage::modified_ns`] for a place whose versions contain the time.
 ///
 /// # Errors
 /// As [`Storage::modified_ns`].
@@ -40,7 +41,7 @@ pub fn modified_ns(storage: &(impl Storage + ?Sized), path: &ObjectPath) -> Resu
     Ok(storage.stat(path)?.modified_ns)
 }
 
-/// [`Storage::is_current`] of a place in which nothing is cheaper than [`Storage::stat`].
+/// Implements [`Storage::is_current`] for a place without a call cheaper than [`Storage::stat`].
 ///
 /// # Errors
 /// As [`Storage::is_current`].
@@ -56,7 +57,7 @@ pub fn is_current(
     }
 }
 
-/// [`ObjectWriter::append_owned`] of a writer that keeps no memory of others.
+/// Implements [`ObjectWriter::append_owned`] for a writer that copies the bytes.
 ///
 /// # Errors
 /// As [`ObjectWriter::append_owned`].
@@ -68,7 +69,7 @@ pub fn append_owned(
     Ok(Some(bytes))
 }
 
-/// The error of an operation that a place does not have, and why.
+/// Returns the error of an operation that a place does not support, with the reason.
 pub fn unsupported(
     operation: &'static str,
     path: impl std::fmt::Display,
@@ -82,16 +83,16 @@ pub fn unsupported(
     }
 }
 
-/// The error of a change to a place that is only read.
+/// Returns the error of a change to a read-only place.
 pub fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
     StorageError::new(StorageErrorKind::ReadOnly, operation, path)
 }
 
-/// Where the next `length` bytes of a lane from `position` on go in the object, and how many of them
-/// lie there.
+/// Returns the offset in the object of a lane's next bytes, and how many of `length` are contiguous
+/// there.
 ///
 /// # Errors
-/// `NoSpace` if the lane has no room for all of them.
+/// `NoSpace` if the lane has no room for `length` bytes.
 pub fn place_in(
     lane: Lane,
     position: u64,
@@ -106,14 +107,14 @@ pub fn place_in(
     Ok((run.offset, usize::try_from(run.length).unwrap_or(usize::MAX).min(length)))
 }
 
-/// The zeros that an object of `position` bytes is padded with.
+/// Returns the zeros that pad an object of `position` bytes.
 pub fn padding(position: u64) -> &'static [u8] {
     static ZEROS: [u8; 4096] = [0; 4096];
     let missing = position.next_multiple_of(SYNC_ALIGNMENT) - position;
     usize::try_from(missing).map_or(&[], |missing| &ZEROS[..missing])
 }
 
-/// `suffix`, if a name stays a single segment with it behind.
+/// Returns `suffix` if a name followed by it stays a single path segment.
 ///
 /// # Errors
 /// `Io`.
@@ -127,12 +128,13 @@ pub fn checked_suffix(suffix: &str) -> Result<&str> {
     }
 }
 
-/// Methods of [`Object`](crate::Object), [`GrowingObject`](crate::GrowingObject) or
-/// [`Storage`](crate::Storage) for an implementation that has nothing to offer there, by their names.
+/// Implements the named methods of [`Object`](crate::Object),
+/// [`GrowingObject`](crate::GrowingObject) or [`Storage`](crate::Storage) for a type that lacks the
+/// ability.
 ///
-/// Of a [`Storage`](crate::Storage) that is only read, `create`, `put`, `grow`, `grow_lane`, `delete` and
-/// `delete_tree` fail with `ReadOnly`; `open_end` is `open`; `sync` and `sweep` have nothing to do; `try_lock` and
-/// `try_lock_of_dead` are `lock`.
+/// For a read-only [`Storage`](crate::Storage), `create`, `put`, `grow`, `grow_lane`, `delete` and
+/// `delete_tree` fail with `ReadOnly`. `open_end` is `open`; `sync` and `sweep` do nothing;
+/// `try_lock` is `lock`, and `try_lock_of_dead` is `try_lock`.
 ///
 /// ```
 /// use bedform_storage::{Object, StorageError, Version, lacks};

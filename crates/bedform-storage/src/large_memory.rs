@@ -1,17 +1,18 @@
 //! Memory that a device can fill, or read, in few, long pieces.
 //!
-//! Pages of 4 KiB come from anywhere in memory, and to fill 512 of them takes some devices twice as
-//! long as to fill one large page.
+//! Pages of 4 KiB are scattered in memory. Filling 512 of them takes some devices twice as long as
+//! filling one large page of 2 MiB.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::{Advice, MmapMut};
 
-/// A large page where the machine has them.
+/// Size in bytes of a large page, on machines that have them.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Memory in large pages as far as it fills them, zero at first, at an address that suits any device.
+/// Zeroed memory in large pages, as far as whole ones fit, at an address that suits direct reads
+/// and writes.
 #[derive(Debug)]
 pub struct LargeMemory {
     map: MmapMut,
@@ -20,12 +21,12 @@ pub struct LargeMemory {
 }
 
 impl LargeMemory {
-    /// `bytes` bytes.
+    /// Allocates `bytes` bytes.
     ///
     /// # Errors
-    /// Of the system, if it has no more.
+    /// Of the system, if it has no more memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
-        // What is never touched of it takes no memory.
+        // Untouched pages take no memory.
         let map = MmapMut::map_anon(bytes.saturating_add(LARGE_PAGE_BYTES))?;
         let start = map.as_ptr().align_offset(LARGE_PAGE_BYTES).min(LARGE_PAGE_BYTES);
         let large = bytes / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
@@ -51,8 +52,8 @@ impl DerefMut for LargeMemory {
     }
 }
 
-/// Memory for reads past the page cache, made when it is first used: one large page, and as much
-/// behind it as the checksum of a chunk that fills the page and the alignment of a request need.
+/// A lazily allocated buffer for reads past the page cache: one large page and 64 KiB more. The
+/// extra bytes hold the checksum of a chunk that fills the page, and the alignment of a request.
 #[derive(Debug, Default)]
 pub struct ReadBlock {
     memory: Option<LargeMemory>,
@@ -61,10 +62,10 @@ pub struct ReadBlock {
 }
 
 impl ReadBlock {
-    /// What a block holds.
+    /// Size of a block in bytes.
     pub const BYTES: usize = LARGE_PAGE_BYTES + (64 << 10);
 
-    /// The memory from the start on; nothing if the system has no more.
+    /// Returns the memory after the start; `None` if the system has no more.
     pub fn memory(&mut self) -> Option<&mut [u8]> {
         if self.memory.is_none() {
             self.memory = LargeMemory::new(Self::BYTES).ok();
@@ -72,23 +73,24 @@ impl ReadBlock {
         self.memory.as_deref_mut().and_then(|memory| memory.get_mut(self.start..))
     }
 
-    /// Keeps the first `bytes` bytes for what was read already: the next requests go behind them.
+    /// Keeps the first `bytes` bytes, which hold earlier reads: later requests are read into the
+    /// memory after them.
     pub fn set_start(&mut self, bytes: usize) {
         self.start = bytes;
     }
 
-    /// Says whether the next requests are of scattered bytes, many at a time: none of them alone is
-    /// large, but all together are.
+    /// Says whether the next requests are scattered and many at a time: each is small, their sum is
+    /// large.
     pub fn set_scattered(&mut self, is_scattered: bool) {
         self.is_for_scattered = is_scattered;
     }
 
-    /// True if the next requests are of scattered bytes.
+    /// True if the next requests are scattered.
     pub fn is_for_scattered(&self) -> bool {
         self.is_for_scattered
     }
 
-    /// Bytes that the block takes.
+    /// Returns the number of bytes that the block has allocated.
     pub fn bytes(&self) -> usize {
         if self.memory.is_some() { Self::BYTES } else { 0 }
     }

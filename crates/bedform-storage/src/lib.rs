@@ -1,27 +1,29 @@
-//! Objects and extents: where bytes live, how they are read, and how they become durable.
+//! Objects and extents: storing, reading and making bytes durable.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`storage`] | the [`Storage`] trait: the one seam between the engine and any place |
+//! | [`storage`] | the [`Storage`] trait: the one interface between the engine and any place |
 //! | [`object`] | the traits [`Object`], [`ObjectWriter`], [`GrowingObject`] |
-//! | [`implement`] | what implementations of these traits have in common |
-//! | [`answer`] | [`Answer`], [`Bell`]: what servers are asked for, and is waited for later |
+//! | [`implement`] | building blocks of implementations of these traits |
+//! | [`answer`] | [`Answer`], [`Bell`]: pending requests to servers, many for each thread |
 //! | [`profile`] | [`Profile`]: the calibrated parameters of a storage system, kept per system |
-//! | [`price`] | [`Demand`]: what a read asks for, and the seconds that this takes by a profile |
+//! | [`price`] | [`Demand`]: the requests and bytes of a read, and their predicted seconds |
 //! | [`calibrate`](mod@calibrate) | [`calibrate()`]: measures a profile in seconds |
-//! | [`error`] | [`StorageError`]: which operation failed on which object, and what to do |
-//! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them |
-//! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long pieces |
-//! | `memory_limit` | [`memory_left()`]: how near a process is to the limit on its memory |
-//! | [`file_system`] | [`FileSystem`]: the system calls below it, as a seam |
+//! | [`error`] | [`StorageError`]: the failed operation, its object, and the remedy |
+//! | [`local`] | [`LocalStorage`]: plain files below a directory, and the protocol that writes them
+//! |
+//! | [`large_memory`] | [`LargeMemory`], [`ReadBlock`]: memory that a device can fill in long
+//! pieces |
+//! | `memory_limit` | [`memory_left()`]: distance of a process from its memory limit |
+//! | [`file_system`] | [`FileSystem`]: the system calls of local storage, as a trait |
 //! | [`os_file_system`] | [`OsFileSystem`]: the calls of the real system |
 //! | [`memory`] | [`MemoryStorage`]: objects in memory |
-//! | [`recording`] | [`Recording`]: a log of what is done to a storage |
-//! | [`failing`] | [`Failing`]: a storage whose operations fail when told to |
-//! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`goes_on()`]: what ends a call before its time |
-//! | [`conformance`] | the suite that holds all of them to the contract, and the crash tests |
-//! | [`throttle`] | [`Throttled`]: calls that take as long as told, for experiments |
-//! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses its power, in memory |
+//! | [`recording`] | [`Recording`]: a storage that logs its operations |
+//! | [`failing`] | [`Failing`]: a storage whose operations fail on request |
+//! | [`cancellation`] | [`cancelled_by()`], [`stopped_by()`], [`goes_on()`]: early end of a call |
+//! | [`conformance`] | the suite that tests every storage for the contract, and the crash tests |
+//! | [`throttle`] | [`Throttled`]: calls with a given bandwidth and latency, for experiments |
+//! | [`simulated`] | [`SimulatedFileSystem`]: the calls of a system that loses power, in memory |
 
 pub mod answer;
 pub mod calibrate;

@@ -1,28 +1,27 @@
 //! Objects as plain files below a directory.
 //!
-//! What it promises is the contract of [`Storage`]; how it keeps it:
+//! The contract is that of [`Storage`]. The implementation:
 //!
-//! - An object is written under a temporary name in its own directory, synced, closed, and renamed;
-//!   then the directory is synced. A commit costs one sync of the file and one of the directory.
-//! - Conditions are checked, and names given, under the lock of the directory (`flock`): it excludes
-//!   threads and processes of one machine and dies with its holder. Where a network file system
-//!   keeps such locks to one machine, so do the conditions `Unchanged` and `None`; `Absent` is a
-//!   single call that excludes everybody everywhere.
-//! - A failed sync leaves it unknown what is on the device. It is never tried again: the handle
-//!   refuses further writes and says `Poisoned`; reads go on.
-//! - Many small objects need not be synced one by one: all of a device are, once.
-//! - An object that grows has its name from the start. A sync costs one of the file; the first one, one
-//!   of the directory, too.
-//! - The root of a place beside another is looked up at every call, for others make and delete it. Who
-//!   finds it missing when something is to be written makes it; it is durable as other directories are.
-//! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell what a
-//!   crashed writer left from what a live one is writing.
+//! - A writer writes a temporary name in the object's directory, syncs, closes and renames it, and
+//!   then syncs the directory. A commit costs one sync of the file and one of the directory.
+//! - Conditions are checked, and names given, under the lock of the directory (`flock`). It
+//!   excludes threads and processes of one machine and ends with its holder. On a network file
+//!   system with machine-local locks the conditions `Unchanged` and `None` hold per machine.
+//!   `Absent` is a single call that excludes all clients.
+//! - After a failed sync the state of the device is unknown. The sync is never repeated: the handle
+//!   refuses further writes with `Poisoned`, and reads continue.
+//! - Many small objects need no sync each: one sync covers all objects of a device.
+//! - A growing object has its name from the start. A sync costs one of the file; the first one also
+//!   one of the directory.
+//! - The root of a sibling storage is looked up at every call, because other processes create and
+//!   delete it. A write creates a missing root, which becomes durable as other directories do.
+//! - The writer of a temporary name holds its lock, so that [`Storage::sweep`] can tell a crashed
+//!   writer's file from a live one's.
+//! - A tree in a workspace is published by one rename of its directory, or by an exchange of two
+//!   names; see `local/tree.rs`.
 //!
-//! - A tree that grows in a workspace is published by one rename of its directory, or by an exchange of
-//!   names; `local/tree.rs` has how.
-//!
-//! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, are this module's own and
-//! do not appear in listings.
+//! Names that begin with `.bedform-temp-`, and the name `.bedform-lock`, belong to this module and
+//! are left out of listings.
 
 mod direct;
 mod directories;
@@ -63,21 +62,21 @@ use writer::LocalWriter;
 
 pub(crate) type Result<T> = std::result::Result<T, StorageError>;
 
-/// Which storage target an object is to lie on.
+/// The choice of the storage target of each new object.
 pub trait Placement: Send + Sync + std::fmt::Debug {
-    /// The index of the target of the object `path`; nothing for those that may lie anywhere.
+    /// Returns the index of the target of the object `path`; `None` if it may lie on any.
     fn target(&self, path: &ObjectPath) -> Option<u32>;
 }
 
-/// What a local store is opened for.
+/// The access for which a local store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Nothing is ever written, made or deleted.
+    /// Read only: nothing is ever written, created or deleted.
     #[default]
     ReadOnly,
-    /// Reads and writes below a directory that exists.
+    /// Read and write below an existing directory.
     ReadWrite,
-    /// As `ReadWrite`; the directory is made, durably, if it is missing.
+    /// As `ReadWrite`; a missing directory is created durably.
     Create,
 }
 
@@ -111,7 +110,7 @@ impl<F: FileSystem> Clone for LocalStorage<F> {
     }
 }
 
-/// What all clones, objects and writers of one handle have in common.
+/// State that all clones, objects and writers of one handle share.
 #[derive(Debug)]
 pub(crate) struct Shared<F: FileSystem> {
     system: F,
@@ -119,15 +118,17 @@ pub(crate) struct Shared<F: FileSystem> {
     staging: Staging,
     blocks: Arc<SpareBlocks>,
     direct_reads: Arc<DirectReads>,
-    /// What failed, once a sync has, here or in a place beside.
+    /// The message of the first failed sync, of this storage or a sibling.
     poison: Arc<OnceLock<String>>,
     placement: Option<Arc<dyn Placement>>,
-    /// Directories whose names, up to the root, are known to be durable, with their file numbers.
+    /// Directories whose names, up to the root, are known to be durable, with their device and file
+    /// numbers.
     durable: Mutex<HashMap<ObjectPath, (u64, u64)>>,
 }
 
 impl<F: FileSystem> Shared<F> {
-    /// What handles on another root of the same system have in common. Its objects may lie on any targets.
+    /// Returns the state of a handle on another root of the same system. Its objects may lie on any
+    /// targets.
     fn elsewhere(&self, system: F) -> Self {
         Self {
             system,
@@ -154,8 +155,8 @@ impl LocalStorage<OsFileSystem> {
 }
 
 impl LocalStorage {
-    /// As [`LocalStorage::open`] to read, where `name` stands for the file `real`: for names that are not
-    /// those of objects.
+    /// Opens `root` for reading, with the name `name` for the file `real`, whose own name is no
+    /// valid object name.
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
@@ -164,9 +165,9 @@ impl LocalStorage {
         Ok(Self::over(system, Mode::ReadOnly, Staging::default()))
     }
 
-    /// As [`LocalStorage::open`], of a directory that is there, for objects that archives and other users may have
-    /// put there. No link is followed below `root`. To read an object of none of `owners` fails with
-    /// `PermissionDenied`; the opened object is asked for its owner, whatever its name stands for.
+    /// Opens an existing directory whose objects other users or an unpacked archive may have put
+    /// there. No link below `root` is followed. Reading an object that belongs to none of `owners`
+    /// fails with `PermissionDenied`. The owner of the opened object counts, not that of its name.
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
@@ -174,11 +175,11 @@ impl LocalStorage {
         Ok(Self::over(root.system_of(owners)?, mode, Staging::default()))
     }
 
-    /// Appends `bytes` in one piece to the file `path`, to which other processes append as well. It is made if it is
-    /// missing, for this user alone.
+    /// Appends `bytes`, in one piece, to the file `path`, to which other processes append as well.
+    /// A missing file is created, for this user alone.
     ///
     /// # Errors
-    /// As [`Storage::create`]; `Io` for a file that has another name elsewhere.
+    /// As [`Storage::create`]; `Io` for a file that has a second name.
     pub fn append(&self, path: &ObjectPath, bytes: &[u8]) -> Result<()> {
         check_name("append", path)?;
         let shared = &*self.shared;
@@ -189,12 +190,12 @@ impl LocalStorage {
     }
 }
 
-/// The root of a directory whose objects count by their owners.
+/// The root of a directory whose objects are accepted by their owners.
 #[derive(Debug, Clone, Copy)]
 pub enum OwnedRoot<'a> {
     /// A directory, or a link to one.
     At(&'a Path),
-    /// A directory that belongs to one of the owners, and no link.
+    /// A directory that belongs to one of the owners, not a link.
     Itself(&'a Path),
 }
 
@@ -213,7 +214,7 @@ impl OwnedRoot<'_> {
 }
 
 impl LocalStorage<Throttled<OsFileSystem>> {
-    /// As [`LocalStorage::open`], as slow as `pace` says.
+    /// As [`LocalStorage::open`], with the bandwidth and latency of `pace`.
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
@@ -222,7 +223,7 @@ impl LocalStorage<Throttled<OsFileSystem>> {
         Ok(Self::over(system, mode, Staging::default()))
     }
 
-    /// As [`LocalStorage::open_of_owners`], as slow as `pace` says.
+    /// As [`LocalStorage::open_of_owners`], with the bandwidth and latency of `pace`.
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
@@ -246,7 +247,7 @@ fn system_of(root: &Path, mode: Mode) -> Result<OsFileSystem> {
 }
 
 impl<F: FileSystem> LocalStorage<F> {
-    /// Storage on the root of `system`, whose writers stage bytes as `staging` says.
+    /// Returns a storage on the root of `system`, whose writers stage bytes as `staging` says.
     pub fn over(system: F, mode: Mode, staging: Staging) -> Self {
         let shared = Shared {
             system,
@@ -261,8 +262,9 @@ impl<F: FileSystem> LocalStorage<F> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The same, with new objects on the storage targets that `placement` names, where the file system lets
-    /// its users choose: on Lustre, by its tool `lfs`. To be said before the storage is shared.
+    /// Places new objects on the storage targets that `placement` names, where the file system
+    /// allows a choice: on Lustre, by its tool `lfs`. Has an effect only before the storage is
+    /// shared.
     #[must_use]
     pub fn placed(mut self, placement: Option<Arc<dyn Placement>>) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -271,26 +273,26 @@ impl<F: FileSystem> LocalStorage<F> {
         self
     }
 
-    /// The same, with every read through the page cache. Without it, large reads of what is not in
-    /// the page cache go past it as long as the device is faster than the page cache takes bytes in.
+    /// Sends every read through the page cache. Otherwise large reads of bytes outside the page
+    /// cache bypass it, as long as the device is faster than copying into the page cache.
     #[must_use]
     pub fn through_page_cache(self) -> Self {
         self.shared.direct_reads.give_up();
         self
     }
 
-    /// Another root of the same system, in the same mode and with the same options.
+    /// Returns a storage on another root of the same system, with the same mode and options.
     fn elsewhere(&self, system: F) -> Self {
         Self { shared: Arc::new(self.shared.elsewhere(system)) }
     }
 
-    /// The file system below.
+    /// Returns the underlying file system.
     pub fn system(&self) -> &F {
         &self.shared.system
     }
 }
 
-/// Fails for names that no object can have: the root, and what this module keeps for itself.
+/// Fails for names that no object can have: the root, and this module's own names.
 fn check_name(operation: &'static str, path: &ObjectPath) -> Result<()> {
     if path.is_root() || is_own_name(path.name()) {
         return Err(StorageError::new(StorageErrorKind::NotAnObject, operation, path));
@@ -550,7 +552,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
         publish::lock(&self.shared, path, Wait::Never)
     }
 
-    /// The system always knows who is alive.
+    /// As [`Storage::try_lock`]: the system always knows whether a holder is alive.
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>> {
         self.try_lock(path)
     }
@@ -562,7 +564,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
             return Ok(0);
         };
         let fail = |error| StorageError::from_io("sweep", path, error);
-        // Publishers give up the lock of their file before it is renamed, under this lock.
+        // Under this lock, publishers release the lock of their file before they rename it.
         uninterrupted(|| shared.system.lock(&directory, Wait::Forever)).map_err(fail)?;
         let (mut swept, mut workspaces) = (0, Vec::new());
         for (name, _) in uninterrupted(|| shared.system.list(&directory)).map_err(fail)? {
@@ -576,7 +578,7 @@ impl<F: FileSystem> Storage for LocalStorage<F> {
                 }
             }
         }
-        // Nobody has to wait for a tree to be deleted.
+        // Other processes need not wait while trees are deleted.
         drop(directory);
         for workspace in workspaces {
             swept += u64::from(tree::remove_dead_workspace(&self.shared, workspace)?);

@@ -1,4 +1,4 @@
-//! Objects in memory: the plainest storage, and the model that others are compared with.
+//! Objects in memory: the simplest storage, and the model for comparison with others.
 
 mod bytes;
 mod tree;
@@ -20,7 +20,8 @@ use bytes::Bytes;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// A storage whose objects are gone with it; clones are further views of the same one.
+/// A storage in memory; clones are views of the same one, and the objects live as long as the last
+/// view.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -37,32 +38,33 @@ type Result<T> = std::result::Result<T, StorageError>;
 #[derive(Debug, Clone)]
 pub struct MemoryStorage {
     shared: Arc<Shared>,
-    /// The key of the root: a directory that is there from the start, or lies beside another.
+    /// The key of the root: the first directory, a sibling of another root, or a directory within
+    /// one.
     place: String,
 }
 
-/// What all places that began as one have in common.
+/// State that a storage shares with its siblings and clones.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     unlocked: Condvar,
     cold: bool,
-    /// No other of this process has it.
+    /// Unique in this process.
     number: u64,
 }
 
-/// The place that is there from the start.
+/// The key of the first root.
 const FIRST: &str = "memory";
-/// What the names of unique workspaces begin with, which listings hide.
+/// The prefix of names of unique workspaces, which listings hide.
 const STAGED_PREFIX: &str = ".bedform-temp-";
 
 #[derive(Debug, Default)]
 struct State {
-    /// By their keys: the place, and behind it the path in it.
+    /// By key: the root's key followed by the path in it.
     objects: BTreeMap<String, Arc<Content>>,
-    /// Directories other than the roots of places that lie in no other.
+    /// Directories, except the roots that lie in no other root.
     directories: BTreeSet<String>,
-    /// When a name in a directory last came or went, by the keys of directories.
+    /// The time at which an entry of a directory was last added or removed, by the directory's key.
     named: BTreeMap<String, i64>,
     locked: BTreeSet<String>,
     published: u64,
@@ -70,7 +72,7 @@ struct State {
 
 #[derive(Debug)]
 struct Content {
-    /// The bytes, and of an object that grows perhaps more.
+    /// The bytes; those of a growing object may be more than this version has.
     bytes: Arc<RwLock<Bytes>>,
     version: Version,
 }
@@ -82,12 +84,13 @@ impl Default for MemoryStorage {
 }
 
 impl MemoryStorage {
-    /// An empty storage.
+    /// Returns an empty storage.
     pub fn new() -> Self {
         Self::of(false)
     }
 
-    /// An empty storage of which no byte is ever at hand, as on a device that was not read before.
+    /// Returns an empty storage whose bytes are never resident, as on a device that was not read
+    /// before.
     pub fn cold() -> Self {
         Self::of(true)
     }
@@ -106,7 +109,7 @@ impl MemoryStorage {
         }
     }
 
-    /// True if there is a directory: the root of a place always is one.
+    /// True if `path` is a directory; the root always is one.
     fn is_directory(&self, state: &State, path: &ObjectPath) -> bool {
         path.is_root() || state.directories.contains(&self.key(path))
     }
@@ -125,7 +128,7 @@ impl MemoryStorage {
         Err(StorageError::new(kind, operation, path))
     }
 
-    /// The lock of a directory, unless somebody holds it.
+    /// Takes the lock of a directory; `None` if it is held.
     fn lock_free(&self, state: &mut State, path: &ObjectPath) -> Option<Box<dyn Lock>> {
         let (shared, key) = (Arc::clone(&self.shared), self.key(path));
         let is_free = state.locked.insert(key.clone());
@@ -177,7 +180,8 @@ fn is_within(key: &str, directory: &str) -> bool {
 }
 
 impl State {
-    /// Puts `bytes` under `key`: as a new object, or as what `identity` has become.
+    /// Stores `bytes` under `key`: as a new object, or as the newer version of the growing object
+    /// `identity`.
     fn insert(
         &mut self,
         key: &str,
@@ -203,14 +207,14 @@ impl State {
         i64::try_from(self.published).unwrap_or(i64::MAX)
     }
 
-    /// Notes that a name came or went.
+    /// Notes that a name was added or removed.
     fn note_name(&mut self, key: &str, time: i64) {
         if let Some((directory, _)) = key.rsplit_once('/') {
             self.named.insert(directory.to_owned(), time);
         }
     }
 
-    /// Removes the object with the key.
+    /// Removes the object with this key.
     fn remove(&mut self, key: &str) {
         if self.objects.remove(key).is_some() {
             let time = self.next_time();
@@ -228,7 +232,7 @@ struct MemoryObject {
 }
 
 impl MemoryObject {
-    /// Copies what there is to the front of `buffer` and says how many bytes that were.
+    /// Copies the available bytes to the front of `buffer` and returns their number.
     fn copy_to(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = usize::try_from(self.content.version.size).unwrap_or(usize::MAX);
@@ -272,7 +276,7 @@ struct MemoryWriter {
 }
 
 impl ObjectWriter for MemoryWriter {
-    /// Objects have one name here.
+    /// Does nothing: an object in memory has one name.
     fn keep_replaced(&mut self, _suffix: &'static str, _path: ObjectPath) {}
 
     fn position(&self) -> u64 {
@@ -301,7 +305,7 @@ impl ObjectWriter for MemoryWriter {
     }
 }
 
-/// An object that grows: what is appended is seen at once.
+/// A growing object in memory: appended bytes are visible at once.
 struct MemoryGrowing {
     shared: Arc<Shared>,
     path: ObjectPath,
@@ -313,7 +317,8 @@ struct MemoryGrowing {
 }
 
 impl MemoryGrowing {
-    /// Puts `bytes` where they belong, with zeros before them where nobody has written.
+    /// Writes `bytes` at their offsets in the lane, with zeros before them where nothing was
+    /// written.
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         let mut all = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         while !bytes.is_empty() {
@@ -336,7 +341,7 @@ impl GrowingObject for MemoryGrowing {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
         self.put(bytes)?;
-        // The name may be gone by now, or stand for another object.
+        // The name may have been deleted, or stand for another object.
         let is_named = |found: &Arc<Content>| found.version.identity == self.identity;
         if state.objects.get(&self.key).is_some_and(is_named) {
             state.insert(&self.key, Arc::clone(&self.bytes), Some(self.identity));

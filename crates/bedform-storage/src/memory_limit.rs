@@ -1,15 +1,17 @@
-//! How near a process is to the limits on its memory (`RLIMIT_AS`, usual in batch jobs) and its open files.
+//! The limits of a process on its memory (`RLIMIT_AS`, usual in batch jobs), threads and open
+//! files.
 
 use std::fs;
 
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
-/// Addresses that the system's allocator takes for a thread of its own, as long as there are any, and its stack.
+/// Bytes of address space for one more thread: its stack, and an arena of the C library's
+/// allocator.
 const THREAD_BYTES: u64 = 72 << 20;
 
-/// Bytes of addresses that this process may still take, where it has a limit; nothing where it has none, or the
-/// system does not say how much is taken.
+/// Returns the bytes of address space that this process may still take. `None` without a limit, or
+/// where the system does not report the bytes in use.
 pub fn memory_left() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
@@ -17,12 +19,12 @@ pub fn memory_left() -> Option<u64> {
     Some(limit.saturating_sub(taken.saturating_mul(page_size() as u64)))
 }
 
-/// How many of `wanted` more threads fit into half of what the limit leaves; all without a limit.
+/// Returns how many of `wanted` more threads fit into half of the remaining address space.
 pub fn threads_that_fit(wanted: usize) -> usize {
     memory_left().map_or(wanted, |left| fit(left, wanted))
 }
 
-/// Files that this process may have open at a time.
+/// Returns the number of files that this process may have open at a time.
 pub fn open_files_max() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -1,8 +1,7 @@
-//! Objects: opened for reading, on their way to a name, and growing under one.
+//! Objects: opened for reading, written before publication, or growing under their own name.
 //!
-//! The traits hold what an implementation must decide, and have no default bodies: a wrapper that leaves a
-//! method out does not compile. An implementation that lacks an ability says so with
-//! [`lacks!`](crate::lacks).
+//! The traits have no default bodies, so that a wrapper that omits a method does not compile. An
+//! implementation declares its missing abilities with [`lacks!`](crate::lacks).
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -15,36 +14,38 @@ use crate::{Answer, Bell, ReadBlock, StorageError};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What [`GrowingObject::sync`] pads to: the next bytes then begin where a device's blocks do.
+/// The multiple of bytes to which [`GrowingObject::sync`] pads: the next bytes start on a device
+/// block.
 pub const SYNC_ALIGNMENT: u64 = 4096;
 
-/// Which bytes a name stood for: two equal versions of one path are the same bytes, as far as the
-/// place can tell.
+/// The state of the bytes behind a name. Two equal versions of one path have the same bytes, as far
+/// as the place can tell.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Version {
-    /// Bytes of the object.
+    /// Size of the object in bytes.
     pub size: u64,
     /// Time of the last change of the bytes, in nanoseconds since 1970; 0 where unknown.
     pub modified_ns: i64,
-    /// Time of the last change of bytes or attributes, likewise.
+    /// Time of the last change of the bytes or attributes, likewise.
     pub changed_ns: i64,
     /// Device and file number, or a hash of the ETag.
     pub identity: (u64, u64),
 }
 
 impl Version {
-    /// True if the place says more of the bytes than how many they are: servers without ETag and time do
-    /// not, and then two equal versions may be other bytes.
+    /// True if the place reports more about the bytes than their number. A server without ETag and
+    /// times does not, and two equal versions may then have different bytes.
     pub fn tells_bytes_apart(&self) -> bool {
         let Self { size: _, modified_ns, changed_ns, identity } = self;
         (*modified_ns, *changed_ns, *identity) != (0, 0, (0, 0))
     }
 }
 
-/// An answer to whether an object is there: opened, if it is.
+/// A pending answer of [`Storage::ask_end`](crate::Storage::ask_end): the opened object, or `None`
+/// if it is missing.
 pub type PendingObject = Answer<Option<Box<dyn Object>>>;
 
-/// What must hold at the moment that a writer's bytes get their name.
+/// The precondition of publishing or deleting an object, checked in the same step.
 #[derive(Debug, Clone, Copy)]
 pub enum Condition<'a> {
     /// No object has the name; else [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
@@ -56,19 +57,19 @@ pub enum Condition<'a> {
     None,
 }
 
-/// An opened object: an unchanging run of bytes.
+/// An opened object: an immutable sequence of bytes.
 pub trait Object: Send + Sync + Debug {
-    /// The version whose bytes this is.
+    /// Returns the version of these bytes.
     fn version(&self) -> &Version;
 
-    /// Fills `buffer` with the bytes from `offset` on, waiting for the device if need be.
+    /// Fills `buffer` with the bytes from `offset` on; waits for the device if needed.
     ///
     /// # Errors
     /// `Truncated` if the object ends before; the contents of `buffer` are then unspecified.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Bytes that are not at hand, in `block`, where the place reads so many of them faster that way;
-    /// else nothing: use [`Object::read`]. What a block cannot hold is never read so.
+    /// Reads `length` bytes into `block`, past the page cache, if they are not in memory and that
+    /// is faster. `None` otherwise, and for ranges larger than a block: use [`Object::read`].
     ///
     /// # Errors
     /// `PermissionDenied`, `Io`.
@@ -79,30 +80,29 @@ pub trait Object: Send + Sync + Debug {
         block: &'b mut ReadBlock,
     ) -> Result<Option<&'b [u8]>>;
 
-    /// Says that these bytes will be read soon, without waiting for them. True if the place fetches
-    /// them meanwhile; false if it can do nothing with such a hint.
+    /// Gives a readahead hint for a byte range, without waiting. True if the place fetches the
+    /// bytes in the background; false if the hint has no effect.
     fn read_ahead(&self, offset: u64, length: u64) -> bool;
 
-    /// The bytes of an extent, without waiting for them: the answer rings `bell`. Nothing where that cannot
-    /// be had: use [`Object::read`].
+    /// Requests the bytes of an extent without waiting; the answer rings `bell`. `None` where the
+    /// place has no such requests: use [`Object::read`].
     fn ask(&self, offset: u64, length: u64, bell: &Arc<Bell>) -> Option<Answer<Bytes>>;
 
-    /// Fills the front of `buffer` with bytes that are at hand without waiting for the device, and
-    /// says how many there were: 0 where nothing is at hand or the place cannot tell.
+    /// Fills the front of `buffer` with bytes that are available without waiting for the device.
+    /// Returns their number: 0 where none are, or the place cannot tell.
     ///
     /// # Errors
     /// As [`Object::read`].
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// The bytes that came when the object was opened: to read them costs nothing.
+    /// Returns the byte range that came with the opening of the object. Reading it costs nothing.
     fn at_hand(&self) -> Range<u64>;
 
-    /// Bytes of those that came when the object was opened, where they lie; nothing unless all of them
-    /// did.
+    /// Borrows bytes that came with the opening of the object. `None` unless all of them did.
     fn known(&self, offset: u64, length: usize) -> Option<&[u8]>;
 
-    /// The same version, to be kept for later reads without opening it again, where opening is a request
-    /// of its own and reads find out by themselves whether the version is still the one. Holds no bytes.
+    /// Returns a handle of the same version for later reads. It exists where opening costs a
+    /// request and each read detects a replaced version. It holds no bytes.
     fn kept(&self) -> Option<Arc<dyn Object>>;
 
     /// True if the name still stands for these bytes as far as the place can tell cheaply.
@@ -112,9 +112,9 @@ pub trait Object: Send + Sync + Debug {
     fn is_current(&self) -> Result<bool>;
 }
 
-/// An object on its way: bytes are appended, then published under the object's name.
+/// An object before publication: bytes are appended, then published under the object's name.
 pub trait ObjectWriter: Send {
-    /// Bytes appended so far.
+    /// Returns the number of bytes appended so far.
     fn position(&self) -> u64;
 
     /// Appends `bytes`.
@@ -123,72 +123,72 @@ pub trait ObjectWriter: Send {
     /// `NoSpace`, `Io`: the object can no longer be published.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// As [`ObjectWriter::append`], where the writer may keep the memory until the object is published,
-    /// so that what it needs is not there twice. Gives back memory that it does not keep.
+    /// As [`ObjectWriter::append`], by moving the memory. The writer may keep it until publication,
+    /// which avoids a copy. Returns memory that it does not keep.
     ///
     /// # Errors
     /// As [`ObjectWriter::append`].
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>>;
 
-    /// What the bytes take the place of is to stay under the name `path` in the place
-    /// [beside](crate::Storage::beside) with `suffix`, whose directories are made; of nothing an object without
-    /// bytes, which is made while there is nothing. Where an object cannot have two names, or cannot be given a
-    /// second one, it goes, and nobody is told. It costs no space but that of the object.
+    /// Keeps the replaced object under the name `path` in the storage
+    /// [beside](crate::Storage::beside) this one with `suffix`; missing directories are created. If
+    /// nothing is replaced, an empty object gets that name. Where a second name cannot be given,
+    /// the old object is lost without an error. It takes no extra space.
     fn keep_replaced(&mut self, suffix: &'static str, path: ObjectPath);
 
-    /// Hands all bytes over to the system, and leaves it to the caller to make them durable, and then the
-    /// name that [`ObjectWriter::publish`] gives them, each time by [`Storage::sync_all`](crate::Storage::sync_all):
-    /// of many objects that costs no more than of one. Nothing more may be appended. What a place without
-    /// that call does with it is nothing.
+    /// Hands all bytes to the system without making them durable. The caller does that with two
+    /// calls of [`Storage::sync_all`](crate::Storage::sync_all), before and after
+    /// [`ObjectWriter::publish`] gives the name. For many objects they cost no more than for one.
+    /// Nothing may be appended afterwards. A place without `sync_all` ignores the call.
     ///
     /// # Errors
     /// As [`ObjectWriter::append`].
     fn hand_over(&mut self) -> Result<()>;
 
-    /// Gives the bytes their name if `condition` holds: atomic, and durable at
-    /// [`Durability::Disk`](crate::Durability::Disk) unless they were handed over. On an error the name
-    /// stands for what it stood for before; only an error of kind `Poisoned` means that either state may be
-    /// found after a crash.
+    /// Gives the bytes their name if `condition` holds. Atomic, and durable at
+    /// [`Durability::Disk`](crate::Durability::Disk) unless the bytes were handed over. An error
+    /// leaves the name unchanged; only after `Poisoned` may a crash leave either state.
     ///
     /// # Errors
-    /// `Exists` or `Conflict` by the condition, `NoSpace`, `Io`, `Poisoned`.
+    /// `Exists` or `Conflict` by the condition; `NoSpace`, `Io`, `Poisoned`.
     fn publish(self: Box<Self>, condition: Condition<'_>) -> Result<Version>;
 }
 
-/// An object that is seen while it grows, appended to by one writer.
+/// An object that is visible while one writer appends to it, or one
+/// [lane](crate::Storage::grow_lane) of such an object.
 ///
-/// Of an object that has several [lanes](crate::Storage::grow_lane) this is one of them.
+/// Readers may open it at any time and read the synced bytes. They must learn the synced size
+/// elsewhere: after it the object may hold arbitrary bytes or zeros, and the size of the object
+/// says nothing. An [`Object`] opened earlier may lack bytes that were appended later.
 ///
-/// Readers open it at any time. They may read what was synced, and should be told elsewhere how much
-/// that is: behind it there may be anything, zeros or nothing, and the size of the object says nothing.
-/// What was appended after an [`Object`] was opened may be missing from that one.
-///
-/// Dropping it leaves the object as it is, and no thread behind.
+/// Dropping the value leaves the object unchanged and ends its threads.
 pub trait GrowingObject: Send {
-    /// Bytes appended so far, padding included; of a lane, to that.
+    /// Returns the number of bytes appended so far, padding included; for a lane, those of the
+    /// lane.
     fn position(&self) -> u64;
 
-    /// Appends `bytes` behind what is there.
+    /// Appends `bytes`.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`, perhaps for earlier bytes: what was synced stays, and nothing more can be
+    /// `NoSpace`, `Io`, perhaps for earlier bytes: synced bytes stay, and nothing more can be
     /// appended or synced. `Poisoned`.
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Hands everything appended to the system: it outlives this process, not a power cut. Pads as
-    /// [`GrowingObject::sync`] does.
+    /// Hands all appended bytes to the system: they survive the end of this process, but no power
+    /// cut. Pads as [`GrowingObject::sync`] does.
     ///
     /// # Errors
     /// As [`GrowingObject::append`].
     fn flush(&mut self) -> Result<()>;
 
-    /// Hands everything appended to the system, where readers find it, and at [`Durability::Disk`](crate::Durability::Disk)
-    /// makes it and the object's name survive a power cut before it returns. Pads with zeros to a
-    /// multiple of [`SYNC_ALIGNMENT`], which is then the object's size and the position; appending
-    /// goes on from there. Without anything new it does nothing, unless others have lanes, too.
+    /// Hands all appended bytes to the system, where readers find them. At
+    /// [`Durability::Disk`](crate::Durability::Disk) they and the object's name survive a power cut
+    /// when the call returns. Pads with zeros to a multiple of [`SYNC_ALIGNMENT`] bytes, which
+    /// becomes the size of the object and the position. Does nothing if nothing was appended,
+    /// unless the object has several lanes.
     ///
     /// # Errors
-    /// As [`GrowingObject::append`]; `Poisoned` if what was appended since the last sync may be there
-    /// or not after a crash.
+    /// As [`GrowingObject::append`]. After `Poisoned` a crash may keep or lose the bytes since the
+    /// last sync.
     fn sync(&mut self) -> Result<()>;
 }

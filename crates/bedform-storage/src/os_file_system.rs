@@ -1,11 +1,11 @@
 //! The real system, through its calls on directories.
 //!
 //! The root is held as a directory handle. Every path is resolved below it by `openat2`, so that
-//! neither a link in the data nor a rename while we look leads out of it; where a kernel or sandbox
-//! refuses `openat2`, path segments are opened one by one and no link is followed at all.
+//! neither a link in the data nor a concurrent rename leads out of it. Where a kernel or sandbox
+//! refuses `openat2`, path segments are opened one by one and no link is followed.
 //!
-//! Of a place beside another the directory above is held, and the root is looked up at every call: it
-//! may be made and deleted while we look.
+//! For a sibling of another root the parent directory is held. The root is looked up at every call,
+//! because other processes may create and delete it.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,12 +32,12 @@ use crate::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status
 
 const COMMON: OFlags = OFlags::CLOEXEC.union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
-/// The pages that the page cache counts in where a machine has no larger ones.
+/// The page size in bytes for which the system counts cached pages.
 const PAGE_BYTES: u64 = 4096;
 const ASKED: StatxFlags = StatxFlags::BASIC_STATS;
 
-/// Opens a file to be read without waiting for anybody: a FIFO in its place would block. What it is is for the caller
-/// to see.
+/// Opens a file for reading without blocking, also where the name stands for a FIFO. The caller
+/// checks the kind of file.
 ///
 /// # Errors
 /// Of the system.
@@ -45,15 +45,15 @@ pub fn open_without_waiting(path: &Path) -> io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY.union(COMMON), Mode::empty())?.into())
 }
 
-/// Looks at the clock, half a millisecond apart: more than a tick takes.
+/// The most looks at the clock, half a millisecond apart: together longer than a tick.
 const LOOKS_MAX: u32 = 100;
 
-/// Bytes of others that a sync of a whole device may have to wait for.
+/// The most dirty bytes of other programs that a sync of a whole device may have to write.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
-/// Whether `syncfs` says that a write failed.
+/// Whether `syncfs` reports failed writes.
 static REPORTS_FAILED_WRITES: OnceLock<bool> = OnceLock::new();
 
-/// Linux does since 5.8.
+/// True for Linux 5.8 and later.
 fn reports_failed_writes() -> bool {
     let system = rustix::system::uname();
     let release = system.release().to_str().unwrap_or_default();
@@ -62,7 +62,8 @@ fn reports_failed_writes() -> bool {
     version >= (5, 8)
 }
 
-/// Bytes of everybody that the system has in memory and not yet on a device; nothing if it does not say.
+/// Returns the bytes of all programs that are dirty in memory; `None` if the system does not report
+/// them.
 fn waiting_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = |name: &str| {
@@ -72,7 +73,7 @@ fn waiting_bytes() -> Option<u64> {
     Some(kib("Dirty:")?.saturating_add(kib("Writeback:")?).saturating_mul(1024))
 }
 
-/// The system's own files below one directory.
+/// The files of the real system below one directory.
 #[derive(Debug)]
 pub struct OsFileSystem {
     root: Root,
@@ -81,30 +82,29 @@ pub struct OsFileSystem {
     resolves: AtomicBool,
     tokens: AtomicU64,
     alias: Option<Alias>,
-    /// False if no link is followed, not even one that stays inside the root.
+    /// False if no link is followed, not even inside the root.
     follows_links: bool,
-    /// The users whose files are read; nothing for files of all users.
+    /// The users whose files may be read; `None` for all users.
     owners: Option<Arc<[u32]>>,
 }
 
-/// A file whose name is no name of an object, by the one that it has here.
+/// A file whose real name is no valid object name, with the name that stands for it.
 #[derive(Debug, Clone)]
 struct Alias {
     name: String,
     real: OsString,
 }
 
-/// The directory that all paths lie below.
+/// The directory below which all paths lie.
 #[derive(Debug)]
 enum Root {
-    /// The one that was there from the start.
+    /// A directory that was opened at the start.
     Held(OwnedFd),
-    /// The one that has this name, if there is one.
+    /// The directory that has this name at each call, if there is one.
     Named { parent: OwnedFd, name: String },
 }
 
-/// Says where the directory `root`, once opened as `path`, is now: the directory that has its name,
-/// and its real path.
+/// Finds the present parent and real path of the directory `root`, which was opened as `path`.
 fn find(root: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let refuse = |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     let link = format!("/proc/self/fd/{}", root.as_raw_fd());
@@ -126,7 +126,7 @@ fn find(root: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
 }
 
 impl OsFileSystem {
-    /// Holds the directory `root`, which must exist.
+    /// Opens the existing directory `root`.
     ///
     /// # Errors
     /// Of the system.
@@ -134,7 +134,7 @@ impl OsFileSystem {
         Self::open_by(root, OFlags::empty())
     }
 
-    /// As [`OsFileSystem::open`], where `root` is a directory itself, and no link to one.
+    /// As [`OsFileSystem::open`], but fails if `root` is a link.
     ///
     /// # Errors
     /// Of the system; `ENOTDIR` for a link.
@@ -156,7 +156,7 @@ impl OsFileSystem {
         })
     }
 
-    /// Makes the directory `root` and its missing parents, durably, and holds it.
+    /// Creates the directory `root` and its missing parents, durably, and opens it.
     ///
     /// # Errors
     /// Of the system.
@@ -175,28 +175,30 @@ impl OsFileSystem {
         Self::open(root)
     }
 
-    /// The same directory on a system that refuses `openat2`, as some sandboxes do.
+    /// Returns the same directory without `openat2`, as in some sandboxes.
     #[must_use]
     pub fn without_openat2(self) -> Self {
         self.resolves.store(false, Ordering::Relaxed);
         self
     }
 
-    /// The same directory, in which the file `real` has the name `name`: for names that are not UTF-8.
+    /// Returns the same directory with the name `name` for the file `real`: for names that are not
+    /// UTF-8.
     #[must_use]
     pub(crate) fn with_alias(mut self, name: &str, real: &OsStr) -> Self {
         self.alias = Some(Alias { name: name.to_owned(), real: real.to_owned() });
         self
     }
 
-    /// The same directory, in which no link is followed, and files of other users than `owners` are not read.
+    /// Returns the same directory, following no link and reading no files of users other than
+    /// `owners`.
     #[must_use]
     pub(crate) fn of_owners(mut self, owners: &[u32]) -> Self {
         (self.owners, self.follows_links) = (Some(owners.into()), false);
         self
     }
 
-    /// The status of a file that was opened to be read.
+    /// Returns the status of a file that was opened for reading, after checking its owner.
     fn status_to_read(&self, handle: &OwnedFd) -> io::Result<Status> {
         let answer = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, ASKED)?;
         match &self.owners {
@@ -208,10 +210,10 @@ impl OsFileSystem {
         }
     }
 
-    /// Opens the file `path` to read, and says what it is.
+    /// Opens the file `path` for reading, and returns its status.
     fn open_to_read(&self, path: &str, flags: OFlags) -> io::Result<(OwnedFd, Status)> {
         if self.owners.is_some() {
-            // Opening a device may change it: a file of an unpacked archive is looked at first.
+            // Opening a device may change it, so a file of an unpacked archive is checked first.
             let status = self.stat(path)?;
             if !matches!(status.kind, FileKind::File | FileKind::Directory) {
                 return Ok((
@@ -225,11 +227,12 @@ impl OsFileSystem {
         Ok((handle, status))
     }
 
-    /// Appends `bytes` in one piece to the file `name` in `directory`, made for this user alone if it is missing.
+    /// Appends `bytes`, in one piece, to the file `name` in `directory`; a missing file is created
+    /// for this user alone.
     ///
     /// # Errors
-    /// Of the system; `InvalidInput` for anything but a plain file with one name; `PermissionDenied` for a file of
-    /// another user than the owners.
+    /// Of the system; `InvalidInput` for anything but a plain file with one name;
+    /// `PermissionDenied` for a file that belongs to none of the owners.
     pub(crate) fn append(&self, directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
         let refused = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let check = |status: &Status| match (status.kind, status.names) {
@@ -250,7 +253,7 @@ impl OsFileSystem {
         std::fs::File::from(file).write_all(bytes)
     }
 
-    /// The path that the system knows by this one.
+    /// Returns the path by which the system knows `path`.
     fn real<'a>(&'a self, path: &'a str) -> &'a OsStr {
         match &self.alias {
             Some(alias) if alias.name == path => &alias.real,
@@ -258,7 +261,7 @@ impl OsFileSystem {
         }
     }
 
-    /// Does `work` with the root.
+    /// Runs `work` with the root's handle.
     fn in_root<T>(
         &self,
         work: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T>,
@@ -269,7 +272,7 @@ impl OsFileSystem {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match rustix::fs::openat(parent, name, flags, Mode::empty()) {
-            // A link or a file: it is there, and not to be taken for an empty place.
+            // A link or a file: the name exists and must not pass for an empty place.
             Err(Errno::NOTDIR) => Err(Errno::LOOP),
             root => work(root?.as_fd()),
         }
@@ -294,9 +297,9 @@ impl OsFileSystem {
                 rule |= ResolveFlags::NO_SYMLINKS;
             }
             match rustix::fs::openat2(root, path, flags, Mode::empty(), rule) {
-                // EPERM is what sandboxes answer to calls that they do not know.
+                // Sandboxes answer unknown calls with EPERM.
                 Err(Errno::NOSYS | Errno::PERM) => self.resolves.store(false, Ordering::Relaxed),
-                // A rename somewhere on the way was seen: the kernel asks to look again.
+                // The kernel saw a concurrent rename on the path and asks for another attempt.
                 Err(Errno::AGAIN) => return walk(root, path, flags),
                 outcome => return outcome,
             }
@@ -305,13 +308,14 @@ impl OsFileSystem {
     }
 }
 
-/// Asks Lustre to put the file `name`, which has no place yet, on the target of this index. What it refuses
-/// (a target that is full or gone, a file system of another kind) leaves the file without one.
+/// Asks Lustre to put the empty file `name` on the target with this index. If Lustre refuses (a
+/// full or missing target, another kind of file system), the file stays without a target.
 fn ask_lfs(directory: &OwnedFd, name: &str, target: u32) -> io::Result<()> {
     let started = Command::new("lfs")
         .args(["setstripe", "-c", "1", "-i", &target.to_string()])
         .arg(name)
-        // The directory itself, wherever its name leads meanwhile: the new process still has it here.
+        // The directory itself, whatever its name stands for meanwhile: the new process inherits
+        // the handle.
         .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -320,7 +324,8 @@ fn ask_lfs(directory: &OwnedFd, name: &str, target: u32) -> io::Result<()> {
     let mut tool = started.map_err(|error| {
         io::Error::other(format!("lfs, which is to choose its target, cannot be run: {error}"))
     })?;
-    // A program that takes no note of its children is told of no end, but after it.
+    // A program that ignores the signals of its children gets an error here, after the child has
+    // ended.
     let _ = tool.wait();
     Ok(())
 }
@@ -369,7 +374,7 @@ fn status_of(answer: &Statx) -> Status {
             modified_ns: time(answer.stx_mtime),
             changed_ns: time(answer.stx_ctime),
             identity: (
-                // As `stat` has it, so that other languages' records can be compared.
+                // As `stat` has it, so that the records of other languages can be compared.
                 rustix::fs::makedev(answer.stx_dev_major, answer.stx_dev_minor),
                 answer.stx_ino,
             ),
@@ -378,8 +383,8 @@ fn status_of(answer: &Statx) -> Status {
     }
 }
 
-/// How many of the pages that hold bytes from `start` to `end` the page cache has: the system call
-/// `cachestat`, of Linux 6.5.
+/// Returns how many of the pages with bytes from `start` to `end` are in the page cache, by the
+/// system call `cachestat` of Linux 6.5.
 #[allow(unsafe_code)]
 fn cached_pages(handle: &OwnedFd, start: u64, end: u64) -> io::Result<u64> {
     /// Its number on every architecture.
@@ -387,11 +392,12 @@ fn cached_pages(handle: &OwnedFd, start: u64, end: u64) -> io::Result<u64> {
     if PAGE_BYTES != rustix::param::page_size() as u64 {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    // Offset and length; pages that are cached, dirty, being written, evicted, evicted of late.
+    // Offset and length in bytes; pages that are cached, dirty, being written, evicted, recently
+    // evicted.
     let range = [start, end.saturating_sub(start)];
     let mut counts = [0_u64; 5];
-    // SAFETY: the handle is open; the call reads two and writes five numbers of 64 bits, which are
-    // there, and keeps neither address. A kernel without it does nothing.
+    // SAFETY: the handle is open; the call reads two and writes five numbers of 64 bits, for which
+    // there is memory, and keeps neither address. A kernel without it does nothing.
     let outcome = unsafe {
         libc::syscall(
             CACHESTAT,
@@ -404,8 +410,8 @@ fn cached_pages(handle: &OwnedFd, start: u64, end: u64) -> io::Result<u64> {
     if outcome == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Fails for a file of more bytes than this process may make one of. The system would end the process with a
-/// signal (`SIGXFSZ`) where nobody has said that it is to be ignored.
+/// Fails for a file larger than this process may make one. The system would otherwise end a process
+/// that does not ignore the signal `SIGXFSZ`.
 fn check_size(bytes: u64) -> io::Result<()> {
     match getrlimit(Resource::Fsize).current {
         Some(limit) if bytes > limit => Err(Errno::FBIG.into()),
@@ -420,7 +426,8 @@ impl FileSystem for OsFileSystem {
         self.path.display().to_string()
     }
 
-    /// The real path besides the file number, which another directory has when this one is gone.
+    /// The real path and the file number: another directory may get the number after this one was
+    /// deleted.
     fn identity(&self) -> Option<String> {
         let (holder, name) = match &self.root {
             Root::Held(root) => (root, None),
@@ -452,7 +459,7 @@ impl FileSystem for OsFileSystem {
             resolves: AtomicBool::new(self.resolves.load(Ordering::Relaxed)),
             tokens: AtomicU64::new(0),
             alias: None,
-            // Nobody puts links into a log.
+            // A sibling storage holds a log, which contains no links.
             follows_links: false,
             owners: self.owners.clone(),
         })
@@ -494,10 +501,10 @@ impl FileSystem for OsFileSystem {
     }
 
     fn now(&self) -> io::Result<i64> {
-        // Files are dated by the clock's last tick, or, since Linux 6.13, by the clock itself.
+        // Files are dated by the clock's last tick or, since Linux 6.13, by the clock itself.
         let nanoseconds = |time: Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
         let now = nanoseconds(clock_gettime(ClockId::Realtime));
-        // A clock that is set back meanwhile is not waited for.
+        // The loop ends even if the clock is set back meanwhile.
         for _ in 0..LOOKS_MAX {
             if nanoseconds(clock_gettime(ClockId::RealtimeCoarse)) > now {
                 break;
@@ -528,7 +535,7 @@ impl FileSystem for OsFileSystem {
         Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?)
     }
 
-    /// By Lustre's own tool: a file that was never opened has no place yet, and is given one.
+    /// Uses Lustre's own tool: a file that was never opened has no target yet and can be given one.
     fn create_file_on(&self, directory: &OwnedFd, name: &str, target: u32) -> io::Result<OwnedFd> {
         let mode = Mode::from_raw_mode(0o666);
         rustix::fs::mknodat(directory, name, FileType::RegularFile, mode, 0)?;
@@ -538,7 +545,7 @@ impl FileSystem for OsFileSystem {
             let _ = self.unlink(directory, name);
         }
         opened.map_err(|error| match error.kind() {
-            // Somebody took it for an orphan, since nobody has its lock: another name is to be tried.
+            // A sweeper took the unlocked file for an orphan: the caller tries another name.
             io::ErrorKind::NotFound => io::ErrorKind::AlreadyExists.into(),
             _ => error,
         })
@@ -576,7 +583,7 @@ impl FileSystem for OsFileSystem {
         if cached >= pages.end - pages.start {
             return Ok(Residency::Whole);
         }
-        // The first page and the last may be there for what lies before and behind.
+        // The first and the last page may be cached for bytes outside the range.
         let inside = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
         let known = cached > 2 || inside.is_empty();
         let some = cached > 0
@@ -593,7 +600,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn refuse_read_ahead(&self, handle: &OwnedFd) {
-        // Where it is refused, more comes than was asked for.
+        // If the system refuses, it reads more than was requested.
         let _ = rustix::fs::fadvise(handle, 0, None, Advice::Random);
     }
 
@@ -642,7 +649,7 @@ impl FileSystem for OsFileSystem {
     #[allow(unsafe_code)]
     fn close(&self, handle: OwnedFd) -> io::Result<()> {
         // SAFETY: the number comes from an OwnedFd that was just given up, so it is open, ours, and
-        // used by nobody else; it is not used after this call, which closes it also on an error.
+        // used by nobody else. It is not used after this call, which closes it also on an error.
         Ok(unsafe { rustix::io::try_close(handle.into_raw_fd()) }?)
     }
 
@@ -714,7 +721,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn token(&self) -> u64 {
-        // Each RandomState has keys of its own from the system's random source.
+        // Each RandomState has its own keys from the system's random source.
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(self.tokens.fetch_add(1, Ordering::Relaxed));
         hasher.write_u32(std::process::id());

@@ -1,4 +1,4 @@
-//! What reads cost, by a [`Profile`].
+//! Predicted seconds of reads, by a [`Profile`].
 //!
 //! ```text
 //! storage = waits * request_seconds_one                     one after the other
@@ -6,66 +6,67 @@
 //!         + bytes / min(read_bytes_per_second_many, streams * read_bytes_per_second_one)
 //! ```
 //!
-//! where the bytes take at least as long as those of the largest request, which come in one stream. Of a place
-//! whose cold requests were measured by their size it is instead
+//! where the bytes take at least as long as those of the largest request, which one stream
+//! delivers. For a place whose cold requests were measured by size the formula is instead
 //!
 //! ```text
 //! storage = names * request_seconds_one + index_wait + max(one(size), requests * max(many(size), one(size) / streams))
 //! ```
 //!
-//! The processor works while the storage does, but for its first answers:
+//! Processor and storage work overlap, except during the first answers:
 //!
 //! ```text
 //! cold   = waits * request_seconds_one + max(rest of storage, work) + min(rest of storage, work) / requests
 //! cached = work
 //! ```
 //!
-//! with the work of [`Processor`](crate::Processor), shared by its cores. A cold request has work of its own, to
-//! bring its bytes in.
+//! with the work of [`Processor`](crate::Processor), shared by its cores. A cold request has
+//! additional processor work, to bring its bytes into memory.
 
 use serde::Serialize;
 
 use crate::{ColdRequest, ProcessorSeconds, ProcessorWork, Profile, ReadKind, Refined};
 
-/// What a read asks the storage for.
+/// The requests and bytes of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Demand {
-    /// Answers that are waited for before more can be asked.
+    /// Number of answers that must arrive before the next request can be made.
     pub waits: f64,
-    /// Requests in all.
+    /// Number of all requests.
     pub requests: f64,
-    /// Bytes in all.
+    /// Number of all bytes.
     pub bytes: f64,
-    /// Requests that bring most of the bytes, at once as far as that is worth it, and as there is room for.
+    /// Number of concurrent requests that fetch most of the bytes, limited by their benefit and by
+    /// memory.
     pub streams: f64,
-    /// Bytes of the largest request; 0 where a request may be several streams.
+    /// Bytes of the largest request; 0 if a request may use several streams.
     pub largest: f64,
-    /// Requests for indexes, of all requests.
+    /// Number of requests for indexes, included in `requests`.
     pub index_requests: f64,
-    /// Bytes of these, of all bytes.
+    /// Bytes of indexes, included in `bytes`.
     pub index_bytes: f64,
-    /// Waits for the names of objects that are not in memory: directories, attributes.
+    /// Number of waits for names of objects that are not in memory: directories, attributes.
     pub names: f64,
 }
 
-/// What a read asks of storage and processor.
+/// The storage and processor work of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ReadWork {
-    /// Of the storage.
+    /// The work of the storage.
     pub demand: Demand,
-    /// Of the processor.
+    /// The work of the processor.
     pub work: ProcessorWork,
     /// Threads that share the work of a cached read.
     pub threads: u32,
-    /// Threads that share that of a cold read, in which some wait; no fewer.
+    /// Threads that share the work of a cold read, at least as many: some of them wait.
     pub threads_waiting: u32,
 }
 
-/// What most of a read's time goes to.
+/// The part of a read that takes most of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dominant {
-    /// Waiting for answers, opening objects.
+    /// Waiting for answers and opening objects.
     Requests,
     /// Moving bytes.
     Bytes,
@@ -75,27 +76,27 @@ pub enum Dominant {
     Copying,
 }
 
-/// How long a read takes.
+/// The predicted seconds of a read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReadSeconds {
-    /// With nothing in memory.
+    /// Seconds with nothing in memory.
     pub cold: f64,
-    /// With all objects in the page cache; as cold where there is none.
+    /// Seconds with all objects in the page cache; equal to `cold` in a place without one.
     pub cached: f64,
-    /// What most of the cold read is.
+    /// The largest part of the cold read.
     pub dominant: Dominant,
-    /// What most of the cached read is.
+    /// The largest part of the cached read.
     pub cached_dominant: Dominant,
 }
 
 impl ReadKind {
-    /// That of a read that found nothing in memory.
+    /// Returns the class of a read with nothing in memory.
     pub fn cold(dominant: Dominant) -> Self {
         if dominant == Dominant::Requests { Self::Waiting } else { Self::Cold }
     }
 
-    /// That of a read of the page cache by so many threads. None for a small one: what it costs beside its data is
-    /// measured, and says nothing of a codec.
+    /// Returns the class of a read from the page cache by `threads` threads. `None` for a small
+    /// read: its fixed cost is measured separately and says nothing about a codec.
     pub fn cached(dominant: Dominant, threads: u32) -> Option<Self> {
         let kind = if threads > 1 { Self::Shared } else { Self::Cached };
         (dominant != Dominant::Requests).then_some(kind)
@@ -103,7 +104,7 @@ impl ReadKind {
 }
 
 impl Profile {
-    /// Predicted seconds of a read, of storage and processor together.
+    /// Predicts the seconds of a read, of storage and processor together.
     ///
     /// ```
     /// use bedform_storage::{Demand, Profile, ProcessorWork, ReadWork};
@@ -136,7 +137,7 @@ impl Profile {
         ReadSeconds { cold, cached, dominant, cached_dominant }
     }
 
-    /// The same, by what earlier reads took.
+    /// As [`Profile::read_seconds`], corrected by the factors of earlier reads.
     pub fn refined_seconds(&self, read: &ReadWork, by: Refined) -> ReadSeconds {
         let seconds = self.read_seconds(read);
         let cold = seconds.cold * by.of(ReadKind::cold(seconds.dominant)).counts();
@@ -144,20 +145,20 @@ impl Profile {
         let factor = of_cached.map_or(1.0, |kind| by.of(kind).counts());
         let cached = match self.is_remote {
             true => cold,
-            // Whatever was learnt: what is in memory comes no later than what is not.
+            // For any factors, a read from memory is no slower than one without.
             false => cold.min(seconds.cached * factor),
         };
         ReadSeconds { cold, cached, ..seconds }
     }
 
-    /// Seconds until the objects are open, as far as the place is waited for.
+    /// Returns the seconds of opening the objects, as far as opening waits for a server.
     fn opening_seconds(&self, read: &ReadWork) -> f64 {
         let at_once = f64::from(read.threads_waiting.max(1)).min(read.work.objects);
         self.open_seconds * read.work.objects / at_once.max(1.0)
     }
 
-    /// Seconds of a cold read, and what most of them are, by what requests of each size take; nothing where
-    /// that was not measured.
+    /// Predicts a cold read by the measured times of requests of its sizes: its seconds and their
+    /// largest part. `None` if cold requests were not measured.
     fn cold_by_sizes(&self, read: &ReadWork, parts: &ProcessorSeconds) -> Option<(f64, Dominant)> {
         let ReadWork { demand, .. } = read;
         let fetched = (demand.requests - demand.index_requests).max(0.0);
@@ -170,12 +171,12 @@ impl Profile {
             true => request.seconds_one.max(count * each(request)),
             false => 0.0,
         };
-        // A place that is asked whenever an object is opened finds its name meanwhile.
+        // A place that asks a server at each opening finds the name with the same request.
         let names = match self.open_seconds > 0.0 {
             true => self.opening_seconds(read),
             false => demand.names * index.seconds_one,
         };
-        // Where there is nothing but indexes, none is waited for before.
+        // A read of indexes alone waits for none beforehand.
         let index_wait = if demand.index_requests > 0.0 { index.seconds_one } else { 0.0 };
         let indexes = (demand.index_requests - 1.0).max(0.0) * each(index);
         let storage = of(fetched, one) + indexes;
@@ -185,7 +186,7 @@ impl Profile {
         let done = (requests + fetching + parts.decoding + parts.copying) / gain;
         let overlapped = storage.max(done) + storage.min(done) / demand.requests.max(1.0);
         let seconds = self.processor.read_seconds + names + index_wait + overlapped;
-        // What a page more would not take is waiting.
+        // The time that a request of a single page would take too is waiting.
         let least = self.cold_request(0.0)?;
         let waiting = of(fetched, least).min(storage);
         let dominant = most([
@@ -197,12 +198,12 @@ impl Profile {
         Some((seconds, dominant))
     }
 
-    /// What requests that memory answers take of one core.
+    /// Returns the seconds of one core for requests whose bytes are in memory.
     fn request_work(&self, read: &ReadWork) -> f64 {
         read.work.requests * self.processor.request_seconds
     }
 
-    /// The same by the two rates of the place, and the time of its small requests.
+    /// Predicts a cold read by the two rates of the place and the time of its small requests.
     fn cold_by_rates(&self, read: &ReadWork, parts: &ProcessorSeconds) -> (f64, Dominant) {
         let ReadWork { demand, threads, .. } = read;
         let machine = &self.processor;
@@ -223,7 +224,7 @@ impl Profile {
         (machine.read_seconds + waits + overlapped, dominant)
     }
 
-    /// Predicted seconds that the storage takes for a read that finds nothing in memory.
+    /// Predicts the storage seconds of a read with nothing in memory.
     ///
     /// ```
     /// use bedform_storage::{Demand, Profile};
@@ -247,20 +248,21 @@ impl Profile {
             + self.byte_seconds(bytes, streams, largest)
     }
 
-    /// Seconds that `bytes` take in so many requests at once, of which the largest has `largest`.
+    /// Returns the seconds of `bytes` in `streams` concurrent requests, the largest of `largest`
+    /// bytes.
     fn byte_seconds(&self, bytes: f64, streams: f64, largest: f64) -> f64 {
         let in_one = largest / self.read_bytes_per_second_one;
         (bytes / self.bytes_per_second_of(streams)).max(in_one)
     }
 
-    /// Bytes per second of so many requests at once.
+    /// Returns the bytes per second of `streams` concurrent requests.
     pub fn bytes_per_second_of(&self, streams: f64) -> f64 {
         let at_once = streams.clamp(1.0, f64::from(self.requests_in_flight).max(1.0));
         self.read_bytes_per_second_many.min(at_once * self.read_bytes_per_second_one)
     }
 
-    /// In how many requests at once `bytes` that lie together come soonest: as many as make the time for
-    /// the bytes of one as long as all of them take as requests.
+    /// Returns the number of concurrent requests that fetches `bytes` contiguous bytes soonest. At
+    /// that number the transfer time of one request equals the request time of all of them.
     ///
     /// ```
     /// use bedform_storage::Profile;
@@ -277,8 +279,9 @@ impl Profile {
         even.sqrt().clamp(1.0, most)
     }
 
-    /// The gap between two extents that is cheaper to read than to skip, by a read of so many requests.
-    /// While more of them at once bring more bytes, bytes are dear and requests cheap.
+    /// Returns the largest gap between two extents that is cheaper to read than to skip, in bytes,
+    /// for a read of `requests` requests. While more requests bring more bandwidth, bytes are
+    /// expensive and requests cheap.
     #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
     #[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
     pub fn gap_for(&self, requests: f64) -> u64 {
@@ -339,7 +342,7 @@ mod tests {
         assert_eq!(price(Demand { requests: 1e4, ..demand }, work).dominant, Dominant::Requests);
         let slow = ProcessorWork { decoding_seconds: 1.0, ..work };
         assert_eq!(price(demand, slow).dominant, Dominant::Decoding);
-        // Half as long by two cores that do 1.6 times the work of one, beside the storage.
+        // Two cores do 1.6 times the work of one, while the storage works as well.
         assert!((0.5..0.8).contains(&price(demand, slow).cached));
         let scattered = ProcessorWork { runs: 1e9, ..work };
         assert_eq!(price(demand, scattered).cached_dominant, Dominant::Copying);
@@ -374,10 +377,10 @@ mod tests {
             near.read_seconds(&read).cold
         };
         assert!((1.0e-3..1.1e-3).contains(&price(1.0, 1.0, 0.0)));
-        // A name is waited for as a page is.
+        // A name takes as long as a page.
         assert!((4.0e-3..4.1e-3).contains(&price(1.0, 1.0, 3.0)));
         assert!((10.0e-3..11.0e-3).contains(&price(100.0, 16.0, 0.0)));
-        // By few at once each waits for itself.
+        // With few in flight, each waits alone.
         assert!((50.0e-3..51.0e-3).contains(&price(100.0, 2.0, 0.0)));
     }
 

@@ -1,10 +1,11 @@
-//! The calibrated parameters of a storage system, and where they are kept.
+//! The calibrated parameters of a storage system, and their files.
 //!
-//! A [`Profile`] is a small JSON document, written atomically, one per storage system, in a
-//! directory of the user: `BEDFORM_PROFILES`, else `$XDG_DATA_HOME/bedform/profiles`, else
-//! `~/.local/share/bedform/profiles`. Its name is the identity of the file system, or scheme, server and
-//! bucket of an object store, so that every path there finds the same profile. What is read is checked before it is used: a newer
-//! version, an unknown field, or a number that no device has, is an error that says which.
+//! A [`Profile`] is a small JSON document, one per storage system, replaced atomically. Its
+//! directory is `BEDFORM_PROFILES`, else `$XDG_DATA_HOME/bedform/profiles`, else
+//! `~/.local/share/bedform/profiles`. Its file name is the identity of the file system, or the
+//! scheme, server and bucket of an object store. Every path there therefore finds the same profile.
+//! A document is checked before use. A newer version, an unknown field, or an implausible number is
+//! an error that names it.
 
 mod cold;
 mod processor;
@@ -26,35 +27,35 @@ pub use refined::{Factor, ReadKind, Refined};
 
 const FORMAT: &str = "bedform-profile";
 const VERSION: u64 = 3;
-/// Documents of this version have no cold requests.
+/// Documents of this version lack the cold requests.
 const VERSION_BEFORE_COLD: u64 = 2;
-/// Documents of this version have no processor.
+/// Documents of this version lack the processor.
 const VERSION_BEFORE_PROCESSORS: u64 = 1;
-/// Bytes of a profile document: far more than any has.
+/// The most bytes of a profile document, far more than any real one has.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of one text in a profile, and entries of its lists.
+/// The most bytes of one text in a profile, and the most entries of one list.
 const TEXT_BYTES_MAX: usize = 4096;
 const ENTRIES_MAX: usize = 64;
-/// Between a modem and all of the machine's memory.
+/// Bytes per second: between a modem and all memory channels of a machine.
 const RATE_RANGE: (f64, f64) = (1.0, 1e15);
-/// Between one cycle of a processor and an hour.
+/// Seconds: between one processor cycle and an hour.
 const SECONDS_RANGE: (f64, f64) = (1e-10, 3600.0);
 const IN_FLIGHT_MAX: u32 = 1 << 20;
 const GAP_BYTES_MAX: u64 = 1 << 40;
 
-/// Why a profile cannot be used, saved or found.
+/// The reason why a profile cannot be used, saved or found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The file could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The document is no profile.
+    /// The document is not a profile.
     #[error("{origin:?} is not a storage profile: {reason}; delete it and calibrate again")]
     Malformed {
         /// The file or other origin of the document.
         origin: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The document was written by a newer program.
@@ -68,7 +69,7 @@ pub enum ProfileError {
         /// The version that it claims.
         found: u64,
     },
-    /// A number that no storage system has.
+    /// A field has an implausible number.
     #[error(
         "the profile's {field} is {value}, which is not between {least:e} and {most:e}; \
              correct it or calibrate again"
@@ -78,17 +79,17 @@ pub enum ProfileError {
         field: String,
         /// Its value.
         value: f64,
-        /// The least that is accepted.
+        /// The least accepted value.
         least: f64,
-        /// The most that is accepted.
+        /// The largest accepted value.
         most: f64,
     },
-    /// There is no place for profiles.
+    /// The environment names no directory for profiles.
     #[error("no directory for profiles: set BEDFORM_PROFILES, XDG_DATA_HOME or HOME")]
     NoDirectory,
 }
 
-/// How sure it is that the reads of a calibration came from the device.
+/// The evidence that the reads of a calibration came from the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coldness {
@@ -96,7 +97,7 @@ pub enum Coldness {
     Emptied,
     /// The page cache could not be emptied; the reads went past it.
     Bypassed,
-    /// The page cache was asked to forget, and the system cannot say whether it did.
+    /// The system was asked to empty the page cache, and cannot tell whether it did.
     Unverified,
     /// The reads came from memory: the figures are those of a warm file, not of the device.
     Warm,
@@ -104,8 +105,8 @@ pub enum Coldness {
     Assumed,
 }
 
-/// The measurement behind [`Profile::merge_gap_bytes`]: the mean time of a pair of extents with that
-/// gap between them, as two requests and as one.
+/// The measurement behind [`Profile::merge_gap_bytes`]: the mean time to read a pair of extents
+/// with that gap between them, as two requests and as one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GapCheck {
@@ -131,49 +132,50 @@ pub struct GapCheck {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What people call the storage system.
+    /// The name of the storage system, for people.
     pub name: String,
     /// The directory that was measured; empty if none was.
     pub path: String,
-    /// When, in UTC, as `2026-01-31T12:00:00Z`; empty if nothing was measured.
+    /// The time of the measurement in UTC, as `2026-01-31T12:00:00Z`; empty if nothing was
+    /// measured.
     pub measured_at: String,
-    /// True of a server of objects, where what is opened can come whole with the same request.
+    /// True for an object store, whose answer to the opening of an object can carry its bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_remote: bool,
-    /// Whether the device was measured or memory.
+    /// Whether the reads came from the device or from memory.
     pub coldness: Coldness,
-    /// Bytes per second of one reader, one request at a time.
+    /// Bytes per second of one reader with one request in flight.
     pub read_bytes_per_second_one: f64,
     /// Bytes per second of many readers of large extents.
     pub read_bytes_per_second_many: f64,
-    /// Bytes per second of a writer, the sync at its end included.
+    /// Bytes per second of a writer, including its final sync.
     pub write_bytes_per_second: f64,
-    /// Seconds that one small request takes when no other is in flight.
+    /// Seconds of one small request with no other in flight.
     pub request_seconds_one: f64,
     /// Seconds per small request with `requests_in_flight` in flight: time over count.
     pub request_seconds_many: f64,
-    /// Requests in flight beyond which more of them bring no more.
+    /// Requests in flight beyond which the rate no longer rises.
     pub requests_in_flight: u32,
     /// CPU seconds per request.
     pub request_cpu_seconds: f64,
     /// The largest gap between two extents that is cheaper to read than to skip, in bytes.
     pub merge_gap_bytes: u64,
-    /// How `merge_gap_bytes` was checked, if it was.
+    /// The measurement that confirmed `merge_gap_bytes`, if there was one.
     pub merge_gap_check: Option<GapCheck>,
-    /// Seconds to open an object whose pages are in memory, beside the processor's: those of a place that is
-    /// asked whenever one is opened.
+    /// Seconds to open an object whose pages are in memory, in addition to processor time, where
+    /// every open asks a server.
     #[serde(default)]
     pub open_seconds: f64,
-    /// What cold requests take through the engine, by rising size; empty where that was not measured.
+    /// Times of cold requests through the engine, by rising size; empty if not measured.
     #[serde(default)]
     pub cold_requests: Vec<ColdRequest>,
     /// The machine that the storage is read from.
     #[serde(default)]
     pub processor: Processor,
-    /// What reads took over what was predicted, by codec.
+    /// Ratios of measured to predicted read times, by codec.
     #[serde(default)]
     pub refinement: BTreeMap<String, Refined>,
-    /// What a user should know about the measurement.
+    /// Remarks on the measurement, for the user.
     pub notes: Vec<String>,
 }
 
@@ -195,7 +197,7 @@ struct DocumentIn {
 }
 
 impl Profile {
-    /// A plain local solid-state disk: what is assumed where nothing was measured.
+    /// Returns the assumed profile of an uncalibrated path: a plain local solid-state disk.
     pub fn default_local() -> Self {
         Self {
             name: "a local solid-state disk".into(),
@@ -220,7 +222,7 @@ impl Profile {
         }
     }
 
-    /// An object store: what is assumed of a URL where nothing was measured.
+    /// Returns the assumed profile of an uncalibrated URL: an object store.
     pub fn default_remote() -> Self {
         Self {
             name: "an object store".into(),
@@ -232,15 +234,16 @@ impl Profile {
             request_seconds_many: 30e-3 / 32.0,
             requests_in_flight: 32,
             request_cpu_seconds: 100e-6,
-            // A little less than a request is worth: what is not needed takes bandwidth from others.
+            // A little less than a request is worth: unneeded bytes take bandwidth from other
+            // requests.
             merge_gap_bytes: 1 << 20,
             notes: vec!["assumed, not measured".into()],
             ..Self::default_local()
         }
     }
 
-    /// One target of the Lustre file system in the Smart-IO paper (250 MB/s, 8 ms to seek, 1.9 ms to
-    /// ask), and eight of them for a reader with many requests in flight.
+    /// Returns one target of the Lustre file system in the Smart-IO paper (250 MB/s, 8 ms for a
+    /// seek, 1.9 ms for a request), and eight of them for a reader with many requests in flight.
     pub fn lustre_example() -> Self {
         Self {
             name: "Lustre, the example of Smart-IO".into(),
@@ -257,13 +260,13 @@ impl Profile {
         }
     }
 
-    /// The optimized chunk size of Smart-IO in bytes, `BW * (CC + T_s)`: the bandwidth of one stream
-    /// times what one request costs before its first byte.
+    /// Returns the optimized chunk size of Smart-IO in bytes, `BW * (CC + T_s)`. It is the
+    /// bandwidth of one stream times the seconds of one request before its first byte.
     pub fn optimized_chunk_bytes(&self) -> f64 {
         self.read_bytes_per_second_one * (self.request_cpu_seconds + self.request_seconds_one)
     }
 
-    /// Holds every field against what a storage system can have.
+    /// Checks that every field is plausible for a storage system.
     ///
     /// # Errors
     /// `Implausible` with the first field that is out of range (not a number included), `Malformed`
@@ -309,10 +312,10 @@ impl Profile {
         Ok(())
     }
 
-    /// The profile as its JSON document.
+    /// Returns the profile as its JSON document.
     ///
     /// # Errors
-    /// As [`Profile::check`]: what could not be loaded is not written.
+    /// As [`Profile::check`]: a profile that could not be loaded is not written.
     pub fn to_json(&self) -> Result<String, ProfileError> {
         self.check()?;
         let document = DocumentOut { format: FORMAT, version: VERSION, profile: self };
@@ -321,12 +324,12 @@ impl Profile {
         Ok(text + "\n")
     }
 
-    /// Reads a profile from its JSON document; `origin` is named in errors.
+    /// Parses a profile from its JSON document; errors name `origin`.
     ///
     /// # Errors
     /// `Malformed`, `UnknownVersion`, `Implausible`.
     pub fn from_json(origin: &str, text: &str) -> Result<Self, ProfileError> {
-        // The version is looked at before all else: a newer document may differ in everything.
+        // The version is checked first: a newer document may differ in everything.
         let mut value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| malformed(origin, error.to_string()))?;
         if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
@@ -349,8 +352,8 @@ impl Profile {
         Ok(document.profile)
     }
 
-    /// Writes the profile to `path`: the old document or the new one is there at any time, also
-    /// after a crash. Missing directories are created.
+    /// Writes the profile to `path`, atomically: a crash leaves the old document or the new one.
+    /// Missing directories are created.
     ///
     /// # Errors
     /// As [`Profile::check`], or the system's.
@@ -377,7 +380,7 @@ impl Profile {
         })
     }
 
-    /// Reads the profile at `path`.
+    /// Loads the profile at `path`.
     ///
     /// # Errors
     /// As [`Profile::from_json`], or the system's.
@@ -398,8 +401,8 @@ impl Profile {
         Self::from_json(&path.to_string_lossy(), &text)
     }
 
-    /// The profile of the storage system that holds `directory`, or will when it exists; none if it
-    /// was never calibrated.
+    /// Loads the profile of the storage system that holds `directory`, or will hold it. `None` if
+    /// it was never calibrated.
     ///
     /// # Errors
     /// As [`Profile::load`]; `NoDirectory`.
@@ -407,7 +410,8 @@ impl Profile {
         Self::for_path_in(&profile_directory()?, directory)
     }
 
-    /// The file that keeps the profile of the storage system that holds `directory`, or will.
+    /// Returns the file for the profile of the storage system that holds `directory`, or will hold
+    /// it.
     ///
     /// # Errors
     /// `NoDirectory`; of the system.
@@ -415,7 +419,7 @@ impl Profile {
         Ok(profile_directory()?.join(system_key(directory)? + ".json"))
     }
 
-    /// As [`Profile::place_for_path`], of a storage system that has a name.
+    /// As [`Profile::place_for_path`], for the storage system named `system`.
     ///
     /// # Errors
     /// `NoDirectory`.
@@ -423,7 +427,7 @@ impl Profile {
         place_of(system)
     }
 
-    /// As [`Profile::for_path`], with the directory that profiles are kept in.
+    /// As [`Profile::for_path`], with an explicit directory of profiles.
     ///
     /// # Errors
     /// As [`Profile::load`].
@@ -431,8 +435,8 @@ impl Profile {
         Self::kept(&profiles.join(system_key(directory)? + ".json"))
     }
 
-    /// The profile of the storage system that is called `system`, as remote places have a name of theirs;
-    /// none if it was never calibrated.
+    /// Loads the profile of the storage system named `system`, such as an object store. `None` if
+    /// it was never calibrated.
     ///
     /// # Errors
     /// As [`Profile::load`]; `NoDirectory`.
@@ -448,7 +452,8 @@ impl Profile {
         }
     }
 
-    /// Keeps the profile as that of the storage system that holds `directory`, and says where.
+    /// Saves the profile as that of the storage system that holds `directory`, and returns its
+    /// file.
     ///
     /// # Errors
     /// As [`Profile::save`]; `NoDirectory`.
@@ -456,7 +461,7 @@ impl Profile {
         self.save_for_path_in(&profile_directory()?, directory)
     }
 
-    /// Keeps the profile as that of the storage system that is called `system`, and says where.
+    /// Saves the profile as that of the storage system named `system`, and returns its file.
     ///
     /// # Errors
     /// As [`Profile::save`]; `NoDirectory`.
@@ -466,7 +471,7 @@ impl Profile {
         Ok(place)
     }
 
-    /// As [`Profile::save_for_path`], with the directory that profiles are kept in.
+    /// As [`Profile::save_for_path`], with an explicit directory of profiles.
     ///
     /// # Errors
     /// As [`Profile::save`].
@@ -481,7 +486,7 @@ impl Profile {
     }
 }
 
-/// A regular file, opened to be read.
+/// Opens a regular file for reading.
 fn open_regular(path: &Path) -> std::io::Result<File> {
     let file = open_without_waiting(path)?;
     if file.metadata()?.is_file() {
@@ -490,29 +495,29 @@ fn open_regular(path: &Path) -> std::io::Result<File> {
     Err(std::io::Error::other("it is no regular file"))
 }
 
-/// The file of the profile of a system that has a name.
+/// Returns the file for the profile of the storage system named `system`.
 fn place_of(system: &str) -> Result<PathBuf, ProfileError> {
-    // A name is no path.
+    // A name must not act as a path.
     Ok(profile_directory()?.join(format!("{}.json", system.replace('/', "%2F"))))
 }
 
-/// The directory that profiles are kept in; it need not exist.
+/// Returns the directory of profiles, which need not exist.
 ///
 /// # Errors
-/// `NoDirectory` where the environment names no place.
+/// `NoDirectory` if the environment names none.
 pub fn profile_directory() -> Result<PathBuf, ProfileError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(place) = variable("BEDFORM_PROFILES") {
         return Ok(place.into());
     }
-    // The XDG rules: a relative path there is to be ignored.
+    // The XDG rules: a relative path in this variable is ignored.
     let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|place| place.is_absolute());
     let home = || variable("HOME").map(|home| Path::new(&home).join(".local/share"));
     let data = data.or_else(home).ok_or(ProfileError::NoDirectory)?;
     Ok(data.join("bedform").join("profiles"))
 }
 
-/// The identity of the file system that holds `path`, or its nearest existing ancestor.
+/// Returns the identity of the file system that holds `path`, or its nearest existing ancestor.
 fn system_key(path: &Path) -> Result<String, ProfileError> {
     let absolute = std::path::absolute(path).map_err(|error| failed("open", path, error))?;
     for place in absolute.ancestors() {
@@ -521,8 +526,8 @@ fn system_key(path: &Path) -> Result<String, ProfileError> {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => continue,
             Err(error) => return Err(failed("open", path, error.into())),
         };
-        // The id of the file system outlives a reboot; a device number need not, yet some file
-        // systems have nothing else.
+        // The id of the file system survives a reboot; a device number need not. Some file systems
+        // have no id.
         let id = rustix::fs::statvfs(place).map(|system| system.f_fsid).unwrap_or(0);
         return Ok(match id {
             0 => format!("device-{:x}", status.st_dev),

@@ -1,4 +1,4 @@
-//! A log of what is done to a storage, to prove what was and what was not.
+//! A storage that logs its operations, so that tests can check which were made.
 
 mod objects;
 
@@ -18,7 +18,7 @@ use objects::{RecordedGrowing, RecordedObject, RecordedWriter};
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What can be done to a storage.
+/// The kinds of operations on a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -47,7 +47,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All operations.
+    /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::Open,
         Self::Stat,
@@ -72,7 +72,7 @@ impl Operation {
         Self::Sweep,
     ];
 
-    /// The operation as a verb, as errors name it.
+    /// Returns the operation as a verb, as errors name it.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -90,26 +90,27 @@ impl Operation {
     }
 }
 
-/// One operation that succeeded.
+/// A successful operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What was done.
+    /// The kind of operation.
     pub operation: Operation,
-    /// In which place: what its name has behind that of the storage that is recorded.
+    /// The place: the suffix or path that was added to the name of the recorded storage, or an
+    /// empty text.
     pub place: Arc<str>,
-    /// To which object or directory.
+    /// The object or directory.
     pub path: ObjectPath,
-    /// From which byte on, for reads, appends and what a sync made durable of a growing object.
+    /// The offset of the first byte, for reads, appends and syncs of a growing object.
     pub offset: u64,
-    /// How many bytes, for these and published objects.
+    /// The number of bytes, for these and for published objects.
     pub bytes: u64,
-    /// True if the operation was to survive a power cut.
+    /// True if the operation is to survive a power cut.
     pub is_durable: bool,
-    /// Which bytes were read or published.
+    /// The identity of the version that was read or published.
     pub identity: (u64, u64),
 }
 
-/// A storage that keeps a log; clones of it, and the places beside it, share the log.
+/// A storage that keeps a log, which its clones and sibling storages share.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -127,7 +128,7 @@ pub struct Recording<S> {
     log: Log,
 }
 
-/// The log, as the objects of one place write to it.
+/// The log, as the objects of one place append to it.
 #[derive(Debug, Clone)]
 struct Log {
     events: Arc<Mutex<Vec<Event>>>,
@@ -154,17 +155,17 @@ impl Log {
 }
 
 impl<S> Recording<S> {
-    /// Records what is done to `inner` through this value.
+    /// Returns `inner` with an empty log of the operations through this value.
     pub fn new(inner: S) -> Self {
         Self { inner, log: Log { events: Arc::default(), place: Arc::from("") } }
     }
 
-    /// The storage below.
+    /// Returns the underlying storage.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The log so far, in the order in which operations ended.
+    /// Returns the log so far, in the order in which operations ended.
     pub fn events(&self) -> Vec<Event> {
         self.log.events().clone()
     }
@@ -174,17 +175,17 @@ impl<S> Recording<S> {
         self.log.events().clear();
     }
 
-    /// How often `operation` was done.
+    /// Returns the number of times that `operation` succeeded.
     pub fn count(&self, operation: Operation) -> usize {
         self.log.events().iter().filter(|event| event.operation == operation).count()
     }
 
-    /// Bytes that were read, each as often as it was.
+    /// Returns the number of bytes read; a byte read twice counts twice.
     pub fn bytes_read(&self) -> u64 {
         self.log.events().iter().filter(|event| is_read(event)).map(|event| event.bytes).sum()
     }
 
-    /// The byte ranges that were read more than once, by object.
+    /// Returns the byte ranges that were read more than once, by object.
     pub fn bytes_read_again(&self) -> Vec<(ObjectPath, Range<u64>)> {
         let mut reads = BTreeMap::<_, Vec<Range<u64>>>::new();
         for event in self.log.events().iter().filter(|event| is_read(event)) {
@@ -291,7 +292,7 @@ impl<S: Storage> Storage for Recording<S> {
         Ok(Box::new(RecordedWriter { inner, path: path.clone(), is_durable, log }))
     }
 
-    /// In the log as the steps that it stands for.
+    /// Logged as its steps: create, append, publish.
     fn put(
         &self,
         path: &ObjectPath,

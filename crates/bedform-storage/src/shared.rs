@@ -1,4 +1,4 @@
-//! A storage that several own is a storage, so that wrappers take it as they take any other.
+//! [`Storage`] for an `Arc`, so that wrappers accept a shared storage as any other.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! A file system in memory that can lose its power.
 //!
 //! It behaves like a POSIX file system, and remembers which changes a sync has confirmed. At any
-//! moment it says what a power cut may leave: see [`SimulatedFileSystem::crash_images`]. Calls can be
-//! made to fail, one by one or all from a certain one on. The same calls and seeds give the same
-//! bytes: there is no clock, no thread and no random source inside.
+//! moment it enumerates the states that a power cut may leave: see
+//! [`SimulatedFileSystem::crash_images`]. Calls can be made to fail, one by one or all from a
+//! certain one on. The same calls and seeds give the same bytes: it uses no clock, no thread and no
+//! random source.
 //!
-//! A place beside another lies on the same disk, so that one power cut hits both: each is a further
-//! directory at the top of it, and a crash image has them all.
+//! Sibling storages lie on the same disk, so that one power cut hits all of them. Each is one more
+//! directory at the top of the disk, and a crash image contains all.
 
 mod crash;
 mod faults;
@@ -36,7 +37,7 @@ struct Machine {
     world: Mutex<World>,
     unlocked: Condvar,
     has_threads: AtomicBool,
-    /// No other machine of this process has it.
+    /// Unique in this process.
     number: u64,
 }
 
@@ -49,7 +50,7 @@ impl Machine {
     }
 }
 
-/// A simulated file system, as seen from one place on it; clones are further views of the same one.
+/// A simulated file system, seen from one root on it; clones are views of the same system.
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -72,7 +73,7 @@ pub struct SimulatedFileSystem {
     machine: Arc<Machine>,
     /// The path of the root, from the top directory on.
     place: Arc<str>,
-    /// True if it lies beside another place, and may be missing.
+    /// True if the root is a sibling of another, and may be missing.
     is_named: bool,
 }
 
@@ -104,13 +105,13 @@ impl Default for SimulatedFileSystem {
 }
 
 impl SimulatedFileSystem {
-    /// An empty file system.
+    /// Returns an empty file system.
     pub fn new() -> Self {
         Self::from_state(State::new(), &Arc::from(state::FIRST))
     }
 
-    /// The same system, for which writers use threads as on the real one. The calls of each kind keep
-    /// their order; that among kinds is no longer the same in every run.
+    /// Returns the same system with threads for its writers, as on the real one. The calls of each
+    /// kind keep their order; the order among kinds then differs between runs.
     #[must_use]
     pub fn with_threads(self) -> Self {
         self.machine.has_threads.store(true, Ordering::Relaxed);
@@ -128,13 +129,13 @@ impl SimulatedFileSystem {
         Self { machine: Arc::new(machine), place: Arc::clone(place), is_named: false }
     }
 
-    /// `count` states in which the system may come up if the power failed now, by `seed`.
+    /// Returns `count` possible states after a power cut now, chosen by `seed`.
     pub fn crash_images(&self, seed: u64, count: u64) -> impl Iterator<Item = Self> + use<> {
         self.sampled_images(seed, count, false)
     }
 
-    /// As [`SimulatedFileSystem::crash_images`], with every write torn into sectors or pages that
-    /// are kept or lost each by itself.
+    /// As [`SimulatedFileSystem::crash_images`], with every write torn into sectors or pages, each
+    /// of which is kept or lost on its own.
     pub fn torn_crash_images(&self, seed: u64, count: u64) -> impl Iterator<Item = Self> + use<> {
         self.sampled_images(seed, count, true)
     }
@@ -153,8 +154,8 @@ impl SimulatedFileSystem {
         })
     }
 
-    /// Every such state in which each change is kept or lost as a whole, if no more than
-    /// `pending_max` of them are under way; else nothing.
+    /// Returns all possible states in which each change is kept or lost as a whole. `None` if more
+    /// than `pending_max` changes are unconfirmed.
     pub fn exhaustive_crash_images(
         &self,
         pending_max: u32,
@@ -170,8 +171,8 @@ impl SimulatedFileSystem {
         }))
     }
 
-    /// The system after its only process was killed: nothing written is lost, locks are given up.
-    /// Calls on the old one fail from now on.
+    /// Returns the system after its only process was killed: no written byte is lost, and locks are
+    /// released. Calls on the old system fail from now on.
     #[must_use]
     pub fn kill(&self) -> Self {
         let mut world = self.machine.world();
@@ -181,51 +182,51 @@ impl SimulatedFileSystem {
         Self::from_state(state, &self.place)
     }
 
-    /// A copy of this file system as it is, nothing lost; the two then go their own ways.
+    /// Returns an independent copy of this file system, without any loss.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::from_state(self.machine.world().state.clone(), &self.place)
     }
 
-    /// Makes the `k`-th call from now of one kind (0 is the next) fail.
+    /// Makes the `k`-th call of one kind from now on (0 is the next) fail.
     pub fn fail_at(&self, kind: CallKind, k: u64, failure: Failure) {
         let faults = &mut self.machine.world().faults;
         let number = faults.counts.get(&kind).copied().unwrap_or(0).saturating_add(k);
         faults.failures.insert((kind, number), failure);
     }
 
-    /// Lets `k` more calls happen; all after them fail and do nothing.
+    /// Allows `k` more calls; all later ones fail and do nothing.
     pub fn fail_power_after(&self, k: u64) {
         let faults = &mut self.machine.world().faults;
         faults.power_fails_at = Some(faults.calls.saturating_add(k));
     }
 
-    /// Sets the clock that files get their times from, and what it goes on by with every change: 1 as
-    /// from the start, 0 for one that stands still, less for one that runs backwards.
+    /// Sets the clock that dates files, and its step for every change. The step is 1 initially, 0
+    /// for a clock that stands still, negative for one that runs backwards.
     pub fn set_clock(&self, now: i64, step: i64) {
         let mut world = self.machine.world();
         (world.state.clock, world.state.clock_step) = (now, step);
     }
 
-    /// From now on nothing fails: the power is back, and failures still to come are called off.
+    /// Removes all scheduled failures: the power is back.
     pub fn heal(&self) {
         let faults = &mut self.machine.world().faults;
         faults.power_fails_at = None;
         faults.failures.clear();
     }
 
-    /// A system without calls of this kind: they fail with `EOPNOTSUPP`. For `Rename`, only the form
+    /// Removes the calls of this kind: they fail with `EOPNOTSUPP`. For `Rename`, only the form
     /// that does not replace is missing.
     pub fn remove_feature(&self, kind: CallKind) {
         self.machine.world().faults.lacks.push(kind);
     }
 
-    /// Calls of one kind so far.
+    /// Returns the number of calls of one kind so far.
     pub fn count(&self, kind: CallKind) -> u64 {
         self.machine.world().faults.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Bytes written that no sync has confirmed.
+    /// Returns the number of written bytes that no sync has confirmed.
     pub fn pending_bytes(&self) -> u64 {
         let world = self.machine.world();
         let files = world.state.inodes.values().filter_map(|inode| match &inode.body {
@@ -241,12 +242,12 @@ impl SimulatedFileSystem {
             .sum()
     }
 
-    /// Calls of all kinds so far.
+    /// Returns the number of calls of all kinds so far.
     pub fn calls(&self) -> u64 {
         self.machine.world().faults.calls
     }
 
-    /// Every file of this place that can be reached, hidden ones too, with its bytes.
+    /// Returns every reachable file below this root, hidden ones included, with its bytes.
     pub fn tree(&self) -> BTreeMap<String, Vec<u8>> {
         let world = self.machine.world();
         let mut files = BTreeMap::new();
@@ -269,7 +270,7 @@ impl SimulatedFileSystem {
         files
     }
 
-    /// Makes a call: counts it, lets it fail as it was told to, and does `work` otherwise.
+    /// Makes a call: counts it, fails as scheduled, and otherwise runs `work`.
     fn call<T>(
         &self,
         kind: CallKind,
@@ -283,7 +284,7 @@ impl SimulatedFileSystem {
             }
             (failure, work(world, failure == Some(Failure::Short))?)
         };
-        // A handle among the outcome is dropped here, when the world is free for it.
+        // A handle in the outcome is dropped here, after the world is unlocked.
         match failure {
             Some(Failure::ErrorAfter(number)) => Err(io::Error::from_raw_os_error(number)),
             _ => Ok(outcome),
@@ -311,7 +312,7 @@ impl SimulatedFileSystem {
     }
 }
 
-/// As much of `length` bytes as a call does.
+/// Returns the bytes that a call processes out of `length`: half of them if it is short.
 fn share(length: usize, is_short: bool) -> usize {
     if is_short { length.div_ceil(2) } else { length }
 }

@@ -1,20 +1,23 @@
-//! The seam between the engine and any place that keeps bytes.
+//! The interface between the engine and every place that keeps bytes: directories, object stores,
+//! memory.
 //!
-//! What it promises, and every implementation is held to by the suite `conformance`:
+//! [`Storage`] promises the following, and the suite `conformance` tests every implementation for
+//! it:
 //!
-//! - An object is seen whole or not at all: a writer's bytes appear under the object's name in one
-//!   step, when [`ObjectWriter::publish`] is called, and never before.
-//! - An opened [`Object`] keeps the bytes that it had when it was opened, also while the name is
-//!   given to a newer version or deleted; or its reads say `Conflict`, where a place keeps nothing
-//!   ([`Storage::is_remote`]).
-//! - What [`ObjectWriter::publish`] returned for at [`Durability::Disk`] is there after a power cut.
-//! - An error leaves the previous version in place, or says [`StorageErrorKind::Poisoned`].
-//! - Only a [`GrowingObject`] is seen before it is whole. What one of its syncs returned for never
-//!   changes, and is what others may be told of.
+//! - Readers see an object whole or not at all. [`ObjectWriter::publish`] makes a writer's bytes
+//!   appear under the object's name in one step.
+//! - An opened [`Object`] keeps the bytes of its opening, also after its name was given to a newer
+//!   version or deleted. A remote place keeps no old bytes ([`Storage::is_remote`]): there, such
+//!   reads return `Conflict`.
+//! - An object that [`ObjectWriter::publish`] returned for at [`Durability::Disk`] survives a power
+//!   cut.
+//! - An error leaves the previous version in place, or is [`StorageErrorKind::Poisoned`].
+//! - Only a [`GrowingObject`] is visible before it is complete. Bytes covered by one of its syncs
+//!   never change, and only those may be announced to readers.
 //!
-//! Calls block, but [`Storage::ask_end`] and [`Object::ask`], with which few threads have many requests on
-//! their way. Where those have nothing to offer, many extents are in flight because many threads call; see
-//! the engine's `read::execute`.
+//! All calls block, except [`Storage::ask_end`] and [`Object::ask`], by which a few threads keep
+//! many requests in flight. Where these two return nothing, the engine's `run::execute` reads many
+//! extents at once by many threads.
 //!
 //! [`StorageErrorKind::Poisoned`]: crate::StorageErrorKind::Poisoned
 
@@ -30,7 +33,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The end of this process: bytes are handed to the system, nothing is synced.
@@ -49,38 +52,39 @@ pub struct Entry {
     pub is_directory: bool,
 }
 
-/// What may have the name that a tree is published under, and what becomes of it.
+/// The precondition on the target name of [`Storage::publish_tree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreePublication {
-    /// Nothing but an empty directory, which gives way; else
-    /// [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
+    /// The name is free, or belongs to an empty directory, which is replaced. Otherwise the call
+    /// fails with [`StorageErrorKind::Exists`](crate::StorageErrorKind::Exists).
     Absent,
-    /// A directory, which is at the staged name afterwards.
+    /// The name belongs to a directory, which has the staged name afterwards.
     Exchange,
 }
 
-/// What a [`Workspace`] is called.
+/// The name of a [`Workspace`], and with it the lifetime of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkspaceName<'a> {
-    /// A hidden name that nobody else gets. What is in it goes with its owner: when the value is dropped, or,
-    /// if the owner died, with the next [sweep](Storage::sweep) of the directory.
+    /// A hidden name that no other workspace gets. The contents are deleted when the value is
+    /// dropped. If the owner died, the next [sweep](Storage::sweep) of the parent directory deletes
+    /// them.
     Unique,
-    /// This name, of one segment. What is in it stays when its owner ends, to be taken up by the next one,
-    /// until it is [removed](Workspace::remove).
+    /// This name, one path segment. The contents outlive the owner, so that a later owner can
+    /// resume the work. [`Workspace::remove`] deletes them.
     Resumable(&'a str),
 }
 
-/// What is known of an object before it is written.
+/// The expected size and concurrency of an object that is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint {
-    /// Its size.
+    /// The size of the object in bytes, if known.
     pub bytes: Option<u64>,
-    /// How many objects are likely to be on their way for most of the time that it takes; it is one of them.
+    /// The number of objects likely to be in flight during most of the write, this one included.
     pub at_once: usize,
 }
 
 impl Hint {
-    /// Of an object of `bytes` that is written by itself.
+    /// A hint for an object of `bytes` bytes that is the only one in flight.
     #[must_use]
     pub const fn of(bytes: u64) -> Self {
         Self { bytes: Some(bytes), at_once: 1 }
@@ -93,24 +97,25 @@ impl Default for Hint {
     }
 }
 
-/// See [`Storage::sync_all`].
+/// A function that makes many objects durable at once. See [`Storage::sync_all`].
 pub type SyncAll<'a> = Box<dyn Fn() -> Result<()> + Send + Sync + 'a>;
 
 /// A place that keeps objects under paths. Cheap to share between threads.
 ///
-/// No method has a default body: what a place cannot do it says itself, and a wrapper that leaves a method
-/// out does not compile. Shorthands are in [`StorageExt`]; what implementations have in common is in
-/// [`implement`](crate::implement).
+/// No method has a default body: an implementation states each missing ability, and a wrapper that
+/// omits a method does not compile. Shorthands are in [`StorageExt`], building blocks of
+/// implementations in [`implement`](crate::implement).
 pub trait Storage: Send + Sync + Debug {
-    /// What a user calls this place: a directory or URL.
+    /// Returns the name by which a user knows this place: a directory or URL.
     fn name(&self) -> String;
 
-    /// A text that two handles of this process have in common exactly if they see the same bytes with the
-    /// same rights; nothing where that cannot be said. The key of caches that all handles share: it holds
-    /// no secret, means nothing in another process, and is not for people.
+    /// Returns a text that is equal for two handles exactly if they see the same bytes with the
+    /// same rights. `None` where that cannot be decided. Caches that all handles of the process
+    /// share use it as their key. It contains no secret, means nothing in another process, and is
+    /// not meant for people.
     ///
-    /// What it says of an object holds for a [`Version`] that [tells](Version::tells_bytes_apart) bytes
-    /// apart.
+    /// A cached statement about an object holds for a [`Version`] that [tells bytes
+    /// apart](Version::tells_bytes_apart).
     fn identity(&self) -> Option<String>;
 
     /// Opens an object for reading and pins its bytes.
@@ -119,59 +124,59 @@ pub trait Storage: Send + Sync + Debug {
     /// `NotFound`; `NotAnObject` for a directory, device, FIFO, or a link that leaves the store.
     fn open(&self, path: &ObjectPath) -> Result<Box<dyn Object>>;
 
-    /// True for a place behind a server. Each call waits for an answer, so that many are better made at
-    /// once; and an opened [`Object`] loses its bytes when its name is given to a newer version: reads of
-    /// it are then a `Conflict`, and whoever planned by it has to plan again.
+    /// True for a place behind a server. Each call waits for an answer, so concurrent calls pay.
+    /// Once the name of an opened [`Object`] is given to a newer version, reads of the opened one
+    /// return `Conflict`. A reader then has to plan again.
     ///
-    /// What there is in such a place is objects alone: directories are the parts of names that several of
-    /// them have in common, and an object grows for one writer. Nothing can be deleted on condition. A lock
-    /// is given up some time after its holder died; a holder that may have lost one writes nothing more.
+    /// Such a place holds objects only. A directory is a common prefix of names, and a growing
+    /// object has a single writer. Conditional deletion is missing. A lock expires some time after
+    /// its holder died, and a holder that may have lost its lock stops writing.
     fn is_remote(&self) -> bool;
 
-    /// As [`Storage::open`], by who will read the last `bytes` of the object, or all of it if it has no
-    /// more: a remote place sends them along.
+    /// Opens an object, as [`Storage::open`] does, for a caller that will read its last `bytes`
+    /// bytes, or all of a shorter object. A remote place sends these bytes with the same answer.
     ///
     /// # Errors
     /// As [`Storage::open`].
     fn open_end(&self, path: &ObjectPath, bytes: u64) -> Result<Box<dyn Object>>;
 
-    /// As [`StorageExt::find_end`], without waiting for it: the answer rings `bell`. Nothing where that is no
-    /// wait worth it, as with the files of this machine: use [`StorageExt::find_end`].
+    /// Opens an object as [`StorageExt::find_end`] does, without waiting; the answer rings `bell`.
+    /// `None` where waiting costs nothing, as for files of this machine: call
+    /// [`StorageExt::find_end`] there.
     fn ask_end(&self, path: &ObjectPath, bytes: u64, bell: &Arc<Bell>) -> Option<PendingObject>;
 
-    /// The version that `path` stands for now. Cheaper than [`Storage::open`].
+    /// Returns the version that `path` stands for now. Cheaper than [`Storage::open`].
     ///
     /// # Errors
     /// As [`Storage::open`].
     fn stat(&self, path: &ObjectPath) -> Result<Version>;
 
-    /// When the object that `path` stands for was last changed, in nanoseconds since 1970 by the clock of
-    /// the place, which may be wrong; 0 where that is unknown. Of a directory, where there are such, when a name
-    /// in it last came or went.
+    /// Returns the time of the last change of the object `path`, in nanoseconds since 1970. The
+    /// clock is that of the place and may be wrong; 0 where the time is unknown. For a directory,
+    /// where the place has any, it is the time at which an entry was last added or removed.
     ///
     /// # Errors
     /// As [`Storage::open`].
     fn modified_ns(&self, path: &ObjectPath) -> Result<i64>;
 
-    /// A time by the clock that dates the objects of this place, in nanoseconds: the [`Version`] of what
-    /// got its name before the call has changed at that time at the latest, that of what gets its name
-    /// after the return has changed later. It waits for that to be so: a few milliseconds for files,
-    /// whose times go by the ticks of the system. Nothing is sure of a place whose clock is another
-    /// machine's, or counts seconds.
-    ///
+    /// Returns a time, in nanoseconds, by the clock that dates the objects of this place. The
+    /// [`Version`] of an object named before the call has this change time or an earlier one. An
+    /// object named after the return has a later one. The call waits until that holds: a few
+    /// milliseconds for files, whose times advance with the kernel's ticks. Nothing is guaranteed
+    /// if the clock belongs to another machine or counts seconds.
     /// # Errors
     /// `Io` if the clock cannot be read.
     fn now(&self) -> Result<i64>;
 
-    /// True if `path` still stands for `version`. As cheap as the place allows, because readers ask
-    /// it before every read.
+    /// True if `path` still stands for `version`. As cheap as the place allows, because readers
+    /// call it before every read.
     ///
     /// # Errors
     /// As [`Storage::stat`]; a missing name is `Ok(false)`.
     fn is_current(&self, path: &ObjectPath, version: &Version) -> Result<bool>;
 
-    /// Starts a new object. Nothing is visible until it is published; dropping the writer leaves
-    /// nothing behind. A wrong hint is harmless.
+    /// Starts a new object. Nothing is visible until it is published, and dropping the writer
+    /// leaves nothing behind. A wrong hint is harmless.
     ///
     /// # Errors
     /// `ReadOnly`, `PermissionDenied`, `NoSpace`, `NotAnObject`, `Io`.
@@ -182,7 +187,8 @@ pub trait Storage: Send + Sync + Debug {
         hint: Hint,
     ) -> Result<Box<dyn ObjectWriter + '_>>;
 
-    /// Publishes an object of `bytes`: [`Storage::create`] and all that follows, for small ones.
+    /// Publishes an object of `bytes`: [`Storage::create`], append and publish in one call, for
+    /// small objects.
     ///
     /// # Errors
     /// As [`Storage::create`] and [`ObjectWriter::publish`].
@@ -194,8 +200,8 @@ pub trait Storage: Send + Sync + Debug {
         condition: Condition<'_>,
     ) -> Result<Version>;
 
-    /// Creates an object under its own name, empty, to be appended to for as long as one likes: it is
-    /// seen at once, and grows. `size_hint` is the expected size in bytes, if known; a wrong one is
+    /// Creates an empty object under its own name for appending. It is visible at once and may grow
+    /// for any length of time. `size_hint` is the expected size in bytes, if known; a wrong one is
     /// harmless.
     ///
     /// # Errors
@@ -207,13 +213,14 @@ pub trait Storage: Send + Sync + Debug {
         size_hint: Option<u64>,
     ) -> Result<Box<dyn GrowingObject>>;
 
-    /// As [`Storage::grow`], of an object that several writers share, each appending to a lane of its
-    /// own: `bedform_format::log::Lanes` says which bytes that is. The writer of the first lane creates
-    /// the object, the others find it. A lane that was not written to reads as zeros, or is missing at
-    /// the end; so is what was set aside and not written. Space is only set aside in a writer's own lane.
+    /// Opens one lane of a growing object that several writers share. `bedform_format::log::Lanes`
+    /// maps the lane's bytes to byte ranges of the object. The writer of the first lane creates the
+    /// object, the others open it. A lane without writes reads as zeros, or is missing at the end
+    /// of the object. Reserved space without writes reads the same. A writer reserves space only in
+    /// its own lane.
     ///
-    /// A sync by any of them makes durable what all that see the object through the same system have
-    /// handed to it, which [`GrowingObject::flush`] does.
+    /// A sync by any writer makes durable all bytes that writers on the same system have handed to
+    /// it, which [`GrowingObject::flush`] does.
     ///
     /// # Errors
     /// As [`Storage::grow`]; `NotFound` for other lanes than the first; `Io` where the place has no such
@@ -225,26 +232,27 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
     ) -> Result<Box<dyn GrowingObject>>;
 
-    /// The place whose name is this one's with `suffix` behind it, in the same mode and with the same
-    /// options; of a directory that is its sibling. Nothing is made until something is written there,
-    /// and until then it is as an empty one. What poisons one of the two poisons both.
+    /// Returns the storage whose name is this one's followed by `suffix`, with the same mode and
+    /// options. For a directory that is a sibling directory. It is created by the first write;
+    /// until then it is empty. A failed sync that poisons one of the two poisons both.
     ///
     /// # Errors
-    /// `Io` where nothing can lie beside this place, or if `suffix` is not a part of one name;
+    /// `Io` where the place can have no sibling, or if `suffix` is not a part of one name.
     /// `NotFound` if this place was moved or deleted; `PermissionDenied`.
     fn beside(&self, suffix: &str) -> Result<Arc<dyn Storage>>;
 
-    /// The place whose root is the directory `path` of this one, in the same mode and with the same options.
-    /// A place that is written to makes the directory, durably, if it is missing. What poisons one of the two
-    /// poisons both. Open it anew once the directory was renamed.
+    /// Returns the storage whose root is the directory `path` of this one, with the same mode and
+    /// options. A writable place creates a missing directory durably. A failed sync that poisons
+    /// one of the two poisons both. After a rename of the directory the storage must be opened
+    /// anew.
     ///
     /// # Errors
     /// `NotFound` in a place that is only read; `NotAnObject`, `PermissionDenied`, `Io`.
     fn within(&self, path: &ObjectPath) -> Result<Arc<dyn Storage>>;
 
-    /// A directory in `directory` in which a tree grows before [`Storage::publish_tree`] gives it its name,
-    /// and whose lock is held until the value is dropped. `None` if somebody else works in it, which only
-    /// happens to a resumable one.
+    /// Opens a directory inside `directory` in which a tree is staged until
+    /// [`Storage::publish_tree`] gives it its name. The value holds the directory's lock until it
+    /// is dropped. `None` if another owner holds it, which happens to a resumable workspace only.
     ///
     /// # Errors
     /// `Unsupported` in a place that publishes no trees; `ReadOnly`, `PermissionDenied`, `NoSpace`,
@@ -255,17 +263,18 @@ pub trait Storage: Send + Sync + Debug {
         name: WorkspaceName<'_>,
     ) -> Result<Option<Box<dyn Workspace>>>;
 
-    /// Gives the directory `staged`, with all below it, the name `target`, in one step: after a crash too it
-    /// has the one name or the other. At [`Durability::Disk`] it is the new one once the call returned, if
-    /// what is in the tree was written at that level. Nothing in the tree is being written meanwhile. An
-    /// error leaves both names as they were; only one of kind `Poisoned` means that either state may be
-    /// found after a crash.
+    /// Gives the directory `staged`, with everything below it, the name `target` in one step. After
+    /// a crash it has one of the two names. At [`Durability::Disk`] the new name is durable when
+    /// the call returns, provided the contents were written at that level. The caller must not
+    /// write to the tree meanwhile. An error leaves both names unchanged; only after `Poisoned` may
+    /// a crash leave either state.
     ///
     /// # Errors
-    /// `Exists` by [`TreePublication::Absent`]; `NotFound` without the directory `staged`, or without
-    /// `target` where they change places; `NotAnObject` if either is no directory. `Unsupported` where the
-    /// place cannot do it: object stores; file systems that exchange no names; names on two file systems;
-    /// one directory inside the other. `Poisoned`, `PermissionDenied`, `ReadOnly`, `NoSpace`, `Io`.
+    /// `Exists` with [`TreePublication::Absent`]. `NotFound` without the directory `staged`, or,
+    /// for an exchange, without `target`. `NotAnObject` if either is no directory. `Unsupported` in
+    /// object stores, on file systems without an exchange of names, for names on two file systems,
+    /// and for one directory inside the other. `Poisoned`, `PermissionDenied`, `ReadOnly`,
+    /// `NoSpace`, `Io`.
     fn publish_tree(
         &self,
         staged: &ObjectPath,
@@ -274,14 +283,15 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Gives the finished object `staged`, whoever wrote it, the name `target`, which nothing has, in one step:
-    /// after a crash too it has the one name or the other. At [`Durability::Disk`] its bytes and the new name
-    /// are durable once the call returned. Nobody writes to it any more. An error leaves both names as they
-    /// were; only one of kind `Poisoned` means that either state may be found after a crash.
+    /// Gives the finished object `staged`, written by any process, the free name `target` in one
+    /// step. After a crash it has one of the two names. At [`Durability::Disk`] its bytes and the
+    /// new name are durable when the call returns. The caller must not write to it any more. An
+    /// error leaves both names unchanged; only after `Poisoned` may a crash leave either state.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` without `staged`; `NotAnObject` if that is a directory. `Unsupported` where the
-    /// place renames nothing, as object stores; `Poisoned`, `PermissionDenied`, `ReadOnly`, `NoSpace`, `Io`.
+    /// `Exists`; `NotFound` without `staged`; `NotAnObject` if that is a directory. `Unsupported`
+    /// in a place without renames, such as an object store. `Poisoned`, `PermissionDenied`,
+    /// `ReadOnly`, `NoSpace`, `Io`.
     fn publish_object(
         &self,
         staged: &ObjectPath,
@@ -289,8 +299,8 @@ pub trait Storage: Send + Sync + Debug {
         durability: Durability,
     ) -> Result<()>;
 
-    /// Deletes an object. Atomic; durable when the call returns at [`Durability::Disk`]. A missing
-    /// object is no error: deleting twice is deleting. `condition` must not be `Absent`.
+    /// Deletes an object, atomically; durable when the call returns at [`Durability::Disk`].
+    /// Idempotent: a missing object is no error. `condition` must not be `Absent`.
     ///
     /// # Errors
     /// `Conflict` if `condition` does not hold: nothing was deleted.
@@ -301,74 +311,77 @@ pub trait Storage: Send + Sync + Debug {
         condition: Condition<'_>,
     ) -> Result<()>;
 
-    /// Deletes a directory with all below it: not atomic, links are not followed, a missing one is
-    /// no error. The root stays, unless it is that of a place [beside](Storage::beside) another. An
-    /// error leaves some of it deleted; calling again goes on.
+    /// Deletes a directory with everything below it. Not atomic; links are not followed; a missing
+    /// directory is no error. The root stays, unless this storage was opened by
+    /// [`Storage::beside`]. An error leaves a part deleted, and another call continues.
     ///
     /// # Errors
     /// `PermissionDenied`, `ReadOnly`, `Io`.
     fn delete_tree(&self, path: &ObjectPath, durability: Durability) -> Result<()>;
 
-    /// The entries directly below `path`, sorted by name; empty if there is no such directory.
-    /// Objects that are not yet published do not appear.
+    /// Returns the entries directly below `path`, sorted by name; empty if there is no such
+    /// directory. Unpublished objects are left out.
     ///
     /// # Errors
     /// `PermissionDenied`, `Io`.
     fn list(&self, path: &ObjectPath) -> Result<Vec<Entry>>;
 
-    /// Makes durable which objects are, and are no longer, directly below `path`, whoever changed
-    /// that. A missing directory is no error.
+    /// Makes durable which objects exist directly below `path`, whichever process added or removed
+    /// them. A missing directory is no error.
     ///
     /// # Errors
     /// `Poisoned` if the outcome is unknown; `PermissionDenied`, `Io`.
     fn sync(&self, path: &ObjectPath) -> Result<()>;
 
-    /// True if [`Storage::sync_all`] is to be had, and has little to do for others just now.
+    /// True if [`Storage::sync_all`] is available and would at present write few bytes of other
+    /// programs.
     fn can_sync_all(&self) -> bool;
 
-    /// What makes all objects in `directories` durable each time that it is called, with their names and
-    /// those of the directories: what was published at [`Durability::Process`] is then as good as at
-    /// [`Durability::Disk`]. It waits for whatever else lies in the system's memory for these devices: worth
-    /// it for many objects. It fails for any write to the devices that has failed since it was made: to be
-    /// made before what it is to make durable is written.
+    /// Returns a function that makes all objects in `directories` durable, with their names and
+    /// those of the directories. Objects published at [`Durability::Process`] are then as safe as
+    /// at [`Durability::Disk`]. The function waits for all other bytes that the system holds for
+    /// these devices, so it pays for many objects only. It fails for any write to the devices that
+    /// failed since this call. Call it before writing the objects.
     ///
     /// # Errors
-    /// `NotFound` for a missing directory; `Io` where it is not to be had. When it is called, as
-    /// [`Storage::sync`].
+    /// `NotFound` for a missing directory; `Io` where the place has no such function. The function
+    /// itself fails as [`Storage::sync`] does.
     fn sync_all(&self, directories: &[ObjectPath]) -> Result<SyncAll<'_>>;
 
-    /// Waits until this process and thread alone hold the advisory lock named `path` (a directory
-    /// of the store, which must exist). The lock is given up when the guard is dropped and when the
-    /// holder dies, or some time after it; it never goes stale.
+    /// Waits until this thread alone, of all processes, holds the advisory lock of the existing
+    /// directory `path`. Dropping the guard releases the lock. If the holder dies, the lock is
+    /// released at once or after its lease; it never stays held.
     ///
     /// # Errors
-    /// `NotFound` without the directory, but in a [remote](Storage::is_remote) place; `Io` where the place
-    /// has no locks.
+    /// `NotFound` without the directory, except in a [remote](Storage::is_remote) place. `Io` in a
+    /// place without locks.
     fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>>;
 
-    /// As [`Storage::lock`], without waiting: `None` if somebody holds the lock, or may hold it.
+    /// As [`Storage::lock`], without waiting: `None` if another holder has the lock, or may have
+    /// it.
     ///
     /// # Errors
     /// As [`Storage::lock`]; `NotFound` without the directory, anywhere.
     fn try_lock(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
 
-    /// As [`Storage::try_lock`], by who has to know: waits until it can be told whether a holder is alive.
+    /// As [`Storage::try_lock`], but waits until it is certain whether the holder is alive.
     ///
     /// # Errors
     /// As [`Storage::try_lock`].
     fn try_lock_of_dead(&self, path: &ObjectPath) -> Result<Option<Box<dyn Lock>>>;
 
-    /// Removes what crashed writers left in the directory `path` (unpublished objects, and unique
-    /// workspaces, whose writer is provably gone), and says how many. Never touches a published object.
+    /// Removes the files of crashed writers in the directory `path` (unpublished objects and unique
+    /// workspaces) and returns their number. A file is removed only if its writer provably ended.
+    /// Published objects are never touched.
     ///
     /// # Errors
     /// `PermissionDenied`, `Io`.
     fn sweep(&self, path: &ObjectPath) -> Result<u64>;
 }
 
-/// What follows from the methods of [`Storage`] in one way only.
+/// Shorthands that follow from the methods of [`Storage`].
 pub trait StorageExt: Storage {
-    /// As [`Storage::open`]; nothing if there is no such object.
+    /// As [`Storage::open`]; `None` if there is no such object.
     ///
     /// # Errors
     /// As [`Storage::open`], without `NotFound`.
@@ -376,7 +389,7 @@ pub trait StorageExt: Storage {
         found(self.open(path))
     }
 
-    /// As [`Storage::open_end`]; nothing if there is no such object.
+    /// As [`Storage::open_end`]; `None` if there is no such object.
     ///
     /// # Errors
     /// As [`StorageExt::find`].
@@ -395,23 +408,24 @@ fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
     }
 }
 
-/// A directory in which a tree grows before it is published. See [`Storage::workspace`].
+/// A directory in which a tree is staged before publication. See [`Storage::workspace`].
 ///
-/// What lies in it is written and read by its path in the storage, or by [`Storage::within`].
+/// Its contents are written and read by their paths in the storage, or through [`Storage::within`].
 pub trait Workspace: Send + Sync {
-    /// Where it is.
+    /// Returns the path of the workspace in the storage.
     fn path(&self) -> &ObjectPath;
 
-    /// Deletes it with all that is in it, durably. Dropping a unique one does so as far as it can.
+    /// Deletes the directory and its contents, durably. Dropping a unique workspace does so as far
+    /// as possible.
     ///
     /// # Errors
-    /// As [`Storage::delete_tree`]; what is left goes with a sweep, or when it is taken up again.
+    /// As [`Storage::delete_tree`]. A sweep or the next owner of the name removes the rest.
     fn remove(self: Box<Self>) -> Result<()>;
 }
 
-/// Holds an advisory lock until dropped.
+/// A guard that holds an advisory lock until it is dropped.
 pub trait Lock: Send + Sync {
-    /// Leaves what is made for the lock, if anything is, when it is given up: for who takes it again soon, and
-    /// then gives it up without this.
+    /// Keeps the file or object behind the lock when the guard is dropped. For a caller that takes
+    /// the lock again soon, and then drops a guard without this call.
     fn keep_place(&mut self) {}
 }

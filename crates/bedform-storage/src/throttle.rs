@@ -1,21 +1,21 @@
-//! A file system that is as slow as told, for experiments: a distant tier on a machine that has none.
+//! A file system with a given bandwidth and latency, for experiments: it simulates a distant tier.
 //!
-//! [`Throttled`] makes the calls of another [`FileSystem`] take as long as a bandwidth and a time a
-//! request say. It is a wrapper around calls, not objects, so that what counts as a request is what
-//! leaves the process, whatever the layers above it gather or cut.
+//! [`Throttled`] delays the calls of another [`FileSystem`]. It wraps calls, not objects, so that
+//! it counts the requests that leave the process, after all merging and splitting in the layers
+//! above.
 //!
-//! - A request is a call that a client of a distant server has to send: open a file, read, write, sync,
-//!   create, rename, link, remove, list. What clients keep (directories that are open, attributes, pages
-//!   that are at hand) and locks cost nothing.
-//! - Bytes go through one after the other, whoever asks; the time a request is waited for by each alone.
-//!   So a request of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice
-//!   that.
-//! - Nothing is saved up: after a pause it is no faster than before.
-//! - Space is not set aside ahead of writes, which most distant places do not know.
-//! - The time that the call itself takes is part of it. Waiting is sleep.
+//! - A request is a call that a client of a distant server must send. These are: open a file, read,
+//!   write, sync, create, rename, link, remove, list. Cached state of a client (open directories,
+//!   attributes, resident pages) and locks cost nothing.
+//! - Bytes of all requests share one bandwidth; each request waits for its own latency. A request
+//!   of `n` bytes takes `latency + n / bandwidth`, and two in flight take less than twice that.
+//! - An idle time gives no credit: afterwards it is no faster than before.
+//! - Space is not reserved ahead of writes, which most distant places cannot do.
+//! - The time of the wrapped call counts towards the delay. Waiting is sleep.
 //!
-//! The limit is that of a process. Whoever starts several gives each its share: no memory, file or clock
-//! has to be shared between them, and none that ends early leaves others waiting.
+//! The limit applies to one process. A program that starts several processes gives each a share of
+//! the bandwidth. The processes then need no common memory, file or clock, and one that ends early
+//! keeps no other waiting.
 
 use std::fmt::Debug;
 use std::io;
@@ -30,7 +30,7 @@ use crate::file_system::{FileKind, Links, Replace, Residency, Status, Wait};
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
-/// How slow a place is.
+/// A bandwidth and a latency.
 ///
 /// ```
 /// use bedform_storage::Throttle;
@@ -47,7 +47,7 @@ pub struct Throttle {
     latency: Duration,
 }
 
-/// A text that says no throttle.
+/// A text that is not a throttle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no bandwidth and time a request; expected such as \"512 MB/s, 5 ms\"")]
 pub struct ThrottleError {
@@ -55,16 +55,16 @@ pub struct ThrottleError {
 }
 
 impl Throttle {
-    /// So many bytes in a second, and a time that each request takes besides. At least a byte.
+    /// Returns a throttle of at least 1 byte per second, with a latency for each request.
     pub fn new(bytes_per_second: u64, latency: Duration) -> Self {
         Self { bytes_per_second: bytes_per_second.max(1), latency }
     }
 
-    /// The throttle that `text` says: a [size] a second, such as `512 MB/s`, a comma,
-    /// and a time in s, ms or us, a whole number.
+    /// Parses a throttle: a [size] per second, such as `512 MB/s`, a comma, and a whole number of
+    /// s, ms or us.
     ///
     /// # Errors
-    /// What it was and what it should be.
+    /// The text and the expected form.
     pub fn parse(text: &str) -> Result<Self, ThrottleError> {
         let parts = text.split_once(',').and_then(|(rate, time)| {
             Some((bandwidth(rate).filter(|rate| *rate > 0)?, duration_nanoseconds(time)?))
@@ -73,12 +73,12 @@ impl Throttle {
         Ok(Self::new(rate, Duration::from_nanos(time)))
     }
 
-    /// Bytes in a second.
+    /// Returns the bandwidth in bytes per second.
     pub fn bytes_per_second(self) -> u64 {
         self.bytes_per_second
     }
 
-    /// What a request takes besides.
+    /// Returns the latency of a request.
     pub fn latency(self) -> Duration {
         self.latency
     }
@@ -89,13 +89,13 @@ impl Throttle {
     }
 }
 
-/// A size, `/`, and `s`.
+/// Parses a size followed by `/s`, in bytes per second.
 fn bandwidth(text: &str) -> Option<u64> {
     let (size, unit) = text.split_once('/')?;
     unit.trim().eq_ignore_ascii_case("s").then(|| size::parse(size).ok())?
 }
 
-/// A whole number of s, ms or us.
+/// Parses a whole number of s, ms or us, in nanoseconds.
 fn duration_nanoseconds(text: &str) -> Option<u64> {
     const UNITS: [(&str, u64); 3] = [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let text = text.trim();
@@ -105,12 +105,12 @@ fn duration_nanoseconds(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*times)
 }
 
-/// Tells the time, and lets it pass.
+/// A clock that tells the time and sleeps.
 pub trait Clock: Send + Sync + Debug {
-    /// The time since some moment that stays the same.
+    /// Returns the time since a fixed moment.
     fn now(&self) -> Duration;
 
-    /// Returns at that time, or later.
+    /// Returns at `time` or later.
     fn sleep_until(&self, time: Duration);
 }
 
@@ -131,18 +131,18 @@ impl Clock for SystemClock {
     }
 }
 
-/// What all that share a throttle wait for.
+/// The schedule of all requests that share a throttle.
 #[derive(Debug)]
 pub struct Pace {
     throttle: Throttle,
     clock: Arc<dyn Clock>,
-    /// When the bytes of all requests so far are through, in nanoseconds of the clock. No lock: a fork
-    /// may copy it at any moment.
+    /// The time at which the bytes of all requests so far are transferred, in nanoseconds of the
+    /// clock. Not behind a lock: a fork may copy it at any moment.
     free: AtomicU64,
 }
 
 impl Pace {
-    /// A pace of its own, by the system's clock.
+    /// Returns a new schedule by the system's clock.
     pub fn new(throttle: Throttle) -> Arc<Self> {
         Self::by_clock(throttle, Arc::new(SystemClock { start: Instant::now() }))
     }
@@ -152,12 +152,12 @@ impl Pace {
         Arc::new(Self { throttle, clock, free: AtomicU64::new(0) })
     }
 
-    /// How slow it is.
+    /// Returns the bandwidth and latency.
     pub fn throttle(&self) -> Throttle {
         self.throttle
     }
 
-    /// Does `work`, a request of `bytes` bytes, and returns when it is over.
+    /// Runs `work`, a request of `bytes` bytes, and returns after its delay.
     fn request<T>(&self, bytes: usize, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let now = nanoseconds(self.clock.now());
         let transfer = self.throttle.transfer_nanoseconds(bytes);
@@ -176,7 +176,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A file system at a [`Pace`].
+/// A file system that is throttled by a [`Pace`].
 ///
 /// ```
 /// use bedform_format::ObjectPath;
@@ -199,7 +199,7 @@ pub struct Throttled<F> {
 }
 
 impl<F> Throttled<F> {
-    /// The calls of `inner`, at a pace that others may share.
+    /// Returns the calls of `inner`, delayed by a schedule that other file systems may share.
     pub fn new(inner: F, pace: Arc<Pace>) -> Self {
         Self { inner, pace }
     }
@@ -230,7 +230,7 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
 
     fn open_file(&self, path: &str) -> io::Result<(F::Handle, Status)> {
         let opened = self.pace.request(0, || self.inner.open_file(path))?;
-        // What comes ahead would be at hand without having been waited for.
+        // Bytes read ahead would be resident without a delay.
         self.inner.refuse_read_ahead(&opened.0);
         Ok(opened)
     }
@@ -301,7 +301,7 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.inner.residency(handle, offset, length)
     }
 
-    // No hints: what they bring would be at hand without having been waited for.
+    // No readahead hints: their bytes would be resident without a delay.
     fn read_ahead(&self, _: &F::Handle, _: u64, _: u64) -> bool {
         false
     }
@@ -314,13 +314,13 @@ impl<F: FileSystem> FileSystem for Throttled<F> {
         self.pace.request(bytes.len(), || self.inner.write_at(handle, offset, bytes))
     }
 
-    // Most distant places set nothing aside; and what it takes the place here would be no part of what a
-    // request takes.
+    // Most distant places cannot reserve space, and the time that it takes here would not be part
+    // of a request.
     fn reserve(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    // Where nothing is set aside there is nothing to give back.
+    // Nothing is reserved, so there is nothing to free.
     fn release(&self, _: &F::Handle, _: u64, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -413,7 +413,7 @@ mod tests {
     use crate::{Durability, LocalStorage, Mode, SimulatedFileSystem, Staging, Storage};
     use bedform_format::ObjectPath;
 
-    /// A clock that goes only when somebody sleeps.
+    /// A clock that advances only by sleeping.
     #[derive(Debug, Default)]
     struct Still(AtomicU64);
 
@@ -427,7 +427,7 @@ mod tests {
         }
     }
 
-    /// A clock that stands still: requests begin all at once, and it keeps when each would end.
+    /// A clock that stands still: all requests start at once, and it records their ends.
     #[derive(Debug, Default)]
     struct Stopped(std::sync::Mutex<Vec<u128>>);
 
@@ -453,7 +453,7 @@ mod tests {
             pace.request(bytes, || Ok(())).unwrap();
             assert_eq!(clock.now(), Duration::from_millis(end));
         }
-        // A pause saves nothing up.
+        // An idle time gives no credit.
         clock.sleep_until(Duration::from_secs(9));
         pace.request(100, || Ok(())).unwrap();
         assert_eq!(clock.now(), Duration::from_millis(9105));

@@ -1,21 +1,21 @@
-//! Heads of requests and answers: as many fields as it takes to know where they end.
+//! Heads of requests and answers, read as far as needed to find their ends.
 
 use std::io::{Error, ErrorKind, Result};
 
 const END: &[u8] = b"\r\n\r\n";
 
-/// The first line and the fields, with the empty line behind them.
+/// The first line and the fields, with the empty line after them.
 pub(crate) struct Head(pub(crate) Vec<u8>);
 
 impl Head {
-    /// Takes the head that `bytes` begin with, once all of it is there.
+    /// Removes a complete head from the front of `bytes`; `None` while a part is missing.
     pub(crate) fn take(bytes: &mut Vec<u8>) -> Option<Self> {
         let end = bytes.windows(END.len()).position(|window| window == END)? + END.len();
         let rest = bytes.split_off(end);
         Some(Self(std::mem::replace(bytes, rest)))
     }
 
-    /// A field, named in small letters.
+    /// Returns the value of a field, in small letters.
     fn field(&self, wanted: &str) -> Option<String> {
         let text = String::from_utf8_lossy(&self.0);
         let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -28,7 +28,7 @@ impl Head {
         self.field("content-length").map(number).transpose()
     }
 
-    /// The bytes that come with a request.
+    /// Returns the length in bytes of a request's body.
     pub(crate) fn upload_length(&self) -> Result<u64> {
         match self.field("transfer-encoding") {
             Some(_) => Err(invalid("the client does not say how long its request is")),
@@ -36,7 +36,7 @@ impl Head {
         }
     }
 
-    /// The bytes that come with an answer to a request.
+    /// Returns the length in bytes of the body of an answer to `request`.
     pub(crate) fn answer_length(&self, request: &Self) -> Result<u64> {
         if request.0.starts_with(b"HEAD ") || ["204", "304"].contains(&self.status().as_str()) {
             return Ok(0);
@@ -44,12 +44,12 @@ impl Head {
         self.length()?.ok_or_else(|| invalid("the server does not say how long its answer is"))
     }
 
-    /// Whether a client wants to be told to send what it has.
+    /// True if the client waits for `100 Continue` before it sends the body.
     pub(crate) fn awaits_leave(&self) -> bool {
         self.field("expect").is_some_and(|value| value == "100-continue")
     }
 
-    /// Whether another answer follows this one.
+    /// True if another answer follows this one.
     pub(crate) fn is_interim(&self) -> bool {
         self.status() == "100"
     }

@@ -1,13 +1,14 @@
-//! A proxy before a server: each request takes a time of its own, each stream has a bandwidth.
+//! A proxy that slows a server down: each request has a latency, each stream a bandwidth.
 //!
 //!     slow_proxy PORT SERVER_PORT SECONDS BYTES_PER_SECOND
 //!
-//! It prints a line once it listens. What is uploaded comes as slowly as answers do, and the time of the
-//! request passes after it. It counts requests, and the bytes of both ways; `GET /-/counts` tells them at once.
+//! It prints a line once it listens. An upload has the bandwidth of an answer, and the latency
+//! follows the upload. It counts requests, and the bytes of both directions; `GET /-/counts`
+//! returns them without a delay.
 //!
-//! A connection is a thread, which takes its requests one after the other, over a connection of its own to
-//! the server. Bodies go from socket to socket inside the system (`splice`): what is before the server must
-//! cost little, for it shares the cores with the client that is measured.
+//! Each connection has a thread and its own connection to the server. The thread handles one
+//! request after the other. Bodies move from socket to socket in the kernel (`splice`): the proxy
+//! must cost little, because it shares the cores with the measured client.
 
 #![allow(clippy::print_stdout, reason = "a program")]
 
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The port to listen on and the proxy that the arguments ask for.
+/// Returns the port to listen on and the proxy, from the arguments.
 fn parse(arguments: &[String]) -> Option<(u16, &'static Proxy)> {
     let [port, server_port, seconds, bandwidth] = arguments else { return None };
     let slowness = Slowness {

@@ -1,4 +1,4 @@
-//! One side of a connection, and bodies that go from one side to the other at a pace.
+//! One side of a connection, and bodies that move between the two sides at a limited bandwidth.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, pipe, splice};
 use super::head::{Head, invalid};
 
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// What is passed on at a time, at most: 6.6 ms of a stream of 80 MB/s.
+/// The most bytes passed on at a time: 6.6 ms of a stream of 80 MB/s.
 const PIECE_BYTES: usize = 512 << 10;
 
-/// A stream from its beginning on.
+/// The bandwidth of one stream, counted from its beginning.
 pub(crate) struct Pace {
     begun: Instant,
     bytes_per_second: f64,
@@ -25,7 +25,7 @@ impl Pace {
         Self { begun: Instant::now(), bytes_per_second, moved: 0 }
     }
 
-    /// Waits until so many bytes more may have come.
+    /// Waits until `bytes` more bytes may have arrived.
     fn keep(&mut self, bytes: u64) {
         self.moved += bytes;
         let due = Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second);
@@ -33,7 +33,7 @@ impl Pace {
     }
 }
 
-/// A socket, and what was read from it behind a head.
+/// A socket, with bytes that were read after a head.
 pub(crate) struct Peer {
     socket: TcpStream,
     ahead: Vec<u8>,
@@ -45,7 +45,7 @@ impl Peer {
         Ok(Self { socket, ahead: Vec::new() })
     }
 
-    /// The next head; none if the other side has hung up.
+    /// Reads the next head; `None` if the other side closed the connection.
     pub(crate) fn head(&mut self) -> Result<Option<Head>> {
         let mut piece = [0; 16 << 10];
         loop {
@@ -66,7 +66,8 @@ impl Peer {
         self.socket.write_all(bytes)
     }
 
-    /// Passes on `length` bytes: each piece is sent when it may have come, none before.
+    /// Passes on `length` bytes: each piece is sent at the time at which it may arrive, none
+    /// earlier.
     pub(crate) fn pass(
         &mut self,
         to: &mut Self,
@@ -91,7 +92,7 @@ impl Peer {
     }
 }
 
-/// What bytes pass through from socket to socket without leaving the system.
+/// A kernel pipe, through which bytes move from socket to socket.
 pub(crate) struct Pipe {
     exit: OwnedFd,
     entry: OwnedFd,
@@ -100,7 +101,7 @@ pub(crate) struct Pipe {
 impl Pipe {
     pub(crate) fn new() -> Result<Self> {
         let (exit, entry) = pipe()?;
-        // Sockets give pieces of pages; a pipe of the usual size would be full of the first few.
+        // Sockets deliver parts of pages, and the first few would fill a pipe of the default size.
         let _ = fcntl_setpipe_size(&entry, 2 * PIECE_BYTES);
         Ok(Self { exit, entry })
     }

@@ -1,4 +1,4 @@
-//! Requests that are passed on, slowly, and counted.
+//! Requests that are passed on with a delay, and counted.
 
 use std::io::{ErrorKind, Result};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,16 +10,16 @@ use super::peer::{Pace, Peer, Pipe};
 
 const COUNTS: &[u8] = b"GET /-/counts ";
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Heads and waits are what a thread keeps.
+/// Bytes of a thread's stack, which holds heads only.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a request takes, and what a stream brings.
+/// The latency of a request and the bandwidth of a stream.
 pub(crate) struct Slowness {
     pub(crate) request: Duration,
     pub(crate) bytes_per_second: f64,
 }
 
-/// Where requests go, what they take, and how many there were.
+/// The server, the delays, and the counts of requests and bytes.
 pub(crate) struct Proxy {
     server: SocketAddr,
     slowness: Slowness,
@@ -41,14 +41,14 @@ impl Proxy {
         Self { server, slowness, requests, answered, received }
     }
 
-    /// Serves all who connect, until the process is ended.
+    /// Serves all clients, until the process ends.
     pub(crate) fn listen(&'static self, listener: &TcpListener) {
         for client in listener.incoming().flatten() {
             let serve = move || match self.serve(client) {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     eprintln!("slow_proxy: {error}");
                 }
-                // The client, or the server, has hung up: the other side is told by the same.
+                // One side closed its connection: that of the other side is closed as well.
                 _ => {}
             };
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
@@ -69,7 +69,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Passes on a request, and the answer to it.
+    /// Passes on a request and its answer.
     fn exchange(&self, connection: &mut Connection, request: &Head) -> Result<()> {
         let Connection { client, server, pipe } = connection;
         if request.0.starts_with(COUNTS) {
@@ -83,7 +83,7 @@ impl Proxy {
         let length = request.upload_length()?;
         client.pass(server, length, Pace::new(self.slowness.bytes_per_second), pipe)?;
         self.received.fetch_add(length, Relaxed);
-        // The server answers while the time of the request passes.
+        // The server answers during the latency.
         let asked = Instant::now();
         let answer = final_answer(server)?;
         std::thread::sleep(self.slowness.request.saturating_sub(asked.elapsed()));
@@ -93,7 +93,7 @@ impl Proxy {
         server.pass(client, length, Pace::new(self.slowness.bytes_per_second), pipe)
     }
 
-    /// The answer that tells the counts.
+    /// Returns the answer with the counts.
     fn counts(&self) -> Vec<u8> {
         let [requests, answered, received] =
             [&self.requests, &self.answered, &self.received].map(|count| count.load(Relaxed));
@@ -103,7 +103,7 @@ impl Proxy {
     }
 }
 
-/// The answer behind those that say only that the request may go on.
+/// Reads the final answer, after any `100 Continue`.
 fn final_answer(server: &mut Peer) -> Result<Head> {
     loop {
         match server.head()? {

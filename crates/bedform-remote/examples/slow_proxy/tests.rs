@@ -1,4 +1,4 @@
-//! The proxy before a server that answers with as many bytes as it is asked for, and tells what it was sent.
+//! The proxy with a server that sends as many bytes as requested, and echoes uploads.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use super::proxy::{Proxy, Slowness};
 
 const REQUEST: Duration = Duration::from_millis(30);
 const BYTES_PER_SECOND: f64 = 80e6;
-/// Only a proxy that hangs takes so long.
+/// A time that only a hanging proxy needs.
 const HANGS: Duration = Duration::from_secs(600);
 
-/// Holds the answers of the server back until so many requests have arrived.
+/// Holds the server's answers back until a number of requests has arrived.
 #[derive(Clone)]
 struct Gate(Arc<(Mutex<usize>, Condvar)>);
 
@@ -22,7 +22,7 @@ impl Gate {
         Self(Arc::new((Mutex::new(requests), Condvar::new())))
     }
 
-    /// Notes a request; false if the others do not come.
+    /// Counts a request and waits for the others; false if they do not arrive.
     fn pass(&self) -> bool {
         let (missing, all_here) = &*self.0;
         let mut missing = missing.lock().unwrap();
@@ -49,7 +49,7 @@ fn body(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect()
 }
 
-/// Answers `GET /LENGTH` with that many bytes, anything else with what was sent.
+/// Answers `GET /LENGTH` with that many bytes, and any other request with its own body.
 fn answer(mut socket: TcpStream, gate: &Gate) -> Option<()> {
     while let Some(head) = head_of(&mut socket) {
         gate.pass().then_some(())?;
@@ -68,7 +68,7 @@ fn answer(mut socket: TcpStream, gate: &Gate) -> Option<()> {
     Some(())
 }
 
-/// A server of its own behind a proxy of its own, and where the proxy listens.
+/// Starts a server behind a proxy, and returns the proxy's address.
 fn start() -> SocketAddr {
     start_with(Gate::new(0))
 }
@@ -90,7 +90,7 @@ fn start_with(gate: Gate) -> SocketAddr {
     place
 }
 
-/// Sends a request and gives what comes back, and how long it took.
+/// Sends a request, and returns the body of the answer with the elapsed time.
 fn ask(socket: &mut TcpStream, head: &str, upload: &[u8]) -> (Vec<u8>, Duration) {
     let start = Instant::now();
     socket.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
@@ -134,7 +134,7 @@ fn uploads_take_as_long_as_answers_and_the_request_begins_behind_them() {
 
 #[test]
 fn streams_do_not_wait_for_each_other() {
-    // No answer is sent before the last request has arrived.
+    // The server answers only after the last request has arrived.
     let place = start_with(Gate::new(64));
     let ask_once = move || {
         let mut socket = TcpStream::connect(place).unwrap();
@@ -165,7 +165,7 @@ fn what_does_not_say_how_long_it_is_ends_the_connection() {
     let mut socket = TcpStream::connect(start()).unwrap();
     socket.write_all(b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").unwrap();
     let mut rest = Vec::new();
-    // An end or a reset, by what was on its way.
+    // An end or a reset, depending on the bytes in flight.
     let _ = socket.read_to_end(&mut rest);
     assert!(rest.is_empty());
 }

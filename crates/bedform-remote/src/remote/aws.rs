@@ -1,4 +1,4 @@
-//! Credentials of Amazon's tools: what `aws configure` has written, where the environment has none.
+//! Credentials from the files of `aws configure`, where the environment has none.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,23 +8,23 @@ use std::path::PathBuf;
 use ::configparser::ini::Ini;
 use ::object_store::aws::AmazonS3Builder;
 
-/// Variables that say where credentials come from; then files are not looked at.
+/// Variables that give credentials or their source; with one of them set, the files are ignored.
 const IN_ENVIRONMENT: [&str; 4] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
-/// Files are not read further.
+/// The most bytes of a file; larger ones are ignored.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why there are no credentials to be had.
+/// The error for missing credentials.
 pub(super) const NONE: &str = "there are no credentials: set AWS_ACCESS_KEY_ID and \
                                AWS_SECRET_ACCESS_KEY, run 'aws configure', or say that requests are \
                                anonymous";
 
-/// The builder, with the credentials and the region of the profile that the environment names; nothing
-/// if there are none, and none to be had from the machine.
+/// Adds the credentials and the region of the profile that the environment names. `None` if there
+/// are none, and the machine's metadata server is turned off.
 pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Option<AmazonS3Builder> {
     let has = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
     let name = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".to_owned());
@@ -54,7 +54,7 @@ pub(super) fn with_profile(mut builder: AmazonS3Builder) -> Option<AmazonS3Build
     })
 }
 
-/// What a file says that a variable names, or that lies where the tools put it.
+/// Reads the file that a variable names, or the tools' default file.
 fn file(variable: &str, name: &str) -> Option<String> {
     let named = env::var_os(variable).map(PathBuf::from);
     let path = named.or_else(|| Some(env::home_dir()?.join(".aws").join(name)))?;
@@ -63,11 +63,11 @@ fn file(variable: &str, name: &str) -> Option<String> {
     is_small.then(|| fs::read_to_string(path).ok())?
 }
 
-/// The values of a section of a file; none of one that is damaged.
+/// Returns the values of a section of a file; none if the file is damaged.
 fn values_of(text: &str, section: &str) -> BTreeMap<String, String> {
     let mut reader = Ini::new_cs();
     reader.set_default_section("");
-    // A token may have any other sign in it.
+    // A token may contain any other character.
     reader.set_inline_comment_symbols(Some(&[]));
     let mut rules = reader.defaults();
     rules.delimiters = vec!['='];

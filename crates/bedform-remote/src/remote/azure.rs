@@ -1,23 +1,23 @@
-//! The account of a container in Azure: the name of its server, and part of what is signed.
+//! The account of a container in Azure, which determines its server and is part of each signature.
 
 use ::object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 use super::url::is_true;
 
-/// Why nobody knows which server is meant, or who signs.
+/// The error for a missing account.
 pub(super) const NO_ACCOUNT: &str =
     "nothing says whose container it is: set AZURE_STORAGE_ACCOUNT_NAME";
-/// An account that nobody is told.
+/// An account name that no server sees.
 const NOBODY: &str = "anonymous";
 
-/// The builder, with an account that it has or does not need; nothing if it lacks one.
+/// Returns the builder with an account if it has or needs none; `None` if it lacks one.
 pub(super) fn with_account(builder: MicrosoftAzureBuilder) -> Option<MicrosoftAzureBuilder> {
     let has = |key| builder.get_config_value(&key).is_some_and(|value| !value.is_empty());
     let is = |key| is_true(builder.get_config_value(&key));
     if has(AzureConfigKey::AccountName) || is(AzureConfigKey::UseEmulator) {
         return Some(builder);
     }
-    // The client wants one all the same, where the server is named and nothing is signed.
+    // The client requires a name even for unsigned requests to an explicit endpoint.
     let is_needless = has(AzureConfigKey::Endpoint) && is(AzureConfigKey::SkipSignature);
     is_needless.then(|| builder.with_account(NOBODY))
 }

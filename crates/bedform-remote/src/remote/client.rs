@@ -1,4 +1,4 @@
-//! The client of a server: one for each process, since a connection cannot be shared with a child.
+//! The client of a server: one for each process, because a child cannot share a connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use super::per_process::PerProcess;
 use bedform_storage::{StorageError, StorageErrorKind};
 
 type Store = Arc<dyn ObjectStore>;
-/// Makes a client, or says why there is none.
+/// A function that makes a client, or returns the reason why it cannot.
 pub(super) type Make = Box<dyn Fn(Repeats) -> std::result::Result<Made, String> + Send + Sync>;
 
-/// A client, and what takes objects in parts, where something does.
+/// A client, with its multipart uploads where the server has them.
 pub(super) struct Made {
     pub(super) store: Store,
     pub(super) parts: Option<Arc<dyn Parts>>,
 }
 
 impl Made {
-    /// A client of a server that takes no parts.
+    /// Returns a client of a server without multipart uploads.
     pub(super) fn whole(store: Store) -> Self {
         Self { store, parts: None }
     }
 }
 
-/// What a client does about requests that fail.
+/// The treatment of failed requests by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeats {
-    /// It asks again: whatever asks for bytes, or deletes.
+    /// It repeats them: for reads and deletions.
     Yes,
-    /// It says so: a write that is made twice is told that its condition does not hold.
+    /// It reports them: a repeated write would fail its own condition.
     No,
 }
 
@@ -47,15 +47,15 @@ impl Client {
         Self { repeating: PerProcess::new(), plain: PerProcess::new(), make }
     }
 
-    /// What requests go through in this process that may be made twice.
+    /// Returns the client for requests that may be repeated.
     ///
     /// # Errors
-    /// `Server` if no client can be made any more: the environment has changed.
+    /// `Server` if a client can no longer be made, because the environment has changed.
     pub(super) fn store(&self) -> Result<&Store> {
         self.try_store().map_err(no_client)
     }
 
-    /// As [`Client::store`], for requests that may not.
+    /// As [`Client::store`], for requests that must not be repeated.
     ///
     /// # Errors
     /// As [`Client::store`].
@@ -63,7 +63,8 @@ impl Client {
         Ok(&self.made_to_write()?.store)
     }
 
-    /// What takes objects in parts in this process: with requests that may be made twice, and with others.
+    /// Returns the multipart clients: for requests that may be repeated, and for those that must
+    /// not.
     ///
     /// # Errors
     /// As [`Client::store`].
@@ -73,7 +74,7 @@ impl Client {
         Ok(repeating.zip(plain).map(|(repeating, plain)| [repeating, plain]))
     }
 
-    /// As [`Client::store`], with the reason alone.
+    /// As [`Client::store`], with the reason as the error.
     pub(super) fn try_store(&self) -> std::result::Result<&Store, String> {
         Ok(&self.made()?.store)
     }

@@ -1,4 +1,4 @@
-//! Errors of an object store, as errors of storage: without a secret, and with what to do.
+//! Errors of an object store as errors of storage: without secrets, and with a remedy.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use ::object_store::Error;
 use super::transport::{Failure, failure_of};
 use bedform_storage::{StorageError, StorageErrorKind};
 
-/// The most characters of what a server says.
+/// The most characters of a server's message.
 const SAID_MAX: usize = 300;
 
-/// An error of `operation` on the object `path`.
+/// Returns the error of `operation` on the object `path`.
 pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> StorageError {
     let said = said(&error);
     let kind = match &error {
-        // As if all were there and empty, else.
+        // A missing bucket must not pass for an empty one.
         Error::NotFound { .. } if NO_BUCKET.iter().any(|code| said.contains(code)) => {
             StorageErrorKind::Server
         }
@@ -30,7 +30,7 @@ pub(super) fn to_error(operation: &'static str, path: &str, error: Error) -> Sto
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
             StorageErrorKind::PermissionDenied
         }
-        // Some requests say only in a text what has become of them.
+        // The errors of some requests have only a text.
         _ if denies(&said) => StorageErrorKind::PermissionDenied,
         _ => StorageErrorKind::Server,
     };
@@ -43,8 +43,8 @@ fn is_read(operation: &str) -> bool {
     matches!(operation, "open" | "read" | "stat" | "list" | "calibrate")
 }
 
-/// What servers and clients say where somebody may not have what was asked for; the last are where machines of
-/// Amazon and of Google get credentials, if there are none elsewhere.
+/// Texts of servers and clients for a lack of permission. The last ones are the addresses of the
+/// metadata servers that hand out a machine's credentials if there are no others.
 const DENIED: [&str; 11] = [
     "[AccessDenied]",
     "[InvalidAccessKeyId]",
@@ -52,9 +52,9 @@ const DENIED: [&str; 11] = [
     "[AuthenticationFailed]",
     "[AuthorizationFailure]",
     "[AuthorizationPermissionMismatch]",
-    // Azure says it with the status of a conflict.
+    // Azure sends it with the status of a conflict.
     "[PublicAccessNotPermitted]",
-    // And says this to who may not know whether there is anything.
+    // Azure sends this to a client that may not know whether the object exists.
     "[ResourceNotFound]",
     CREDENTIALS_OF_MACHINES,
     CREDENTIALS_OF_GOOGLE,
@@ -64,14 +64,14 @@ const CREDENTIALS_OF_MACHINES: &str = "//169.254.169.254/";
 const CREDENTIALS_OF_GOOGLE: &str = "/computeMetadata/";
 const CREDENTIALS_OF_AZURE: &str = "/metadata/identity/";
 
-/// Codes by which servers say that there is nothing at all of what was named.
+/// Codes of servers for a missing bucket or container.
 const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
 fn denies(said: &str) -> bool {
     DENIED.iter().any(|text| said.contains(text))
 }
 
-/// What servers say of a request that came badly, with a status of 4xx: asked again, it may be done.
+/// Texts of 4xx answers to a damaged or delayed request: a repeated one may succeed.
 const PASSING: [&str; 5] = [
     "status code: 429",
     "status code: 408",
@@ -80,7 +80,7 @@ const PASSING: [&str; 5] = [
     "<Code>BadDigest</Code>",
 ];
 
-/// True if the server says that it will not do what it is asked to, now or later.
+/// True if the server refuses the request for good.
 pub(super) fn is_refusal(error: &Error) -> bool {
     match error {
         Error::PermissionDenied { .. }
@@ -90,7 +90,7 @@ pub(super) fn is_refusal(error: &Error) -> bool {
         | Error::NotImplemented { .. }
         | Error::InvalidPath { .. } => true,
         Error::AlreadyExists { .. } => denies(&said(error)),
-        // Nothing has come of it: it went to where nobody does it.
+        // The redirected request reached no server that would carry it out.
         _ if matches!(failure_of(error), Some(Failure::Redirected { .. })) => true,
         Error::Generic { .. } => {
             says(error, "status code: 4") && !PASSING.iter().any(|text| says(error, text))
@@ -99,24 +99,24 @@ pub(super) fn is_refusal(error: &Error) -> bool {
     }
 }
 
-/// True if the server says that it has not done this, for want of time: it may later.
+/// True if the server did nothing because it is too busy; a later request may succeed.
 pub(super) fn is_too_many(error: &Error) -> bool {
     matches!(error, Error::Generic { .. }) && says(error, "status code: 429")
 }
 
-/// True if an answer may have been cut off: the client asks again by itself only where none began.
+/// True if an answer may have been cut off: the client repeats only requests without any answer.
 pub(super) fn may_be_cut(error: &Error) -> bool {
-    // What a server says was heard whole.
+    // A message of the server was received whole.
     let is_of_server = says(error, "status code") || failure_of(error).is_some();
     matches!(error, Error::Generic { .. }) && !is_of_server && !is_out_of_range(error)
 }
 
-/// True if the server says of an upload that there is none.
+/// True if the server does not know the upload.
 pub(super) fn is_of_upload(source: &(dyn std::error::Error + 'static)) -> bool {
     says(source, "NoSuchUpload")
 }
 
-/// True if an error, or one behind it, has a text in it.
+/// True if the text of an error, or of one of its sources, contains `text`.
 fn says(error: &(dyn std::error::Error + 'static), text: &str) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -128,11 +128,11 @@ fn says(error: &(dyn std::error::Error + 'static), text: &str) -> bool {
     false
 }
 
-/// Codes by which servers say that an object is not there.
+/// Codes of servers for a missing object.
 const MISSING: [&str; 4] = ["[NoSuchKey]", "[BlobNotFound]", "[NoSuchVersion]", "[NotFound]"];
 
-/// `error`, which is no longer that of a missing object if the server has said something else: that it
-/// does not know who asks, or a gateway that it does not know the way.
+/// Returns `error`, changed if it stands for a missing object although the server gave another
+/// reason: an unknown user, or a gateway without a route.
 pub(super) fn strict(error: Error) -> Error {
     if !matches!(error, Error::NotFound { .. }) {
         return error;
@@ -147,31 +147,31 @@ pub(super) fn strict(error: Error) -> Error {
     Error::Generic { store: "server", source: said.into() }
 }
 
-/// What the client says of an answer without `Content-Length`.
+/// The client's text for an answer without `Content-Length`.
 const LENGTH_MISSING: &str = "Content-Length Header missing";
 
-/// True if the server did not say how long an object is.
+/// True if the server did not send the length of an object.
 pub(super) fn lacks_length(error: &Error) -> bool {
     says(error, LENGTH_MISSING)
 }
 
-/// True if the server says by its status, or by a code, that an object ends before a range begins.
+/// True if the server says, by its status or a code, that an object ends before a range begins.
 pub(super) fn is_beyond_end(error: &Error) -> bool {
     failure_of(error).is_none()
         && (says(error, "status code: 416") || says(error, "<Code>InvalidRange</Code>"))
 }
 
-/// True if bytes were asked for that the object does not have.
+/// True if the requested bytes lie outside the object.
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     let said = said(error);
-    // What a server says in a document comes without the code of its status.
+    // The text of an XML document does not contain the status.
     let is_said = said.to_lowercase().contains("range") || says(error, "status code: 416");
-    // Who knows no parts of objects says "range", too.
+    // Servers without range requests mention a "range" as well.
     let is_other = matches!(error, Error::NotFound { .. } | Error::NotSupported { .. });
     !is_other && failure_of(error).is_none() && (is_said || said.contains("416"))
 }
 
-/// What to do about what a server said.
+/// Returns the remedy for a server's message.
 fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &'static str {
     let has = |text: &str| said.contains(text);
     if has("NoSuchBucket") {
@@ -221,14 +221,14 @@ fn hint(operation: &str, error: &Error, kind: StorageErrorKind, said: &str) -> &
     }
 }
 
-/// What it takes to do what these credentials may not.
+/// Returns the permission that an operation lacks.
 fn denial(operation: &str) -> &'static str {
     match operation {
         "list" => "these credentials may not list it, which takes s3:ListBucket, or its like: ",
         "delete" => {
             "these credentials may not delete it, which takes s3:DeleteObject, or its like: "
         }
-        // Who may not list is not told what is missing.
+        // Without permission to list, a server does not tell which object is missing.
         "open" | "stat" => {
             "these credentials give no access to it, or it is not there and they may not list \
              (s3:ListBucket, or its like): "
@@ -237,13 +237,13 @@ fn denial(operation: &str) -> &'static str {
     }
 }
 
-/// What an error and those behind it say, in one line, without what may be a secret.
+/// Returns the texts of an error and its sources, in one line without secrets.
 fn said(error: &Error) -> String {
     let mut text = String::new();
     let mut next: Option<&dyn std::error::Error> = error.source();
     while let Some(error) = next {
         let own = error.to_string();
-        // Most errors repeat what is behind them.
+        // Most errors repeat the texts of their sources.
         if !text.contains(&own) {
             let separator = if text.is_empty() { "" } else { ": " };
             let _ = write!(text, "{separator}{own}");
@@ -258,7 +258,7 @@ fn said(error: &Error) -> String {
     redacted(&line).chars().take(SAID_MAX).collect()
 }
 
-/// What a server says in a document of XML.
+/// Returns the message and code of an XML document.
 fn in_document(text: &str) -> Option<String> {
     let part = |open: &str, close: &str| {
         let (_, rest) = text.split_once(open)?;
@@ -287,7 +287,8 @@ fn unescaped(text: &str) -> String {
     text
 }
 
-/// `text` without the queries of URLs, which may be signatures, and without names and passwords in them.
+/// Returns `text` without the queries of URLs, which may be signatures, and without user names and
+/// passwords.
 pub(super) fn redacted(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;

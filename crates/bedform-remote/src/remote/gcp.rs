@@ -1,8 +1,8 @@
-//! Requests to Google Cloud Storage that nobody signs.
+//! Unsigned requests to Google Cloud Storage.
 //!
-//! The client of the crate reads without a token where it is told to, and fetches one for each write and
-//! deletion all the same, from the server that gives a machine its credentials. So it is given one that is
-//! empty, and what would say so is taken from its requests.
+//! Without signatures the crate's client reads without a token, but still fetches one for each
+//! write and deletion, from the machine's metadata server. It gets an empty token instead, and the
+//! header that would carry it is removed from its requests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use reqwest::header::AUTHORIZATION;
 
 use super::transport::Transport;
 
-/// The builder of a client that asks nobody for a token, and sends none.
+/// Returns the builder of a client that fetches no token and sends none.
 pub(super) fn unsigned(
     builder: GoogleCloudStorageBuilder,
     transport: Transport,
@@ -26,7 +26,7 @@ pub(super) fn unsigned(
     builder.with_http_connector(Unsigned(transport))
 }
 
-/// Makes clients that send no token.
+/// A connector whose clients send no token.
 #[derive(Debug)]
 struct Unsigned(Transport);
 

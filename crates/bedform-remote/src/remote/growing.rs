@@ -1,9 +1,8 @@
-//! Objects that grow, where objects do not change: parts.
+//! Growing objects, made of immutable parts.
 //!
-//! What has the name is a small object whose metadata say where the parts are: a directory of its own, of
-//! a random name. Each part is an object that is written once, and is called by where its bytes begin, so
-//! that the next one is found without a list, too. Parts are as large as pays, but those before a sync,
-//! which are what there is.
+//! The name stands for a small object whose metadata name the directory of the parts, with a random
+//! name of its own. Each part is an object that is written once. Its name is its offset, so that a
+//! reader finds the next part without a list. A part has 8 MiB, or fewer bytes if a sync ends it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,18 +25,18 @@ use bedform_storage::{
     Answer, Bell, GrowingObject, Object, StorageError, StorageErrorKind, Version, lacks,
 };
 
-/// What the directory of parts is called, with a random name behind it.
+/// The prefix of a directory of parts; a random name follows.
 const PARTS_PREFIX: &str = ".bedform-parts-";
 /// Bytes of a part, unless a sync ends it.
 const PART_BYTES: usize = 8 << 20;
-/// Parts that are on their way at a time.
+/// The most parts in flight.
 const IN_FLIGHT_MAX: usize = 8;
-/// Parts of an object at most, as a reader believes a server.
+/// The most parts of an object; a server that lists more is not believed.
 const PARTS_MAX: usize = 1 << 20;
 
 type Upload = JoinHandle<std::result::Result<Option<Known>, Unwritten>>;
 
-/// An object that grows, as its writer has it.
+/// A growing object, for its writer.
 pub(super) struct RemoteGrowing {
     shared: Arc<Shared>,
     path: ObjectPath,
@@ -45,7 +44,7 @@ pub(super) struct RemoteGrowing {
     /// Bytes appended, and how many of them are in parts.
     position: u64,
     begun: u64,
-    /// The bytes behind those.
+    /// The bytes after those.
     rest: Vec<u8>,
     uploads: VecDeque<Upload>,
     has_failed: bool,
@@ -54,7 +53,7 @@ pub(super) struct RemoteGrowing {
 impl RemoteGrowing {
     pub(super) fn create(shared: &Arc<Shared>, name: &Path, path: &ObjectPath) -> Result<Self> {
         let parts = format!("{PARTS_PREFIX}{}", random_name());
-        // What it says makes it another version than any that had its name before.
+        // The random name makes this version differ from all earlier objects of the name.
         let body = PutPayload::from(format!("bedform-parts 1\n{parts}\n"));
         let writes = shared.writes()?;
         let created =
@@ -75,7 +74,7 @@ impl RemoteGrowing {
         })
     }
 
-    /// Begins to write the first `length` bytes of what is left.
+    /// Starts the upload of the first `length` bytes in `rest`.
     fn begin(&mut self, length: usize) -> Result<()> {
         while self.uploads.len() >= IN_FLIGHT_MAX {
             self.finish_one()?;
@@ -112,7 +111,7 @@ impl RemoteGrowing {
         Ok(())
     }
 
-    /// Does `work`, whose failure ends the object.
+    /// Runs `work`; after a failure nothing more can be appended.
     fn write(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.shared.check_writable("write", &self.path)?;
         if self.has_failed {
@@ -176,7 +175,7 @@ impl Part {
     }
 }
 
-/// The parts that follow each other from the start on, as a list tells.
+/// Lists the parts that are contiguous from the start on.
 async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
     let mut listed = store.list(Some(directory));
@@ -189,7 +188,7 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
     }
     parts.sort_unstable_by_key(|part| part.offset);
     let mut end = 0;
-    // A writer that died may have left some behind one that is missing.
+    // A dead writer may have left parts after a missing one.
     let follow = parts.iter().take_while(|part| {
         let follows = part.offset == end && part.length > 0;
         end = part.end();
@@ -200,7 +199,7 @@ async fn list(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
     Ok(parts)
 }
 
-/// As [`list`], and behind those parts others that the list does not show yet.
+/// As [`list`], and looks up further parts that the list does not show yet.
 async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<Vec<Part>, Error> {
     let mut parts = runtime::request(|| list(store, directory)).await?;
     while parts.len() < PARTS_MAX {
@@ -215,7 +214,7 @@ async fn find(store: &dyn ObjectStore, directory: &Path) -> std::result::Result<
     Ok(parts)
 }
 
-/// The version of a growing object that `known` is the front of.
+/// Returns the version of an object; that of a growing one includes the size of its parts.
 ///
 /// # Errors
 /// Of the server.
@@ -229,7 +228,7 @@ pub(super) async fn version(
     Ok(Version { size: parts.last().map_or(0, Part::end), ..known.version.clone() })
 }
 
-/// Removes the parts of an object that is gone.
+/// Removes the parts of a deleted object.
 ///
 /// # Errors
 /// Of the server.
@@ -246,7 +245,7 @@ pub(super) fn is_part(name: &Path) -> bool {
     name.parts().rev().nth(1).is_some_and(|directory| directory.as_ref().starts_with(PARTS_PREFIX))
 }
 
-/// An object that grows, as a reader has it.
+/// A growing object, for a reader.
 #[derive(Debug)]
 pub(super) struct GrownObject {
     shared: Arc<Shared>,
@@ -258,6 +257,8 @@ pub(super) struct GrownObject {
 }
 
 impl GrownObject {
+    /// Opens the parts of the object.
+    ///
     /// # Errors
     /// Of the server.
     pub(super) async fn open(
@@ -274,7 +275,7 @@ impl GrownObject {
         Ok(Self { shared, name, shown, directory, version, parts: RwLock::new(parts) })
     }
 
-    /// Sees what has come since; gives where it ends.
+    /// Looks for later parts, and returns their end.
     fn look_again(&self) -> Result<u64> {
         let store = &**self.shared.client.store()?;
         let parts = runtime::wait("open", &self.shown, find(store, &self.directory))?;
@@ -284,7 +285,8 @@ impl GrownObject {
         Ok(end)
     }
 
-    /// The parts that bytes lie in; nothing if some of them are in none that is known.
+    /// Returns the parts that contain the bytes up to `end`; `None` if some lie beyond the known
+    /// parts.
     fn parts_of(&self, offset: u64, end: u64) -> Option<Vec<Part>> {
         let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
         if parts.last().map_or(0, Part::end) < end {
@@ -294,7 +296,7 @@ impl GrownObject {
         Some(parts[first..].iter().take_while(|part| part.offset < end).cloned().collect())
     }
 
-    /// True if the name is still that of this object.
+    /// True if the name still stands for this object.
     fn has_its_name(&self) -> Result<bool> {
         let store = self.shared.client.store()?;
         let look = look(&**store, &self.name, self.shared.lists);
@@ -326,7 +328,7 @@ impl Object for GrownObject {
             parts = self.parts_of(offset, end);
         }
         let Some(parts) = parts else {
-            // Whoever removes an object removes its parts behind what has its name.
+            // An object is deleted before its parts.
             let kind = match self.has_its_name()? {
                 true => StorageErrorKind::Truncated,
                 false => StorageErrorKind::Conflict,

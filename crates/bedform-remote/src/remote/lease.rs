@@ -1,10 +1,10 @@
-//! Locks where nothing dies with its holder: leases.
+//! Locks in an object store: leases, because no lock there ends with its holder.
 //!
-//! A lock is a small object, made and changed on condition alone. Its holder writes it anew every few
-//! seconds. Who finds it unchanged for a whole lease, by a clock of its own that only counts, takes it; no
-//! two clocks are compared. A holder that could not renew its lease for three quarters of that time takes
-//! it for lost, writes nothing more through this handle, and says that what it wrote last may be there or
-//! not.
+//! A lock is a small object, created and changed only on condition. Its holder rewrites it every
+//! few seconds, as a heartbeat. A waiting process takes a lock that stays unchanged for a whole
+//! lease by its own monotonic clock, so that no two clocks are compared. A holder that could not
+//! renew its lease for three quarters of that time considers it lost. Its handle then writes
+//! nothing more and reports that its last writes may be missing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,51 +23,51 @@ use bedform_storage::cancellation::{Waiting, interrupted};
 /// The name of the object that is a directory's lock.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
 const FREE: &str = "free";
-/// Pauses between two looks at a lock that somebody holds.
+/// The first and the longest pause between two looks at a held lock.
 const LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 const STATE_BYTES_MAX: u64 = 4096;
-/// Locks of which a handle remembers that it left them free.
+/// The most locks that a handle remembers as released by itself.
 const FREE_MAX: usize = 1 << 10;
 
-/// How long a lock that somebody holds is waited for.
+/// The time to wait for a lock that another holder has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     /// Not at all.
     None,
-    /// Until it is known whether its holder lives.
+    /// Until it is known whether the holder is alive.
     ToTell,
-    /// For ever.
+    /// Without a limit.
     Endless,
 }
 
-/// The leases that this handle has.
+/// The leases of this handle.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     all: Mutex<Vec<Arc<Lease>>>,
     /// Locks that threads of this process hold, or are about to take.
     taken: Mutex<HashSet<Path>>,
     given_up: Condvar,
-    /// Locks as this handle has left them, free.
+    /// Locks that this handle released, with their state then.
     free: Mutex<HashMap<Path, Known>>,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Debug)]
 struct Lease {
     name: Path,
     holder: String,
     process: u32,
     state: Mutex<State>,
-    /// Nobody renews it any more: it was given up, or what it protected is gone.
+    /// True once the heartbeat is to end: the lock was released, or its directory deleted.
     has_ended: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
     known: Known,
-    /// When the request was sent that renewed it last.
+    /// The time at which the last successful renewal was sent.
     renewed: Instant,
-    /// Another writer has it.
+    /// True once another writer has taken the lock.
     is_lost: bool,
     beats: u64,
 }
@@ -92,7 +92,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Leases {
-    /// The name of a lock that was lost.
+    /// Returns the name of a lost lock, if there is one.
     pub(super) fn lost(&self, lease: Duration) -> Option<String> {
         lock(&self.all).iter().find(|one| one.is_lapsed(lease)).map(|one| one.name.to_string())
     }
@@ -104,8 +104,8 @@ impl Leases {
         }
     }
 
-    /// Waits until no other thread has the lock `name`; false if one has it and nobody `waits`, or wants
-    /// to no longer.
+    /// Reserves the lock `name` for this thread, waiting for other threads of the process if
+    /// `waits`. False if another thread has it and the call does not wait, or was cancelled.
     fn take(&self, name: &Path, waits: bool, waiting: &mut Waiting<'_>) -> bool {
         let mut taken = lock(&self.taken);
         while taken.contains(name) {
@@ -132,11 +132,11 @@ impl Leases {
     }
 }
 
-/// A lock as its holder has it.
+/// The guard of a lock.
 pub(super) struct Held {
     shared: Arc<Shared>,
     name: Path,
-    /// Nothing where nobody else writes.
+    /// `None` for a single writer.
     lease: Option<Arc<Lease>>,
 }
 
@@ -147,7 +147,7 @@ impl Drop for Held {
         let leases = &self.shared.leases;
         if let Some(lease) = &self.lease {
             lock(&leases.all).retain(|other| !Arc::ptr_eq(other, lease));
-            // A child that was forked has a copy of the guard, and not the lock.
+            // A forked child has a copy of the guard, but not the lock.
             if lease.process == std::process::id() && !lease.has_ended.swap(true, Ordering::AcqRel)
             {
                 self.release(lease);
@@ -158,7 +158,7 @@ impl Drop for Held {
 }
 
 impl Held {
-    /// Takes the lock `name`; nothing if somebody has it for whom there is no `patience`.
+    /// Takes the lock `name`; `None` if another holder has it beyond `patience`.
     ///
     /// # Errors
     /// Of the server.
@@ -193,13 +193,13 @@ impl Held {
         Ok(Some(held))
     }
 
-    /// Says that the lock is free, so that nobody has to wait for the end of the lease. Where that takes
-    /// long it goes on in the background.
+    /// Writes that the lock is free, so that no process has to wait for the end of the lease. A
+    /// slow write continues in the background.
     fn release(&self, lease: &Arc<Lease>) {
         if self.shared.is_poisoned() {
             return;
         }
-        // What cannot be told now ends by itself.
+        // Without a client the lease expires.
         let Ok(writes) = self.shared.writes() else { return };
         let (shared, lease) = (self.shared.clone(), lease.clone());
         if let Ok(freed) = runtime::spawn(free(writes, shared, lease)) {
@@ -208,8 +208,7 @@ impl Held {
     }
 }
 
-/// Writes that the lock is free. While it is not known what became of an earlier write, its end is waited
-/// for.
+/// Writes that the lock is free. Repeats this while an earlier heartbeat may still arrive.
 async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
     let begun = Instant::now();
     loop {
@@ -221,10 +220,10 @@ async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
         match writes.put_if(&lease.name, body, Some(&known), None).await {
             Err(Unwritten::Refused) if begun.elapsed() < writes.deadline => {}
             Ok(Some(known)) => return shared.leases.note_free(&lease.name, known),
-            // Others have taken it since, or what it is cannot be told.
+            // Another process has taken the lock, or its state is unknown.
             Ok(None) | Err(_) => return,
         }
-        // The last beat may have come in between.
+        // The last heartbeat may have arrived in between.
         match holder_of(&*writes.store, &lease.name).await {
             Ok(Some((holder, known))) if holder == lease.holder => {
                 lease.state().known = known;
@@ -235,11 +234,11 @@ async fn free(writes: Writes, shared: Arc<Shared>, lease: Arc<Lease>) {
 }
 
 fn state_of(holder: &str, beats: u64) -> PutPayload {
-    // The number makes each state another version.
+    // The beat number and the random name make each state a new version.
     PutPayload::from(format!("bedform-lock 1\n{holder}\n{beats} {}\n", random_name()))
 }
 
-/// What a lock says, and what is there.
+/// Reads the holder of a lock, with the state of its object.
 async fn holder_of(
     store: &dyn ObjectStore,
     name: &Path,
@@ -260,7 +259,7 @@ async fn holder_once(
     };
     let known = Known::new(&found.meta, &found.attributes);
     if found.meta.size > STATE_BYTES_MAX {
-        // Nothing of ours: it is taken when it stays as it is.
+        // Not written by this module: it is taken once it stays unchanged for a lease.
         return Ok(Some((String::new(), known)));
     }
     let bytes = found.bytes().await?;
@@ -279,7 +278,7 @@ async fn acquire(
     let holder = random_name();
     let mut seen: Option<(Known, Instant)> = None;
     let mut pause = LOOKS[0];
-    // Most often nobody has taken it since it was given up here.
+    // Usually no other process has taken the lock since this handle released it.
     let mut free = lock(&shared.leases.free).remove(name);
     loop {
         let there = match free.take() {
@@ -320,7 +319,7 @@ async fn acquire(
                         has_ended: AtomicBool::new(false),
                     }));
                 }
-                // Or it was lost while nobody knew that it was taken.
+                // Or the lock was taken and lost before its answer arrived.
                 Ok(None) | Err(Unwritten::Refused) => pause = LOOKS[0],
                 Err(unwritten) => return Err(unwritten),
             }
@@ -333,10 +332,10 @@ async fn acquire(
     }
 }
 
-/// Writes the lock anew, as long as it is held.
+/// Rewrites the lock as long as it is held.
 async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
     let beat = length / 8;
-    // A request that hangs must not be the last one.
+    // A hanging request must leave time for another one.
     let writes = Writes { deadline: beat, ..writes };
     loop {
         tokio::time::sleep(beat).await;
@@ -360,7 +359,7 @@ async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
                 return;
             }
             Ok(Err(Unwritten::Refused)) => {
-                // Perhaps a beat of ours that was given up on has arrived since.
+                // An earlier heartbeat that timed out may have arrived since.
                 match holder_of(&*writes.store, &lease.name).await {
                     Ok(Some((holder, known))) if holder == lease.holder => {
                         lease.state().known = known;
@@ -372,7 +371,8 @@ async fn renew(writes: Writes, lease: Arc<Lease>, length: Duration) {
                     Err(_) => {}
                 }
             }
-            // Tried again until the lease has lapsed, and behind that: it may still be ours to give up.
+            // Repeated until the lease has lapsed, and afterwards: the lock may still be ours to
+            // release.
             Ok(Err(_)) | Err(_) => {}
         }
     }

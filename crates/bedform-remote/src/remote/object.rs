@@ -1,4 +1,4 @@
-//! An opened object: its version, and the bytes at its end.
+//! An opened object: its version, and its last bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use super::transport::{call, failure_of};
 use super::{Result, Shared, runtime, version_of};
 use bedform_storage::{Answer, Bell, Object, StorageError, StorageErrorKind, Version, lacks};
 
-/// Bytes at the end that come with the first request, where nobody knows better: whole documents.
+/// Bytes from the end of an object that its opening fetches by default: enough for whole documents.
 pub(super) const TAIL_BYTES: u64 = 64 << 10;
-/// What a server that gives no parts of objects is asked for at most.
+/// The most bytes of an object that is read whole, from a server without range requests.
 pub(super) const WHOLE_BYTES_MAX: u64 = 256 << 20;
-/// Times that an object may be replaced while it is opened.
+/// The most replacements of an object during its opening.
 const REPLACED_MAX: usize = 16;
 
-/// An object as it was when it was opened.
+/// An opened object with a fixed version.
 #[derive(Debug, Clone)]
 pub(super) struct RemoteObject {
     shared: Arc<Shared>,
     name: Path,
     shown: String,
     version: Version,
-    /// What the object's version is called, if it has a name.
+    /// The ETag of the version, if the server sent one.
     tag: Option<String>,
-    /// Bytes that came with the first request, and where they start.
+    /// Bytes that came with the opening, and their offset.
     known: Bytes,
     known_start: u64,
 }
 
 impl RemoteObject {
-    /// Opens an object, of which the last `tail` bytes come along: one request. Also says what is known
-    /// of it for those who write.
+    /// Opens an object together with its last `tail` bytes, by one request. Also returns its state
+    /// for later writes.
     pub(super) async fn open(
         shared: Arc<Shared>,
         name: Path,
@@ -55,14 +55,14 @@ impl RemoteObject {
         let Opened { meta, attributes, start, bytes: known } = opened;
         let version = version_of(&meta);
         if start.saturating_add(known.len() as u64) != version.size {
-            // The server says less than it promised.
+            // The answer is shorter than its header said.
             return Err(StorageError::new(StorageErrorKind::Truncated, "open", &shown));
         }
         let (told, tag) = (Known::new(&meta, &attributes), meta.e_tag);
         Ok((Self { shared, name, shown, version, tag, known, known_start: start }, told))
     }
 
-    /// Fills the front of `buffer` from what is known; gives the bytes that there were.
+    /// Copies bytes that came with the opening to the front of `buffer`, and returns their number.
     fn copy_known(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let Some(start) = offset.checked_sub(self.known_start) else { return 0 };
         let from = usize::try_from(start).unwrap_or(usize::MAX).min(self.known.len());
@@ -72,7 +72,8 @@ impl RemoteObject {
         count
     }
 
-    /// The bytes from `offset` on, as many as there are before those that are known; those follow.
+    /// Fetches `missing` bytes from `offset` on, and appends bytes that came with the opening,
+    /// `length` in all.
     async fn fetch_before(self, offset: u64, length: usize, missing: usize) -> Result<Bytes> {
         let mut bytes = vec![0; length];
         let (front, rest) = bytes.split_at_mut(missing);
@@ -82,8 +83,8 @@ impl RemoteObject {
         Ok(bytes.into())
     }
 
-    /// How many of the bytes from `offset` on lie before those that are known; nothing if the object has
-    /// not as many.
+    /// Returns how many of `length` bytes from `offset` on did not come with the opening. `None`
+    /// past the object's end.
     fn missing(&self, offset: u64, length: usize) -> Option<usize> {
         let length = length as u64;
         offset.checked_add(length).filter(|end| *end <= self.version.size)?;
@@ -100,7 +101,7 @@ impl RemoteObject {
         let range = offset..offset + buffer.len() as u64;
         call(async {
             let answer = store.get_opts(&self.name, self.asking_for(range.clone())).await?;
-            // Servers that know no conditions answer anyway.
+            // A server that ignores conditions answers anyway.
             if version_of(&answer.meta) != self.version || answer.range != range {
                 return Ok(Changed(true));
             }
@@ -110,7 +111,7 @@ impl RemoteObject {
     }
 
     fn asking_for(&self, range: Range<u64>) -> GetOptions {
-        // A weak name matches nothing: what it names may be other bytes.
+        // A weak ETag matches nothing: it may stand for other bytes.
         let tag = self.tag.clone().filter(|tag| !tag.starts_with("W/"));
         GetOptions { range: Some(range.into()), if_match: tag, ..GetOptions::default() }
     }
@@ -120,11 +121,11 @@ impl RemoteObject {
     }
 }
 
-/// True if an answer was not of the version that was asked for.
+/// True if an answer had another version than was requested.
 pub(super) struct Changed(pub(super) bool);
 
-/// Fills `buffer` with the body of an answer as it comes, so that it is in memory once; says that the
-/// object has changed if there are more bytes or less.
+/// Fills `buffer` with the body of an answer as it arrives, without a second copy. The object has
+/// changed if the length differs.
 ///
 /// # Errors
 /// Of the server.
@@ -142,7 +143,7 @@ pub(super) async fn fill(
     Ok(Changed(at != buffer.len()))
 }
 
-/// What fetching bytes of an opened object came to.
+/// Turns the outcome of a fetch into an error of a read.
 ///
 /// # Errors
 /// `Conflict` if the object has changed; of the server.
@@ -160,7 +161,7 @@ pub(super) fn judge(fetched: std::result::Result<Changed, Error>, shown: &str) -
     }
 }
 
-/// What is there, and its last bytes with the place where they start.
+/// The metadata of an object, with its last bytes and their offset.
 struct Opened {
     meta: ObjectMeta,
     attributes: Attributes,
@@ -181,17 +182,17 @@ async fn open(
             | Error::PermissionDenied { .. }
             | Error::Unauthenticated { .. }),
         ) => Err(error),
-        // Another request to it would end alike.
+        // The next request to this server would fail alike.
         Err(error) if failure_of(&error).is_some() => Err(error),
-        // What nobody was asked for, where no server counts from the end: Azure.
+        // No request was sent: Azure has no ranges that count from the end.
         Err(Error::NotSupported { .. }) => open_by_front(store, name, tail).await,
-        // An object of no bytes has no last ones; and not all servers count from the end, or know parts.
+        // An empty object has no last byte, and not all servers support such ranges, or any.
         Err(error) => open_by_size(store, name, tail, None, error).await,
     }
 }
 
-/// As [`open`], of a server that gives no last bytes: most objects are documents, which come whole with
-/// their first ones.
+/// As [`open`], for a server without ranges from the end: most objects are small documents, which
+/// the first range contains whole.
 async fn open_by_front(
     store: &dyn ObjectStore,
     name: &Path,
@@ -202,12 +203,12 @@ async fn open_by_front(
         Ok(answer) if answer.range.end == answer.meta.size => tail_of(answer).await,
         Ok(answer) => {
             let found = Some((answer.meta.clone(), answer.attributes.clone()));
-            // The connection is good for more once its answer was taken.
+            // The connection can be reused after the body was read.
             let _ = answer.bytes().await;
             let source = "it is replaced again and again".into();
             open_by_size(store, name, tail, found, Error::Generic { store: "server", source }).await
         }
-        // It has no bytes, or the server knows no parts at all.
+        // The object is empty, or the server has no ranges at all.
         Err(error) if is_out_of_range(&error) || matches!(error, Error::NotSupported { .. }) => {
             open_by_size(store, name, tail, None, error).await
         }
@@ -215,8 +216,8 @@ async fn open_by_front(
     }
 }
 
-/// As [`open`], of a server that answered with `error`, and may say how large the object is, or has
-/// `found` it.
+/// As [`open`], for a server that answered with `error`: asks for the size first, unless `found`
+/// holds it.
 async fn open_by_size(
     store: &dyn ObjectStore,
     name: &Path,
@@ -229,7 +230,7 @@ async fn open_by_size(
             Some(found) => found,
             None => match head(store, name).await {
                 Ok(found) => found,
-                // A body says what is missing.
+                // A body tells what is missing.
                 Err(missing @ Error::NotFound { .. }) => {
                     let range = Some(GetRange::Bounded(0..1));
                     let get = GetOptions { range, ..GetOptions::default() };
@@ -244,7 +245,7 @@ async fn open_by_size(
         }
         let range = Some(GetRange::Bounded(meta.size.saturating_sub(tail)..meta.size));
         match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
-            // Those are not the last bytes of what has taken its place meanwhile.
+            // The object was replaced, so these are not its last bytes.
             Ok(answer) if answer.meta.size != meta.size => {}
             Err(error) if is_out_of_range(&error) => {}
             Ok(answer) => return tail_of(answer).await,
@@ -272,7 +273,7 @@ impl Object for RemoteObject {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // What is known at the end need not come again.
+        // Bytes that came with the opening are not fetched again.
         let missing = self.missing(offset, buffer.len());
         let missing = missing.ok_or_else(|| self.error(StorageErrorKind::Truncated))?;
         let (missing, rest) = buffer.split_at_mut(missing);
@@ -305,8 +306,8 @@ impl Object for RemoteObject {
     }
 
     fn kept(&self) -> Option<Arc<dyn Object>> {
-        // Only a name of the version makes sure that the bytes are of it: size and time may be those of
-        // another.
+        // Only an ETag makes sure that later bytes are of this version: another one may have the
+        // same size and time.
         self.tag.as_ref().filter(|tag| !tag.starts_with("W/"))?;
         Some(Arc::new(Self { known: Bytes::new(), known_start: self.version.size, ..self.clone() }))
     }

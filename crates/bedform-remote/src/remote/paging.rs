@@ -1,8 +1,11 @@
-//! Lists, page by page: a server may go on for ever, and its client would follow.
+//! Bounded lists: a misbehaving server could send pages without end, and its client would follow.
 //!
-//! A list ends with an error when a page is named by the token of an earlier one, when it has many more pages
-//! than new entries fill, when it has too many entries, or when it takes longer than the deadline and a second
-//! for each five hundred entries.
+//! A list ends with an error in four cases:
+//!
+//! - A page has the token of an earlier one.
+//! - There are many more pages than new entries fill.
+//! - There are too many entries.
+//! - The list takes longer than the deadline and one second for each 500 entries.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Display};
@@ -23,18 +26,19 @@ use super::transport::{Failure, call};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Entries of a list.
+/// The most entries of a list.
 const ENTRIES_MAX: u64 = 4 << 20;
 const ENTRIES_PER_SECOND_MIN: u64 = 500;
-/// Pages that may bring nothing, since some servers skip what was deleted; others bring so many on average.
+/// The most pages without entries, since some servers skip deleted ones; below, the least entries
+/// of other pages on average.
 const EMPTY_PAGES_MAX: u64 = 1000;
 const ENTRIES_PER_PAGE_MIN: u64 = 10;
 
-/// A store whose lists end.
+/// A store whose lists are bounded.
 #[derive(Debug)]
 pub(super) struct Paged<S> {
     pub(super) store: Arc<S>,
-    /// The time for a list, beside that for its entries.
+    /// The time for a list, in addition to that for its entries.
     pub(super) deadline: Duration,
 }
 
@@ -44,28 +48,28 @@ impl<S> Display for Paged<S> {
     }
 }
 
-/// A list as far as it has come.
+/// A list in progress.
 struct List<S> {
     store: Arc<S>,
     prefix: Option<String>,
     has_delimiter: bool,
-    /// The token of the next page; nothing before the first.
+    /// The token of the next page; `None` before the first.
     token: Option<String>,
     is_over: bool,
     progress: Progress,
 }
 
-/// What tells a long list from one without end.
+/// The counts by which an endless list is detected.
 #[derive(Debug)]
 struct Progress {
     begun: Instant,
     deadline: Duration,
     entries: u64,
     pages: u64,
-    /// The first name of the last page that had one.
+    /// The first name of the last page with entries.
     first: Option<Path>,
-    /// The token of the page of which the number is a power of two: each later one is compared with it, so
-    /// that any circle is noticed.
+    /// The token of the last page whose number is a power of two. Each later token is compared with
+    /// it, so that any cycle is detected.
     landmark: Option<String>,
 }
 
@@ -74,10 +78,10 @@ impl Progress {
         Self { begun: Instant::now(), deadline, entries: 0, pages: 0, first: None, landmark: None }
     }
 
-    /// Notes a page, which the one of `token` follows.
+    /// Counts a page, whose successor has this token.
     ///
     /// # Errors
-    /// If the list has no end.
+    /// If the list is endless.
     fn note(&mut self, page: &ListResult, token: Option<&str>) -> Result<()> {
         let names = page.objects.iter().map(|object| &object.location);
         let first = names.chain(&page.common_prefixes).next();
@@ -126,7 +130,7 @@ impl<S: PaginatedListStore> List<S> {
         }
     }
 
-    /// The next page; nothing behind the last.
+    /// Returns the next page; `None` after the last.
     async fn next(&mut self) -> Result<Option<ListResult>> {
         if self.is_over {
             return Ok(None);
@@ -209,7 +213,8 @@ mod tests {
         ListResult { objects: Vec::new(), common_prefixes, extensions: ::http::Extensions::new() }
     }
 
-    /// The pages after which a list of `pages`, each with its token, is said to have no end.
+    /// Returns the number of pages after which a list of `pages`, each with its token, is rejected
+    /// as endless.
     fn ends_after(pages: impl Iterator<Item = (ListResult, String)>) -> Option<u64> {
         let mut progress = Progress::new(Duration::from_secs(3600));
         for (page, token) in pages {
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(ends_after(same), Some(EMPTY_PAGES_MAX + 6));
         let one = (0..5000).map(|n| at(n, vec![n.to_string()]));
         assert_eq!(ends_after(one), Some(1112));
-        // Some servers skip what was deleted.
+        // Some servers skip deleted entries.
         let some = (0..5000).map(|n| {
             let count = if n % 500 == 0 { 5000 } else { 0 };
             at(n, (0..count).map(|name| format!("{n} {name}")).collect())

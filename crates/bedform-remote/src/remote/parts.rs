@@ -1,14 +1,14 @@
-//! Objects that are sent in parts, at the same time: several streams, and one condition for the whole.
+//! Multipart uploads: several streams for one object, and one condition for the whole.
 //!
-//! 1. An upload is begun, with the metadata that the object will have.
-//! 2. Its parts are sent, in any order, and again where that fails: nothing of them is seen.
-//! 3. One request gives the object its name, if the condition holds. It is a write like one of a single
-//!    request, with a random name in the metadata: `put` has how a lost answer is told from a conflict.
+//! 1. An upload is begun, with the metadata of the future object.
+//! 2. Its parts are sent in any order, and repeated on failure. They are not visible.
+//! 3. One request gives the object its name, if the condition holds. Like a write by a single
+//!   request it carries a random name in the metadata: `put` tells a lost answer from a conflict.
 //!
-//! A server that does not know the condition of the third step would lose the work of others. So each is
-//! tried first, with an object of its own, while objects go whole; one that fails gets no parts. An upload
-//! that is given up is removed; where its writer dies it stays, unseen, until a rule of the bucket's removes
-//! what was not completed.
+//! A server that ignores the condition of the third step would lose other writers' work. So each
+//! server is tested with an object first, while objects are sent whole. A server that fails the
+//! test gets no parts. A cancelled upload is removed. If its writer dies, the upload stays,
+//! invisible, until a lifecycle rule of the bucket removes it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use reqwest::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use super::error::is_of_upload;
 use super::transport::Transport;
 
-/// What takes objects in parts.
+/// A client for multipart uploads.
 #[async_trait]
 pub trait Parts: Debug + Send + Sync {
-    /// Begins an upload; gives what it is called.
+    /// Begins an upload and returns its id.
     ///
     /// # Errors
     /// Of the server.
     async fn begin(&self, name: &Path, attributes: Attributes) -> Result<MultipartId, Error>;
 
-    /// Sends part `number`, counted from 0. Sent twice it is there once.
+    /// Sends part `number`, counted from 0. Idempotent.
     ///
     /// # Errors
     /// Of the server.
@@ -50,7 +50,7 @@ pub trait Parts: Debug + Send + Sync {
         payload: PutPayload,
     ) -> Result<PartId, Error>;
 
-    /// Makes the parts the object `name`, on the condition that `mode` says. The upload is gone then.
+    /// Makes the parts the object `name`, on the condition `mode`. Ends the upload.
     ///
     /// # Errors
     /// `Precondition` if the condition does not hold, `NotFound` if there is no such upload; of the server.
@@ -70,11 +70,11 @@ pub trait Parts: Debug + Send + Sync {
 }
 
 tokio::task_local! {
-    /// The condition of the request that completes an upload: the client of the crate takes none.
+    /// The condition of the request that completes an upload: the crate's client cannot pass one.
     static CONDITION: (HeaderName, HeaderValue);
 }
 
-/// Makes clients that complete uploads on a condition.
+/// A connector whose clients complete uploads on a condition.
 #[derive(Debug)]
 pub(super) struct Conditional(pub(super) Transport);
 
@@ -85,7 +85,8 @@ impl HttpConnector for Conditional {
     }
 }
 
-/// A client that adds the condition to requests which complete an upload, and sends none of them without.
+/// A client that adds the condition to requests that complete an upload, and refuses such a request
+/// without one.
 #[derive(Debug)]
 struct Conditions(HttpClient);
 
@@ -108,7 +109,7 @@ fn completes(request: &HttpRequest) -> bool {
     *request.method() == reqwest::Method::POST && query.any(|pair| pair.starts_with("uploadId="))
 }
 
-/// The uploads of Amazon, and of servers that speak its language.
+/// Multipart uploads of Amazon S3 and compatible servers.
 #[derive(Debug)]
 pub(super) struct AmazonParts(pub(super) Arc<AmazonS3>);
 
@@ -152,7 +153,7 @@ impl Parts for AmazonParts {
     }
 }
 
-/// The condition as a field of a request.
+/// Returns the condition as a header of a request.
 fn condition_of(mode: PutMode) -> Result<(HeaderName, HeaderValue), Error> {
     let unfit = |what: &str| Error::NotSupported { source: what.to_owned().into() };
     match mode {
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// A server that dies while it completes an upload, and says of the next request that it has.
+    /// A server that crashes while it completes an upload, and confirms the repeated request.
     #[derive(Debug)]
     struct Forgetful(AtomicBool);
 

@@ -1,12 +1,12 @@
-//! Values that each process makes for itself.
+//! Values of which each process has its own.
 
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that a child which was forked does not share with its parent: of what has threads or
-/// connections a child has only a copy that nothing drives. It is found without a lock, which a fork
-/// could copy while somebody holds it.
+/// A value that a forked child does not share with its parent. In a child no thread drives the
+/// copied runtime and connections. The lookup takes no lock, because a fork could copy a locked
+/// one.
 pub(super) struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
@@ -19,8 +19,8 @@ impl<T> PerProcess<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The value of this process, made by `make` if there is none yet; `unused` takes what another
-    /// thread has made at the same time.
+    /// Returns the value of this process, made by `make` at first use. `unused` gets the new value
+    /// if another thread was faster.
     #[allow(unsafe_code)]
     pub(super) fn get<E>(
         &self,
@@ -29,21 +29,21 @@ impl<T> PerProcess<T> {
     ) -> Result<&T, E> {
         let process = process::id();
         let found = self.0.load(Ordering::Acquire);
-        // SAFETY: what is in the pointer comes from `Box::leak` below and is freed by `drop` alone, which
-        // has the value to itself.
+        // SAFETY: the pointer comes from `Box::into_raw` below and is freed by `drop` alone, which
+        // has exclusive access.
         if let Some(owned) = unsafe { found.as_ref() }
             && owned.process == process
         {
             return Ok(&owned.value);
         }
         let own = Box::into_raw(Box::new(Owned { process, value: make()? }));
-        // What a parent has left stays where it is: it must not be dropped here, either.
+        // The parent's value is leaked: a child must not drop it.
         match self.0.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: it was leaked just now, and lives as long as `self`.
             Ok(_) => Ok(unsafe { &(*own).value }),
             Err(others) => {
-                // SAFETY: `own` was leaked just now, and nobody else has seen it; `others` was put there by
-                // another thread of this process, and lives as long as `self`.
+                // SAFETY: `own` was leaked just now, and no other thread has seen it. `others` was
+                // stored by another thread of this process, and lives as long as `self`.
                 let (own, others) = unsafe { (Box::from_raw(own), &*others) };
                 unused(own.value);
                 Ok(&others.value)
@@ -56,7 +56,7 @@ impl<T> Drop for PerProcess<T> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         let found = *self.0.get_mut();
-        // SAFETY: as in `get`; nobody has a reference any more.
+        // SAFETY: as in `get`; no reference is left.
         let is_own = unsafe { found.as_ref() }.is_some_and(|owned| owned.process == process::id());
         if is_own {
             // SAFETY: it comes from `Box::into_raw`.

@@ -1,20 +1,20 @@
-//! Memory of objects on their way, which goes round: memory that is new costs as much as to fill it.
+//! Reusable buffers for uploads: allocating one costs as much as filling it.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ::bytes::Bytes;
 
-/// Pieces that nobody has, for as long as objects are on their way.
+/// Free buffers, kept while a writer exists.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     free: Mutex<Vec<Vec<u8>>>,
 }
 
-/// Where the writers of a place find each other's pieces: gone with the last of them.
+/// The buffers that the writers of a store share; freed with the last writer.
 #[derive(Debug, Default)]
 pub(super) struct SharedPieces(Mutex<Weak<Pieces>>);
 
-/// A piece that was filled; its memory goes back when nobody sends it any more.
+/// A filled buffer, which becomes free again after it was sent.
 struct Filled {
     bytes: Vec<u8>,
     pieces: Arc<Pieces>,
@@ -32,12 +32,12 @@ impl SharedPieces {
 }
 
 impl Pieces {
-    /// An empty piece, with room for so many bytes if there is none that was used before.
+    /// Returns an empty buffer; a new one has a capacity of `bytes`.
     pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
         self.free().pop().unwrap_or_else(|| Vec::with_capacity(bytes))
     }
 
-    /// What `bytes` are, to be sent; their memory is a piece again behind that.
+    /// Returns `bytes` for sending; afterwards their memory becomes a free buffer.
     pub(super) fn fill(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(Filled { bytes, pieces: self.clone() })
     }

@@ -1,4 +1,4 @@
-//! Objects that are read to measure a place: those that are there, or some of our own.
+//! Objects that a calibration reads: existing ones, or its own.
 
 use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -15,34 +15,35 @@ use bedform_storage::calibrate::{check_goes_on, random_block};
 use bedform_storage::cancellation::interrupted;
 use bedform_storage::{Object, StorageError, StorageErrorKind};
 
-/// Objects that are looked at: what one answer lists.
+/// The most objects to consider: the entries of one page of a list.
 const LISTED_MAX: usize = 1000;
-/// Objects that are read, the largest.
+/// The most objects to read; the largest are taken.
 const OBJECTS_MAX: usize = 16;
-/// Bytes of an object of our own, and the least that an object of others must have to say something.
+/// Bytes of an own object; below, the least bytes of an existing one that give a useful rate.
 const OWN_BYTES: usize = 8 << 20;
 const OBJECT_BYTES_MIN: u64 = 1 << 20;
-/// Bytes of objects of others that are enough.
+/// Bytes of existing objects that are enough.
 const ENOUGH_BYTES: u64 = 8 << 20;
-/// What the names of our own begin with.
+/// The prefix of the names of own objects.
 const OWN_NAME: &str = ".bedform-calibrate-";
 
-/// Objects that can be read. Those of our own are deleted when this is dropped.
+/// Readable objects of a calibration. Own objects are deleted on drop.
 pub(crate) struct Probe<'a> {
     place: &'a RemoteStorage,
     pub(crate) objects: Vec<Box<dyn Object>>,
     own: Vec<Path>,
-    /// Nobody may ask what there is.
+    /// True if the credentials do not allow listing.
     is_unlisted: bool,
-    /// Bytes per second of writing, if something was written.
+    /// Bytes per second of writing, if objects were written.
     pub(crate) write_rate: Option<f64>,
 }
 
 impl<'a> Probe<'a> {
-    /// Finds objects below the place, or writes some of `own_bytes` together; calls `step` before each.
+    /// Finds objects below the place, or writes `own_bytes` bytes in own objects; calls `step`
+    /// before each.
     ///
     /// # Errors
-    /// `Io` if there are none and none can be written; those of storage; as [`check_goes_on`].
+    /// `Io` if there are none and none can be written; errors of the storage; as [`check_goes_on`].
     pub(crate) fn new(
         place: &'a RemoteStorage,
         own_bytes: u64,
@@ -62,7 +63,7 @@ impl<'a> Probe<'a> {
                 Err(error) if names.is_empty() || is_cancelled(&error) => {
                     return Err(probe.nothing(error));
                 }
-                // Little is better than nothing.
+                // A few bytes are better than none.
                 Err(_) => {}
             }
         }
@@ -76,7 +77,7 @@ impl<'a> Probe<'a> {
         Ok(probe)
     }
 
-    /// Some objects of the place: the one that it names, or those below it.
+    /// Finds objects of the place: the one that it names, or those below it.
     fn find(&mut self) -> Result<Vec<ObjectMeta>> {
         let place = self.place;
         let failed = |error| to_error("calibrate", &place.shown, error);
@@ -108,7 +109,7 @@ impl<'a> Probe<'a> {
         )? {
             Ok(meta) => Ok(vec![meta]),
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
-            // As of what is not there, to who may not list.
+            // Servers refuse access to a missing object if the credentials do not allow listing.
             Err(error) => match failed(error) {
                 error if error.kind != StorageErrorKind::PermissionDenied => Err(error),
                 _ if self.is_unlisted => Ok(Vec::new()),
@@ -117,7 +118,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Writes objects of our own.
+    /// Writes own objects.
     fn write(&mut self, bytes: u64, step: &mut dyn FnMut()) -> Result<()> {
         if !self.place.shared.lists {
             let reason = io::Error::other("servers of files are not written to");
@@ -136,7 +137,7 @@ impl<'a> Probe<'a> {
             let failed = |error| to_error("calibrate", &self.place.shown, error);
             let name = Path::parse(name).map_err(|error| failed(error.into()))?;
             let block = random_block(OWN_BYTES, number as u64);
-            // An answer that is lost may be that of an object which is there.
+            // After a lost answer the object may exist.
             self.own.push(name.clone());
             let store = self.place.shared.client.store()?;
             let put =
@@ -166,7 +167,7 @@ impl<'a> Probe<'a> {
         StorageError { kind, operation, path, source: Some(io::Error::other(reason)) }
     }
 
-    /// Deletes the objects of our own, and gives the names of those that are still there.
+    /// Deletes the own objects, and returns the names of those that are still there.
     pub(crate) fn remove(&mut self) -> Vec<String> {
         let own = std::mem::take(&mut self.own);
         let is_left = |name: &Path| {
@@ -177,7 +178,7 @@ impl<'a> Probe<'a> {
         own.iter().filter(|name| is_left(name)).map(Path::to_string).collect()
     }
 
-    /// Bytes of the object at `number`.
+    /// Returns the size in bytes of the object with this index.
     pub(crate) fn bytes_of(&self, number: usize) -> u64 {
         self.objects.get(number).map_or(0, |object| object.version().size)
     }

@@ -1,10 +1,10 @@
-//! Writes that happen once, if what they were made for is still there.
+//! Conditional writes that happen at most once.
 //!
-//! A server may do what it is asked to and its answer may be lost; asked again, it says that the condition
-//! does not hold. So each write brings a random name of its own, which the object keeps in its metadata,
-//! before those of the writes that it followed: whoever is in doubt reads them back. A write that is found
-//! there has happened, also if others have followed; one that is not, and would be, has not. A server that
-//! says at the first attempt that the condition does not hold is believed.
+//! A server may carry out a write and lose the answer. A repeated request then fails its condition.
+//! So each write carries a random name, which the object keeps in its metadata together with the
+//! names of earlier writes. A writer in doubt reads them back. If its name is there, the write has
+//! happened, even if others have followed. If the name would be listed and is not, the write has
+//! not happened. A failed condition at the first attempt is final.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,75 +25,75 @@ use super::transport::{Failure, failure_of};
 use super::version_of;
 use bedform_storage::Version;
 
-/// The metadata that names an object's last writes, the newest first.
+/// The metadata key for the names of an object's last writes, newest first.
 const WRITES: &str = "bedformwrites";
-/// The metadata of an object that grows: where its parts are.
+/// The metadata key of a growing object for the directory of its parts.
 const PARTS: &str = "bedformparts";
-/// Writes that an object names.
+/// The most names of writes that an object keeps.
 const WRITES_MAX: usize = 16;
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What is there under a name.
+/// The state of an object, as the server last reported it.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) version: Version,
     pub(super) update: UpdateVersion,
-    /// Where the parts of the object are, if it grows.
+    /// The directory of the parts of a growing object.
     pub(super) parts: Option<String>,
     writes: Vec<String>,
 }
 
-/// Why nothing was written, or perhaps.
+/// The reason why a write failed, or may have failed.
 #[derive(Debug)]
 pub(super) enum Unwritten {
-    /// Something else is there than was expected.
+    /// The name stands for another object than expected.
     Refused,
-    /// Nothing was written.
+    /// Certainly not written.
     Failed(Error),
-    /// It may have been written, or may still be.
+    /// The write may have happened, or may still happen.
     Unknown(Error),
 }
 
-/// Writes to a server.
+/// The clients and rules of writes to a server.
 #[derive(Debug, Clone)]
 pub(super) struct Writes {
-    /// What looks go through, which asks again by itself.
+    /// The client for lookups, which repeats failed requests.
     pub(super) store: Arc<dyn ObjectStore>,
-    /// What writes go through, which does not.
+    /// The client for writes, which does not.
     pub(super) plain: Arc<dyn ObjectStore>,
-    /// How long a write is tried.
+    /// The time for which a write is repeated.
     pub(super) deadline: Duration,
     /// The first pause between two attempts.
     pub(super) pause: Duration,
-    /// False where nobody else writes, and the server knows no conditions.
+    /// False for a single writer on a server without conditions.
     pub(super) has_conditions: bool,
 }
 
-/// What an object's writes are called, the newest first; never none.
+/// The names of an object's last writes, newest first; never empty.
 #[derive(Debug)]
 pub(super) struct Names(Vec<String>);
 
-/// Parts that were sent, and what makes them an object.
+/// A multipart upload that is ready to be completed, with its parts.
 pub(super) struct Completion {
     pub(super) parts: Arc<dyn Parts>,
     pub(super) upload: MultipartId,
     pub(super) ids: Vec<PartId>,
 }
 
-/// What became of a write, as far as what is there says.
+/// The outcome of a write, as far as the stored object tells.
 enum Outcome {
-    /// It happened: what is there, unless others have followed.
+    /// It happened; the stored object, unless other writes have followed.
     Written(Option<Known>),
-    /// What it was made for is still there.
+    /// The expected object is still there.
     AsBefore,
-    /// Something else is there, which does not follow it.
+    /// Another object is there, which does not descend from this write.
     Replaced,
-    /// Something else is there, and so much has followed that nothing says whether it happened.
+    /// Another object is there, with too many later writes to decide whether this one happened.
     Untold,
 }
 
-/// What a write asks for.
+/// The request of a write.
 enum Request {
     Whole { payload: PutPayload, attributes: Attributes },
     Parts(Completion),
@@ -111,7 +111,7 @@ impl Known {
         }
     }
 
-    /// True if the object names a write.
+    /// True if the object's metadata name a write.
     pub(super) fn is_named(&self) -> bool {
         !self.writes.is_empty()
     }
@@ -120,20 +120,20 @@ impl Known {
         self.writes.iter().any(|known| known == write)
     }
 
-    /// What is there, if this write was the last one.
+    /// Returns the object if this write was its last one.
     fn if_last(self, write: &str) -> Option<Self> {
         self.writes.first().is_some_and(|last| last == write).then_some(self)
     }
 
-    /// True if a write made for `expected` would be named here, had it happened.
+    /// True if this object would name a write on top of `expected`, had it happened.
     fn tells(&self, expected: Option<&Self>) -> bool {
         let before = expected.and_then(|expected| expected.writes.first());
         self.writes.len() < WRITES_MAX || before.is_some_and(|before| self.has(before))
     }
 }
 
-/// What is there under `name`; nothing if there is nothing. Of a server that `is_strict` nothing but its
-/// word for it counts.
+/// Looks up the state of the object `name`; `None` if it is missing. With `is_strict`, only the
+/// server's explicit statement counts as missing.
 ///
 /// # Errors
 /// Of the server.
@@ -145,7 +145,8 @@ pub(super) async fn look(
     request(|| look_once(store, name, is_strict)).await
 }
 
-/// What is there, by a request without a body; of a server that refuses these, by one for the first byte.
+/// Returns the metadata of an object by a HEAD request; if the server refuses those, by a read of
+/// the first byte.
 pub(super) async fn head(
     store: &dyn ObjectStore,
     name: &Path,
@@ -166,7 +167,8 @@ pub(super) async fn head(
             let _ = found.bytes().await;
             Ok(answer)
         }
-        // Servers also say so of what they do not allow: it was asked for by name, and is not there.
+        // Servers also answer so to a method that they do not allow. Here the object itself was
+        // read, and is missing.
         Err(missing @ Error::NotFound { .. }) => Err(missing),
         Err(_) => Err(error),
     }
@@ -178,12 +180,12 @@ async fn look_once(
     is_strict: bool,
 ) -> Result<Option<Known>, Error> {
     if is_strict {
-        // Only an answer with a body says what it is that is missing.
+        // Only an answer with a body tells whether the object or the bucket is missing.
         let range = Some(GetRange::Bounded(0..1));
         match store.get_opts(name, GetOptions { range, ..GetOptions::default() }).await {
             Ok(found) => {
                 let known = Known::new(&found.meta, &found.attributes);
-                // The connection is good for more once its answer was taken.
+                // The connection can be reused after the body was read.
                 let _ = found.bytes().await;
                 return Ok(Some(known));
             }
@@ -208,17 +210,17 @@ async fn look_once(
 }
 
 impl Writes {
-    /// Fails if the server does what a condition forbids, or forgets what writes are called: no two writers
-    /// could do without. `name` is that of an object which is made for it, and removed.
+    /// Tests the server with an object `name`, which is removed again. Fails if the server ignores
+    /// conditions or loses metadata: two writers would then overwrite each other's work.
     ///
     /// # Errors
-    /// `Failed` says what the server does; of the server.
+    /// `Failed` describes the server's behaviour; errors of the server.
     pub(super) async fn probe(&self, name: &Path) -> Result<(), Unwritten> {
         let body = || PutPayload::from(random_name());
         let outcome = async {
             let first = self.put_if(name, body(), None, None).await?;
             let second = self.put_if(name, body(), first.as_ref(), None).await?;
-            // None of these three does anything at a server that is fit.
+            // A server with conditions refuses the two writes.
             let (new, old, found) = join3(
                 self.put_if(name, body(), None, None),
                 self.put_if(name, body(), first.as_ref(), None),
@@ -235,12 +237,12 @@ impl Writes {
             check_last(found, second, "the server does not keep the metadata of objects")
         };
         let outcome = outcome.await;
-        // What stays is in no listing.
+        // If this fails, the object stays, hidden from listings.
         let _ = self.store.delete(name).await;
         outcome
     }
 
-    /// As [`Writes::probe`], of uploads: fails also if the server knows none.
+    /// As [`Writes::probe`], for multipart uploads; fails also if the server has none.
     ///
     /// # Errors
     /// As [`Writes::probe`].
@@ -294,7 +296,7 @@ impl Writes {
         self.complete_if(name, expected, &names, size, completion).await
     }
 
-    /// As the function of this name.
+    /// As the free function [`look`], strictly.
     ///
     /// # Errors
     /// Of the server.
@@ -302,9 +304,9 @@ impl Writes {
         look(&*self.store, name, true).await
     }
 
-    /// Puts `payload` under `name` if `expected` is there, or nothing if that is nothing. `parts` says where
-    /// the parts of an object are that grows. Gives what is there then; nothing if it was written, and
-    /// others have written since.
+    /// Writes `payload` under `name` if the object there is `expected`, or missing for `None`.
+    /// `parts` is the directory of a growing object's parts. Returns the written object; `None` if
+    /// it was written and then replaced by another write.
     ///
     /// # Errors
     /// [`Unwritten`].
@@ -325,10 +327,10 @@ impl Writes {
         self.conclude(name, expected, &names, &request, (size, parts)).await
     }
 
-    /// As [`Writes::put_if`], of parts that were sent for an upload which was begun with `names`.
+    /// As [`Writes::put_if`], for the parts of an upload that was begun with `names`.
     ///
     /// # Errors
-    /// [`Unwritten`]. The upload may still be there.
+    /// [`Unwritten`]. The upload may still exist.
     pub(super) async fn complete_if(
         &self,
         name: &Path,
@@ -359,7 +361,7 @@ impl Writes {
         }
     }
 
-    /// Asks until it is known what became of a write of so many bytes.
+    /// Repeats a write of `size` bytes until its outcome is known.
     async fn conclude(
         &self,
         name: &Path,
@@ -378,7 +380,7 @@ impl Writes {
         let mut is_in_doubt = false;
         loop {
             let error = match self.send(name, mode.clone(), request).await {
-                // One that completes what an earlier one perhaps completed may say so of nothing.
+                // A completion after a lost one may be confirmed although there is nothing.
                 Ok(_) if is_in_doubt && matches!(request, Request::Parts(_)) => {
                     let found = self.look(name).await.map_err(Unwritten::Unknown)?;
                     return match names.outcome(found, expected) {
@@ -397,13 +399,13 @@ impl Writes {
             match &error {
                 Error::Precondition { .. } if !is_in_doubt => return Err(Unwritten::Refused),
                 _ if is_refusal(&error) && !is_in_doubt => return Err(Unwritten::Failed(error)),
-                // Or others are writing just now.
+                // Or other writers are active right now.
                 Error::AlreadyExists { .. } | Error::Precondition { .. } => {}
-                // Nothing was done: Google changes an object once a second.
+                // Nothing was done: Google allows one change of an object per second.
                 _ if is_too_many(&error) => {}
                 _ => is_in_doubt = true,
             }
-            // Where nobody else writes, what is done twice is done once.
+            // With a single writer a repeated write has the same result.
             let outcome = match self.has_conditions {
                 true => self.look(name).await.map(|found| names.outcome(found, expected)),
                 false => Ok(Outcome::AsBefore),
@@ -425,11 +427,11 @@ impl Writes {
         }
     }
 
-    /// As [`Writes::put_if`], whatever is there: the newest writer wins. What a lapsed writer of this name
-    /// still has on its way comes to nothing.
+    /// As [`Writes::put_if`], over any object: the newest writer wins. Delayed requests of earlier
+    /// writers of this name then fail their conditions.
     ///
     /// # Errors
-    /// [`Unwritten`]; `Refused` only if others write all the time.
+    /// [`Unwritten`]; `Refused` only if other writers write all the time.
     pub(super) async fn put_over(
         &self,
         name: &Path,
@@ -447,10 +449,10 @@ impl Writes {
         }
     }
 
-    /// What is there behind a write of which the server does not tell what it has made.
+    /// Returns the object after a write whose answer did not describe it.
     async fn read_back(&self, name: &Path, write: &str) -> Result<Option<Known>, Unwritten> {
         match self.look(name).await {
-            // Where nobody else writes, it need not say whose it is.
+            // With a single writer it need not name its write.
             Ok(found) if !self.has_conditions => Ok(found),
             Ok(found) => Ok(found.and_then(|found| found.if_last(write))),
             Err(error) => Err(Unwritten::Unknown(error)),
@@ -459,13 +461,13 @@ impl Writes {
 }
 
 impl Names {
-    /// The name of a new write, and those of the writes that made what is `expected`.
+    /// Returns a new name, followed by those of the writes of the `expected` object.
     pub(super) fn following(expected: Option<&Known>) -> Self {
         let before = expected.iter().flat_map(|expected| expected.writes.clone());
         Self([random_name()].into_iter().chain(before).take(WRITES_MAX).collect())
     }
 
-    /// As metadata of the object.
+    /// Returns the names as metadata of the object.
     pub(super) fn attributes(&self) -> Attributes {
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::Metadata(WRITES.into()), self.0.join(",").into());
@@ -476,7 +478,7 @@ impl Names {
         &self.0[0]
     }
 
-    /// What became of the write, which was made for `expected`, by what is there.
+    /// Returns the outcome of the write, made for `expected`, from the stored object.
     fn outcome(&self, found: Option<Known>, expected: Option<&Known>) -> Outcome {
         match found {
             Some(found) if found.has(self.own()) => Outcome::Written(found.if_last(self.own())),
@@ -487,13 +489,13 @@ impl Names {
     }
 }
 
-/// The outcome of a write of which the program has not waited for the end.
+/// The outcome of a write whose answer the program did not wait for.
 pub(super) fn given_up() -> Unwritten {
     let source = "the program was stopped before the server answered".into();
     Unwritten::Unknown(Error::Generic { store: "requests", source })
 }
 
-/// Fails for `reason` unless what was found is what was written last, and names its writes.
+/// Fails for `reason` unless the stored object is the last written one and names its writes.
 fn check_last(
     found: Result<Option<Known>, Error>,
     written: Option<Known>,
@@ -505,7 +507,7 @@ fn check_last(
     if is_last { Ok(()) } else { Err(unfit(reason)) }
 }
 
-/// The error of an upload that the server has let go of.
+/// Returns the error of an upload that the server has forgotten.
 fn lost_upload(name: &Path) -> Error {
     let source = "the server has lost what was sent".into();
     Error::NotFound { path: name.to_string(), source }
@@ -527,7 +529,7 @@ fn is_same(found: Option<&Known>, expected: Option<&Known>) -> bool {
     }
 }
 
-/// What was put; nothing if the server does not tell.
+/// Returns the written object; `None` if the answer lacks its ETag.
 fn known_of(
     put: ::object_store::PutResult,
     size: u64,
@@ -547,17 +549,17 @@ fn known_of(
     Some(Known { version, update, parts, writes })
 }
 
-/// A name that nobody else has.
+/// Returns a unique name.
 pub(super) fn random_name() -> String {
     format!("{:016x}", random())
 }
 
-/// A number that nobody can foresee.
+/// Returns an unpredictable number.
 pub(super) fn random() -> u64 {
     let mut bytes = [0; 8];
     let mut filled = 0;
     while filled < bytes.len() {
-        // It fails before a system has gathered any, which is over before programs run.
+        // It fails only before the system has gathered entropy, which is long before programs run.
         if let Ok(count) = getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
             filled += count;
         }

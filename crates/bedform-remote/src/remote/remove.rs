@@ -1,4 +1,4 @@
-//! Objects are removed: one, or all below a prefix.
+//! Deletion of one object, or of all below a prefix.
 
 use ::object_store::path::Path;
 use ::object_store::{Error, ObjectStore, ObjectStoreExt};
@@ -7,10 +7,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use super::lease::LOCK_NAME;
 use super::{growing, runtime};
 
-/// Objects that are deleted with one request, where the server can.
+/// The most objects of one request to delete, where the server has such requests.
 const DELETED_TOGETHER: usize = 1000;
 
-/// Removes all objects below `directory`: parts behind the objects that they are of, its lock last.
+/// Deletes all objects below `directory`: parts after their objects, the lock last.
 pub(super) async fn remove_below(
     store: &dyn ObjectStore,
     directory: &Path,
@@ -21,7 +21,7 @@ pub(super) async fn remove_below(
     remove(store, &lock).await
 }
 
-/// Removes the objects below `directory` that are `wanted`.
+/// Deletes the objects below `directory` that are `wanted`.
 async fn remove_those(
     store: &dyn ObjectStore,
     directory: &Path,
@@ -29,14 +29,14 @@ async fn remove_those(
 ) -> std::result::Result<(), Error> {
     let mut before = Vec::new();
     loop {
-        // Listed before they are deleted: a list that is deleted from may skip some.
+        // Listed before the deletion: a list may skip entries if objects are deleted meanwhile.
         let names: Vec<_> = runtime::again(|| {
             let below = store.list(Some(directory)).map_ok(|meta| meta.location);
             let is_wanted = |name: &Path| std::future::ready(wanted(name));
             below.try_filter(is_wanted).take(DELETED_TOGETHER).try_collect()
         })
         .await?;
-        // Or those that are gone are listed for a while yet.
+        // The second case: deleted objects stay in lists for a while.
         if names.is_empty() || names == before {
             return Ok(());
         }
@@ -45,7 +45,7 @@ async fn remove_those(
     }
 }
 
-/// Removes objects, there or not.
+/// Deletes objects; missing ones are no error.
 async fn remove_all(store: &dyn ObjectStore, names: Vec<Path>) -> std::result::Result<(), Error> {
     let names = futures_util::stream::iter(names.into_iter().map(Ok)).boxed();
     let mut deleted = store.delete_stream(names);
@@ -58,9 +58,9 @@ async fn remove_all(store: &dyn ObjectStore, names: Vec<Path>) -> std::result::R
     Ok(())
 }
 
-/// Removes an object, there or not.
+/// Deletes an object; a missing one is no error.
 pub(super) async fn remove(store: &dyn ObjectStore, name: &Path) -> std::result::Result<(), Error> {
-    // Not all clients ask again where the answer is lost.
+    // Not all clients repeat the request after a lost answer.
     match runtime::again(|| store.delete(name)).await {
         Err(Error::NotFound { .. }) => Ok(()),
         outcome => outcome,

@@ -1,4 +1,4 @@
-//! The asynchronous runtime that requests run on: one for each process.
+//! The asynchronous runtime of requests: one for each process.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -20,28 +20,28 @@ use super::transport::call;
 use bedform_storage::cancellation::{self, ASK_EVERY, Grace, interrupted};
 use bedform_storage::{Answer, Bell, StorageError};
 
-/// Answers in a row that may be cut off.
+/// The most repetitions after answers that were cut off.
 const CUT_MAX: usize = 3;
-/// The time within which an answer is cut off that was asked for once.
+/// The longest duration of a cut-off request that is repeated.
 const CUT_SOON: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long what gives back a lock, which ends by itself, is waited for when the program wants to stop; and
-/// how long at most.
+/// The grace period for releasing a lock after a cancellation, and the longest wait without one. An
+/// unreleased lock expires.
 const GRACE_TO_GIVE_BACK: Duration = Duration::from_millis(500);
 const GIVE_BACK: Duration = Duration::from_secs(3);
 
-/// Requests of a process at most that are asked for ahead: many reads at once share them.
+/// The most pending requests of a process: concurrent reads share them.
 const AT_ONCE_MAX: usize = 256;
 
 static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 static AT_ONCE: PerProcess<Arc<Semaphore>> = PerProcess::new();
 
-/// Waits on this thread for `future`, which does `operation` to `path` and changes nothing that matters if
-/// it is dropped. The program is asked meanwhile whether that is to go on.
+/// Waits on this thread for `future`, the `operation` on `path`. Dropping it must have no lasting
+/// effect. The wait polls for cancellation.
 ///
 /// # Errors
-/// `Interrupted` if it is not; if the system has no threads left.
+/// `Interrupted` if the call was cancelled; if the system has no threads left.
 pub(crate) fn wait<F: Future>(
     operation: &'static str,
     path: impl Display,
@@ -54,8 +54,8 @@ pub(crate) fn wait<F: Future>(
     listen(Grace::of(Duration::ZERO), future)?.ok_or_else(stopped)
 }
 
-/// As [`wait`], for a write, whose outcome nobody knows if it is dropped. Where the program wants that to
-/// end it has a while for it; nothing if that was not enough.
+/// As [`wait`], for a write, whose outcome is unknown if it is dropped. After a cancellation it has
+/// a grace period; `None` if that was too short.
 ///
 /// # Errors
 /// `Interrupted` if it was not begun; if the system has no threads left.
@@ -70,8 +70,8 @@ pub(super) fn write<F: Future>(
     listen(Grace::default(), future)
 }
 
-/// As [`write`], for what gives back what others wait for, or makes room: it is begun also where the program
-/// has ended the wait before, and waited for some seconds at most.
+/// As [`write`], for releasing a lock or deleting objects. Starts even after a cancellation, and
+/// waits a few seconds at most.
 ///
 /// # Errors
 /// If the system has no threads left.
@@ -79,12 +79,12 @@ pub(super) fn give_back<F: Future>(future: F) -> Result<Option<F::Output>> {
     cancellation::within(GIVE_BACK, || listen(Grace::of(GRACE_TO_GIVE_BACK), future))
 }
 
-/// Waits for `future`, for `grace` at most once the program wants to wait no longer.
+/// Waits for `future`; after a cancellation for `grace` at most.
 fn listen<F: Future>(mut grace: Grace, future: F) -> Result<Option<F::Output>> {
     let runtime = runtime()?;
     let mut future = pin!(future);
     loop {
-        // Who is asked may run anything, and so is asked outside.
+        // The question may run any code of the caller, so it is asked outside the runtime.
         let slice = async { tokio::time::timeout(ASK_EVERY, &mut future).await };
         if let Ok(outcome) = runtime.block_on(slice) {
             return Ok(Some(outcome));
@@ -95,7 +95,7 @@ fn listen<F: Future>(mut grace: Grace, future: F) -> Result<Option<F::Output>> {
     }
 }
 
-/// Begins `future`, which goes on by itself.
+/// Starts `future` in the background.
 ///
 /// # Errors
 /// As [`wait`].
@@ -107,7 +107,8 @@ where
     Ok(runtime()?.spawn(future))
 }
 
-/// Begins `future`, whose outcome is the answer; dropping that ends it. Nothing without a runtime.
+/// Starts `future`, whose outcome is the answer; dropping the answer cancels it. `None` without a
+/// runtime.
 pub(super) fn answer<T: Send + 'static>(
     bell: &Arc<Bell>,
     future: impl Future<Output = Result<T>> + Send + 'static,
@@ -123,8 +124,8 @@ pub(super) fn answer<T: Send + 'static>(
     Some(answer.given_up_by(move || running.abort()))
 }
 
-/// Waits for what `future` does to `path`, as a task of its own: what comes in many pieces would wake who
-/// waits with each of them.
+/// Waits for `future`, the `operation` on `path`, as a separate task. A body arrives in many
+/// pieces, each of which would otherwise wake the calling thread.
 ///
 /// # Errors
 /// As [`wait`]; those of `future`.
@@ -138,7 +139,7 @@ pub(super) fn run<T: Send + 'static>(
     wait(operation, path, task)?.map_err(|error| to_error(operation, path, ended(error)))?
 }
 
-/// Ends a task that nobody waits for any more; one that has ended stays as it is.
+/// Aborts a task on drop; a finished task is unaffected.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -147,12 +148,12 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The error of a request whose task has ended without an answer.
+/// Returns the error of a request whose task ended without an answer.
 pub(super) fn ended(error: JoinError) -> Error {
     Error::Generic { store: "requests", source: Box::new(error) }
 }
 
-/// As [`again`], as one call: with one deadline for all that is requested.
+/// As [`again`], as one call with one deadline for all its requests.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -163,7 +164,7 @@ where
     call(again(ask)).await
 }
 
-/// What `ask` gives; asked again if its answer was cut off.
+/// Returns the outcome of `ask`, repeating it if its answer was cut off.
 ///
 /// # Errors
 /// Those of `ask`.
@@ -174,7 +175,7 @@ where
     for _ in 0..CUT_MAX {
         let begun = Instant::now();
         match ask().await {
-            // One that took long was asked again already.
+            // A slow request was repeated by the client already.
             Err(error) if may_be_cut(&error) && begun.elapsed() < CUT_SOON => {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -190,7 +191,7 @@ fn runtime() -> Result<&'static Runtime> {
 }
 
 fn start() -> io::Result<Runtime> {
-    // Two threads drive the sockets. Who waits for bytes of an object that is open copies them by itself.
+    // Two threads drive the sockets; a thread that reads an open object copies the bytes itself.
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().thread_name("bedform-requests");
     builder.build()

@@ -1,4 +1,4 @@
-//! What a place of an object store does as a [`Storage`].
+//! [`Storage`] for a place of an object store.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::remove::{remove, remove_below};
 use super::writer::RemoteWriter;
 use super::{OWN_PREFIX, RemoteStorage, Result, object, runtime, transport};
 
-/// What was opened; nothing if it is not there.
+/// Returns the opened object; `None` if it is missing.
 fn found(opened: Result<Box<dyn Object>>) -> Result<Option<Box<dyn Object>>> {
     match opened {
         Ok(object) => Ok(Some(object)),
@@ -166,7 +166,7 @@ impl Storage for RemoteStorage {
         }))
     }
 
-    /// Only without a condition, or of what cannot change any more: servers know none for it.
+    /// Deletes without a condition only: servers cannot check one here.
     fn delete(
         &self,
         path: &ObjectPath,
@@ -195,7 +195,7 @@ impl Storage for RemoteStorage {
     fn delete_tree(&self, path: &ObjectPath, _durability: Durability) -> Result<()> {
         self.shared.check_writable("delete", path)?;
         let name = self.name_of("delete", path)?;
-        // Who holds a lock in there goes on without: what it protects is gone.
+        // A lock below it needs no more heartbeats: the objects that it protects are deleted.
         self.shared.leases.end_below(&name);
         let store = &**self.shared.client.store()?;
         let deleted = runtime::wait("delete", path, remove_below(store, &name))?;

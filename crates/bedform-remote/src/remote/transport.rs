@@ -1,16 +1,17 @@
-//! The client of HTTP below all vendors' protocols, for servers that misbehave.
+//! The HTTP client below all vendors' protocols, hardened against misbehaving servers.
 //!
-//! Every request, also one for credentials, passes [`Transport`], and every answer is held to this:
+//! Every request, also one for credentials, passes [`Transport`], which checks each answer:
 //!
-//! - **Bytes.** An answer has at most the bytes of the range that was requested; where none was, those that
-//!   its kind may have. Of an error page the first 64 KiB are read. Encodings are refused, so that nothing
+//! - **Bytes.** An answer has at most the bytes of the requested range, or else the limit of its
+//!   kind. Of an error page the first 64 KiB are read. Encodings are refused, so that no body
 //!   inflates.
-//! - **Time.** An answer begins within `stall`; then, and while a body is sent, each `stall` moves a minimum
-//!   of bytes. A request is not repeated once its [`call`] has lasted for the deadline.
-//! - **Place.** A request to an object store, signed or not, goes to its endpoint alone. One to a server of
-//!   files may be redirected, as `redirect` says.
+//! - **Time.** An answer begins within `stall`. Then, and while a request's body is sent, each
+//!   `stall` moves a minimum of bytes. A request is not repeated once its [`call`] has lasted for
+//!   the deadline.
+//! - **Address.** A request to an object store, signed or not, goes to its endpoint alone. One to a
+//!   web server may be redirected, by the rules of `redirect`.
 //!
-//! Bodies are passed on as they come, without a copy.
+//! Bodies are passed on as they arrive, without a copy.
 
 mod answer;
 mod redirect;
@@ -36,32 +37,33 @@ use tokio::time::timeout;
 use self::redirect::{Names, Reach, Trail, location_of};
 use self::sent::Sent;
 
-/// The time for a connection.
+/// The time limit for a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const USER_AGENT: &str = concat!("bedform/", env!("CARGO_PKG_VERSION"));
-/// A body that is sent has this many times `stall`: the system buffers some MiB that the server gets only in
-/// time.
+/// The factor on `stall` for a sent body: the system buffers some MiB that the server receives only
+/// later.
 const STALLS_OF_SENT: u32 = 4;
 
-/// How long a server is waited for.
+/// The time limits of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// For how long a request is repeated.
+    /// The time for which a request is repeated.
     pub(super) deadline: Duration,
-    /// The time within which an answer begins, and of which each moves the minimum of bytes.
+    /// The time within which an answer must begin, and in which a body must move the minimum of
+    /// bytes.
     pub(super) stall: Duration,
     pub(super) bytes_per_second_min: u64,
 }
 
 impl Pace {
-    /// Bytes that each `stall` must move.
+    /// Returns the least bytes of each `stall`.
     fn bytes_min(&self) -> u64 {
         let bytes = u128::from(self.bytes_per_second_min) * self.stall.as_millis() / 1000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// What a server did that ended a request.
+/// The server's behaviour that ended a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     #[error("the server sends more than {0} bytes, which is all that may come")]
@@ -87,20 +89,20 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Only the server is named: the rest of a URL may be a secret.
+    /// Names the server only: the rest of a URL may be a secret.
     fn redirected(to: &Url, why: &'static str) -> Self {
         let port = to.port().map(|port| format!(":{port}")).unwrap_or_default();
         let (scheme, host) = (to.scheme(), to.host_str().unwrap_or_default());
         Self::Redirected { to: format!("{scheme}://{host}{port}"), why }
     }
 
-    /// True if the request may succeed when it is made again.
+    /// True if a repeated request may succeed.
     fn may_pass(&self) -> bool {
         matches!(self, Self::Silent(_) | Self::Slow { .. } | Self::PageCutOff(_))
     }
 }
 
-/// What a server did that ended a request, if it was not the server that said so.
+/// Returns the failure that ended a request; `None` if the server itself reported an error.
 pub(super) fn failure_of(error: &Error) -> Option<&Failure> {
     let mut next = error.source();
     while let Some(error) = next {
@@ -116,9 +118,9 @@ pub(super) fn failure_of(error: &Error) -> Option<&Failure> {
 #[derive(Debug)]
 struct Call {
     begun: Instant,
-    /// What will not pass: the call makes no more requests.
+    /// A permanent failure, after which the call makes no more requests.
     refused: OnceLock<Failure>,
-    /// What came of the last request.
+    /// The outcome of the last request.
     last: Mutex<Option<String>>,
 }
 
@@ -126,7 +128,7 @@ tokio::task_local! {
     static CALL: Arc<Call>;
 }
 
-/// Makes the requests of `future` one call, with one deadline for all of them.
+/// Groups the requests of `future` into one call, with one deadline for all of them.
 pub(super) async fn call<F: Future>(future: F) -> F::Output {
     CALL.scope(Arc::new(Call::begin()), future).await
 }
@@ -136,12 +138,12 @@ impl Call {
         Self { begun: Instant::now(), refused: OnceLock::new(), last: Mutex::default() }
     }
 
-    /// The call that this request belongs to; else one of its own.
+    /// Returns the call of the current request, or a new one.
     fn current() -> Arc<Self> {
         CALL.try_with(Clone::clone).unwrap_or_else(|_| Arc::new(Self::begin()))
     }
 
-    /// Fails if no more requests are to be made.
+    /// Fails if the call must make no more requests.
     fn check(&self, pace: Pace) -> Result<(), Failure> {
         if let Some(failure) = self.refused.get() {
             return Err(failure.clone());
@@ -149,7 +151,8 @@ impl Call {
         if self.left(pace) > Duration::ZERO { Ok(()) } else { Err(self.over(pace)) }
     }
 
-    /// What the last request of a call has come to whose deadline has passed.
+    /// Returns the failure of a call whose deadline has passed, with the outcome of its last
+    /// request.
     fn over(&self, pace: Pace) -> Failure {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let last = last.unwrap_or_else(|| "the server did not answer".to_owned());
@@ -160,7 +163,7 @@ impl Call {
         pace.deadline.saturating_sub(self.begun.elapsed())
     }
 
-    /// Notes `failure`, and gives it as the client of the crate takes it.
+    /// Records `failure`, and returns it as an error for the crate's client.
     fn failed(&self, failure: Failure) -> HttpError {
         if !failure.may_pass() {
             let _ = self.refused.set(failure.clone());
@@ -175,11 +178,11 @@ impl Call {
     }
 }
 
-/// Makes the clients of a store.
+/// A connector that makes the clients of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transport {
     pub(super) pace: Pace,
-    /// Redirects are followed: nothing is signed.
+    /// True to follow redirects, for unsigned requests only.
     pub(super) follows: bool,
 }
 
@@ -198,7 +201,7 @@ impl HttpConnector for Transport {
     }
 }
 
-/// Makes the client of a server of files that is told `query` with each request.
+/// A connector for a web server, whose clients add `query` to each request.
 #[derive(Debug, Clone)]
 pub(super) struct WithQuery {
     pub(super) transport: Transport,
@@ -232,7 +235,7 @@ impl HttpService for Querying {
     }
 }
 
-/// A time as the options of the crate show it.
+/// Parses a time in seconds, in the format of the crate's options.
 fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
@@ -243,7 +246,7 @@ fn client(names: Names, connect_timeout: Duration, allows_plain: bool) -> reqwes
         .redirect(Policy::none())
         .referer(false)
         .http1_only()
-        // What inflates has another length than was requested.
+        // A decompressed body has another length than was requested.
         .no_gzip()
         .no_deflate()
         .no_brotli()
@@ -254,12 +257,13 @@ fn client(names: Names, connect_timeout: Duration, allows_plain: bool) -> reqwes
         .build()
 }
 
-/// The client of one server, and of those that it redirects to.
+/// The client of one server, and of the servers to which it redirects.
 #[derive(Debug)]
 struct Connection {
     transport: Transport,
     origin: Client,
-    /// Those that reach public addresses, and beside them those of one kind.
+    /// Clients for redirected requests, by reach: each connects to public addresses and those of
+    /// one reach.
     elsewhere: [OnceLock<Client>; Reach::COUNT],
 }
 
@@ -270,7 +274,8 @@ impl HttpService for Connection {
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let expected = answer::Expected::of(&request, !self.transport.follows);
         if expected.is_of_nothing() {
-            // All bytes have come, and then an error instead of the end: the client would resume behind them.
+            // All bytes have arrived, but then an error instead of the end: the client would resume
+            // after them.
             return Err(call.failed(Failure::Endless));
         }
         let method = request.method().clone();
@@ -279,13 +284,14 @@ impl HttpService for Connection {
             false => self.go_to_endpoint(request, &call).await?,
         };
         match response.status() {
-            // The same may be read: nothing is said of the object, and asking again changes nothing.
+            // A GET may be allowed: this status says nothing about the object, and a repetition
+            // changes nothing.
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
                 if method == Method::HEAD =>
             {
                 return Err(HttpError::new(HttpErrorKind::Unknown, Failure::NotAllowed));
             }
-            // The client of web servers takes it for an object that is not there.
+            // The client of web servers would take it for a missing object.
             StatusCode::METHOD_NOT_ALLOWED if method == Method::GET => {
                 return Err(call.failed(Failure::NotAllowed));
             }
@@ -342,7 +348,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// The client that reaches public addresses and those of `reach`.
+    /// Returns the client that connects to public addresses and those of `reach`.
     fn elsewhere(&self, reach: Reach) -> Result<&Client, HttpError> {
         let made = &self.elsewhere[reach as usize];
         if let Some(client) = made.get() {
@@ -390,8 +396,8 @@ fn no_uri(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
 
-/// The error of a redirected request, which is not made again if it was the address that is refused: those of
-/// connections are.
+/// Returns the error of a redirected request. A refused address is permanent; other connection
+/// errors are repeated.
 fn refused(error: HttpError, call: &Call) -> HttpError {
     let mut next = error.source();
     while let Some(source) = next {

@@ -1,4 +1,4 @@
-//! The client for a URL: which store, which credentials, how long it tries.
+//! Clients from URLs: the store, the credentials, the deadlines.
 
 use std::env;
 use std::hash::{BuildHasher as _, RandomState};
@@ -23,7 +23,7 @@ use super::parts::{AmazonParts, Conditional};
 use super::transport::{CONNECT_TIMEOUT, Pace, Transport};
 use super::web;
 
-/// Why there is no client for a URL, in one line without secrets.
+/// The reason why there is no client for a URL, in one line without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{url}: {reason}")]
 pub struct UrlError {
@@ -33,32 +33,32 @@ pub struct UrlError {
 
 pub(super) type Result<T> = std::result::Result<T, UrlError>;
 
-/// What else than the URL says how an object store is reached. Credentials are no part of it: they come
-/// from the environment, where the tools of each vendor look for them.
+/// The options of an object store, in addition to its URL. Credentials are not among them: they
+/// come from the environment, from the variables and files that each vendor's tools use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// Requests are not signed: for buckets that all may read.
+    /// Send unsigned requests: for public buckets.
     pub anonymous: bool,
-    /// The server, where it is not the vendor's: `http://localhost:9000`.
+    /// The server, if it is not the vendor's: `http://localhost:9000`.
     pub endpoint: Option<String>,
     /// The region of the bucket.
     pub region: Option<String>,
-    /// How long a request is tried again after errors that may pass; and how long a list takes, beside a
-    /// second for each 500 entries.
+    /// The time for which a request is repeated after transient errors. A list may take this time
+    /// and one second for each 500 entries.
     pub deadline: Duration,
-    /// How long a server is waited for that does not answer; of a body each such time brings its minimum of
-    /// bytes.
+    /// The time within which an answer must begin. In each such interval a body must move a minimum
+    /// of bytes.
     pub stall: Duration,
-    /// What bodies bring at least: slower ones are requested anew.
+    /// The least bytes per second of a body; slower ones are requested again.
     pub bytes_per_second_min: u64,
-    /// The first pause before a request is tried again; the next ones are longer.
+    /// The first pause before a request is repeated; later pauses are longer.
     pub pause: Duration,
-    /// Nobody else writes: locks and conditions, which some servers do not know, are done without.
+    /// No other program writes: do without locks and conditions, which some servers do not have.
     pub single_writer: bool,
-    /// How long a lock outlives a holder that does not renew it.
+    /// The time after which an unrenewed lock expires.
     pub lease: Duration,
-    /// An object of twice as many bytes, or more, is sent in parts of about so many at the same time, where
-    /// the server can.
+    /// The size in bytes of a part of a multipart upload. Objects of at least twice this size are
+    /// sent in concurrent parts, where the server can.
     pub part_bytes: usize,
 }
 
@@ -81,23 +81,24 @@ impl Default for RemoteOptions {
 
 const RETRIES_MAX: usize = 12;
 
-/// A place in an object store.
+/// A place in an object store, as its URL describes it.
 pub(super) struct Place {
     pub(super) client: Client,
     pub(super) prefix: String,
     pub(super) shown: String,
-    /// What all places have in common that are read alike: scheme, server and bucket, as the name of a
-    /// file.
+    /// Scheme, server and bucket in the form of a file name.
     pub(super) system: String,
-    /// Tells who asks from others who may have other rights.
+    /// A fingerprint of the credentials, which separates handles with different rights.
     pub(super) rights: String,
-    /// True if the server tells what it has.
+    /// True if the server can list objects.
     pub(super) lists: bool,
-    /// True if each request has a query, which names one file or allows to read it.
+    /// True if each request carries the query of the URL, which names a file or grants access to
+    /// it.
     pub(super) has_query: bool,
 }
 
-/// What a URL that names credentials is told: it is not shown at all, the secret may be anywhere in it.
+/// The error for a URL with credentials. It does not show the URL, because the secret may be
+/// anywhere in it.
 const NO_SECRETS: &str = "credentials and queries are no part of it: give them in the environment; only the \
      URLs of files on web servers have a query";
 
@@ -123,7 +124,7 @@ impl Place {
         if has_gap && !scheme.starts_with("http") {
             return Err(refused(&shown, "there is no name between two of its slashes"));
         }
-        // Names of objects are no paths of files.
+        // Names of objects are not paths of files.
         let has_dots = prefix.split('/').any(|name| matches!(name, "." | ".."));
         if has_dots && !scheme.starts_with("http") {
             return Err(refused(&shown, "object stores have no `.` and no `..`: name it without"));
@@ -162,7 +163,7 @@ impl Place {
         Ok(Self { client, prefix, shown, system, rights, lists: true, has_query: false })
     }
 
-    /// Why this place is not to be had.
+    /// Returns the error for a place that cannot be used.
     pub(super) fn refuse(&self, what: &str) -> UrlError {
         refused(&self.shown, what)
     }
@@ -172,43 +173,43 @@ pub(super) fn refused(shown: &str, what: &str) -> UrlError {
     UrlError { url: shown.to_owned(), reason: what.to_owned() }
 }
 
-/// Scheme, server and bucket as the name of a file: other characters than these are escaped, so that no
-/// two systems have the same.
+/// Returns scheme, server and bucket in the form of a file name. Other characters are escaped, so
+/// that no two systems share a name.
 pub(super) fn system_of(scheme: &str, server: &str, bucket: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
     let escaped = |text| utf8_percent_encode(text, KEPT).to_string();
     format!("{scheme}_{}_{}", escaped(server), escaped(bucket))
 }
 
-/// Host and port of a server, without the name or password of a user.
+/// Returns the host and port of a server, without a user name or password.
 pub(super) fn host_of(server: &str) -> String {
     let Ok(url) = Url::parse(server) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
     url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// What makes the client of a vendor, with what the vendor's own variables have told it.
+/// A builder of a vendor's clients, initialized from the vendor's own variables.
 trait Vendor: Clone + Send + Sync + 'static {
-    /// True if the name of an account says which server is meant.
+    /// True if the name of an account determines the server.
     const HAS_ACCOUNTS: bool = false;
 
-    /// The server that is asked, if it is not the vendor's, or what else tells it from others.
+    /// Returns the endpoint, or the account that determines it; `None` for the vendor's default.
     fn server(&self) -> Option<String>;
-    /// The same with another server.
+    /// Sets the endpoint.
     fn with_server(self, server: &str) -> Self;
-    /// The same for the region of the bucket.
+    /// Sets the region of the bucket.
     fn in_region(self, region: &str) -> Self;
-    /// The same without signatures.
+    /// Turns signatures off.
     fn unsigned(self) -> Self;
-    /// What it has of all settings that say who asks.
+    /// Returns the values of all settings that identify the user.
     fn rights(&self) -> Vec<Option<String>>;
-    /// The same with all that its client must be told, or what is missing.
+    /// Adds the settings that a client needs, or returns the missing one.
     fn complete(self) -> std::result::Result<Self, String> {
         Ok(self)
     }
-    /// True if plain HTTP was allowed, or a server of the vendor speaks nothing else.
+    /// True if plain HTTP is allowed, or the vendor has a server without TLS.
     fn allows_plain(&self) -> bool;
-    /// The client.
+    /// Builds the client.
     fn build(
         self,
         retries: RetryConfig,
@@ -216,7 +217,7 @@ trait Vendor: Clone + Send + Sync + 'static {
         transport: Transport,
     ) -> ::object_store::Result<Made>;
 
-    /// What makes clients, the server that they ask, and a fingerprint of who asks.
+    /// Returns a maker of clients, the server, and a fingerprint of the credentials.
     fn client(
         mut self,
         options: &RemoteOptions,
@@ -248,8 +249,7 @@ trait Vendor: Clone + Send + Sync + 'static {
     }
 }
 
-/// A text that is the same for the same values in this process, and tells nothing of them in any other or
-/// to anybody who reads it.
+/// Returns a text that is equal for equal values in this process, and reveals nothing about them.
 pub(super) fn fingerprint(values: &[Option<String>]) -> String {
     static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
     let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
@@ -257,13 +257,13 @@ pub(super) fn fingerprint(values: &[Option<String>]) -> String {
     format!("{first:016x}{second:016x}")
 }
 
-/// True for what a bucket or region can be called.
+/// True for a valid name of a bucket or region.
 fn is_plain_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:$".contains(&byte))
 }
 
-/// Fails for what is given as a server and is none, or has secrets in it. Names without a scheme are those
-/// of accounts, where there are some.
+/// Fails if `server` is not the URL of a server, or contains secrets. With `has_accounts`, a name
+/// without a scheme is an account.
 fn check_server(server: Option<&str>, has_accounts: bool) -> std::result::Result<(), String> {
     let Some(server) = server else { return Ok(()) };
     if has_accounts && !server.contains([':', '/', ' ', '@']) {
@@ -284,7 +284,7 @@ fn check_server(server: Option<&str>, has_accounts: bool) -> std::result::Result
     Ok(())
 }
 
-/// True for a setting that says so.
+/// True for a setting that is turned on.
 pub(super) fn is_true(value: Option<String>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
 }
@@ -296,7 +296,8 @@ impl Vendor for AmazonS3Builder {
     }
 
     fn with_server(self, server: &str) -> Self {
-        // The one of S3 comes before that of all services, which variables may have set.
+        // The endpoint of S3 takes precedence over that of all services, which variables may have
+        // set.
         self.with_config(AmazonS3ConfigKey::S3Endpoint, server)
     }
 
@@ -375,7 +376,7 @@ impl Vendor for GoogleCloudStorageBuilder {
     }
 
     fn allows_plain(&self) -> bool {
-        // The server that gives a machine its credentials is asked by the same client.
+        // The same client asks the metadata server of the machine for credentials, over plain HTTP.
         true
     }
 
@@ -468,29 +469,30 @@ pub(super) fn client_options(allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)
         .with_connect_timeout(CONNECT_TIMEOUT)
-        // A large answer of a slow server takes as long as it takes: the transport sees that bytes come.
+        // A large answer of a slow server has no time limit: the transport checks that bytes
+        // arrive.
         .with_timeout_disabled()
 }
 
-/// What all requests go through; it `follows` redirects where nothing is signed.
+/// Returns the transport of all requests; with `follows`, unsigned requests follow redirects.
 pub(super) fn transport(options: &RemoteOptions, follows: bool) -> Transport {
     let RemoteOptions { deadline, stall, bytes_per_second_min, .. } = *options;
     Transport { pace: Pace { deadline, stall, bytes_per_second_min }, follows }
 }
 
-/// A client whose lists end.
+/// Returns a client whose lists are bounded.
 fn paged<S: ObjectStore + PaginatedListStore>(store: Arc<S>, transport: Transport) -> Made {
     Made::whole(Arc::new(Paged { store, deadline: transport.pace.deadline }))
 }
 
-/// A client, or why there is none.
+/// Returns a client, or the reason why there is none.
 pub(super) fn built<S: ObjectStore>(
     built: ::object_store::Result<S>,
 ) -> std::result::Result<Made, String> {
     built.map(|store| Made::whole(Arc::new(store))).map_err(|error| reason(&error))
 }
 
-/// What an error says, without secrets.
+/// Returns the text of an error, without secrets.
 fn reason(error: &::object_store::Error) -> String {
     redacted(&error.to_string())
 }
@@ -505,11 +507,11 @@ pub(super) fn retries(options: &RemoteOptions, repeats: Repeats) -> RetryConfig 
     RetryConfig { backoff, max_retries, retry_timeout: options.deadline }
 }
 
-/// Names the library for TLS, once: there is another one that needs more to be built.
+/// Selects the library for TLS, once: the default one needs more tools to be built.
 fn start_tls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Where somebody has named one before, that one serves.
+        // If the program has selected one before, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }

@@ -1,4 +1,4 @@
-//! Servers of files: how they are reached, and the queries of their URLs.
+//! Web servers with files: their clients, and the queries of their URLs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::url::{
 };
 
 impl Place {
-    /// A place on a server of files, which gets `query` with each request.
+    /// Returns a place on a web server; each request carries `query`.
     pub(super) fn of_server(
         url: &str,
         query: Option<&str>,
@@ -28,12 +28,12 @@ impl Place {
         let path = path.into_owned();
         let server = parsed.join("/").map_err(|error| failed(&error))?;
         parsed.set_query(query);
-        // As a request has it: what no URL has is escaped.
+        // In its escaped form, as in a request.
         let query: Option<Arc<str>> = parsed.query().map(Arc::from);
         let (has_query, rights) = match &query {
-            // It may allow to read what others may not, or name another file.
+            // A query may grant access, or name another file.
             Some(query) => (true, fingerprint(&[Some(query.to_string())])),
-            // Nobody signs.
+            // Requests are unsigned.
             None => (false, String::new()),
         };
         let plain = client_options(parsed.scheme() == "http");
@@ -50,8 +50,8 @@ impl Place {
     }
 }
 
-/// The URL of something on a web server without its query, and that, if it has one. A fragment is for those
-/// who show pages, and no server is told of it.
+/// Splits the URL of a web server into the part before the query, and the query if there is one. A
+/// fragment is for browsers and is dropped.
 pub(super) fn without_query(url: &str) -> (&str, Option<&str>) {
     let is_web = ["http://", "https://"].iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

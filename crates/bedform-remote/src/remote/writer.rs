@@ -1,5 +1,5 @@
-//! An object on its way: kept in memory until it is published, with one request; a large one is sent in
-//! parts while it is made, and published with the last request.
+//! Writing of an object before publication. A small object is kept in memory and published by one
+//! request. A large one is sent in parts while it is made, and published by the last request.
 
 use std::sync::Arc;
 
@@ -17,16 +17,17 @@ use super::put::{Completion, Known, Names, Unwritten, given_up, look};
 use super::{RemoteStorage, Result, runtime};
 use bedform_storage::{Condition, Hint, ObjectWriter, StorageError, StorageErrorKind, Version};
 
-/// What one request can bring: what all stores take, and not all of them take more on a condition.
+/// The most bytes of an object: all stores take so many in one request, and some take no more on a
+/// condition.
 const OBJECT_BYTES_MAX: u64 = 4 << 30;
-/// With so many objects on their way there are streams enough: they go whole, for parts cost the server
-/// more.
+/// The number of objects in flight from which each is sent whole: there are enough streams, and
+/// parts cost the server more.
 const OBJECTS_AT_ONCE: usize = 6;
-/// Bytes of a piece of what is kept.
+/// Bytes of a buffer.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// From so many bytes on, memory that comes with its bytes is a piece as it is; less is copied, for each
-/// piece is a write to the connection.
+/// The least bytes of memory that is kept without a copy. Fewer are copied, because each piece is
+/// one write to the connection.
 const KEPT_BYTES_MIN: usize = 64 << 10;
 
 type Look = JoinHandle<std::result::Result<Option<Known>, Error>>;
@@ -35,33 +36,33 @@ pub(super) struct RemoteWriter {
     storage: RemoteStorage,
     path: ObjectPath,
     name: Path,
-    /// What was there when it was begun, asked for while it is made.
+    /// The lookup of the present object, which runs while the new one is made.
     there: Option<Look>,
-    /// Where it goes in parts.
+    /// The multipart upload, if the object is sent in parts.
     upload: Option<Upload>,
     pieces: Vec<Bytes>,
     memory: Arc<Pieces>,
     piece_bytes: usize,
     last: Vec<u8>,
-    /// The size that it is expected to have; 0 if that is not known.
+    /// The expected size in bytes; 0 if unknown.
     announced: u64,
     position: u64,
 }
 
-/// Parts on their way.
+/// A multipart upload in progress.
 struct Upload {
     parts: [Arc<dyn Parts>; 2],
     opening: Option<JoinHandle<std::result::Result<Opened, Error>>>,
     opened: Option<Arc<Opened>>,
     sent: Vec<JoinHandle<std::result::Result<PartId, Error>>>,
-    /// Bytes that are in parts.
+    /// Bytes in sent parts.
     sent_bytes: u64,
     part_bytes: u64,
-    /// Bytes that are kept back of what is sent before the end: no last part is smaller.
+    /// Bytes held back until the end, so that the last part is not smaller.
     kept_bytes: u64,
 }
 
-/// An upload, and what was there when it was begun: what its metadata name.
+/// An opened upload, with the object that its metadata follow.
 struct Opened {
     name: Path,
     upload: MultipartId,
@@ -103,13 +104,13 @@ impl RemoteWriter {
         })
     }
 
-    /// Begins the upload with the first piece, and sends the parts that are there once it is begun.
-    /// `later` bytes of those that are counted are still to come.
+    /// Opens the upload at the first piece, and once it is open sends full parts. The last `later`
+    /// counted bytes are not yet in pieces.
     fn send_parts(&mut self, later: usize) -> Result<()> {
         let end = self.in_pieces() - later as u64;
         let Some(upload) = &mut self.upload else { return Ok(()) };
         if let Some(there) = self.there.take() {
-            // Most objects are new; of one that was seen the names are waited for.
+            // Most objects are new; for a known one the names of its writes are awaited.
             let is_new = self.storage.shared.seen(&self.name).flatten().is_none();
             let (parts, name) = (upload.parts[0].clone(), self.name.clone());
             upload.opening = Some(runtime::spawn(open(parts, name, there, is_new))?);
@@ -123,12 +124,12 @@ impl RemoteWriter {
         Ok(())
     }
 
-    /// Bytes that are in pieces.
+    /// Returns the number of bytes in pieces.
     fn in_pieces(&self) -> u64 {
         self.position - self.last.len() as u64
     }
 
-    /// Counts bytes that are to come.
+    /// Adds `bytes` to the position, and fails past the size limit.
     fn grow(&mut self, bytes: usize) -> Result<()> {
         self.position += bytes as u64;
         if self.position <= OBJECT_BYTES_MAX {
@@ -143,14 +144,15 @@ impl RemoteWriter {
         })
     }
 
-    /// Whether memory of a whole piece is worth it for what is left of `bytes` and what was announced; the
-    /// end of an object is little.
+    /// True if at least half a piece is expected, from `bytes` or the announced size: less does not
+    /// pay for a whole buffer.
     fn is_half_a_piece_to_come(&self, bytes: &[u8]) -> bool {
         let announced = self.announced.saturating_sub(self.position);
         announced.max(bytes.len() as u64) >= self.piece_bytes as u64 / 2
     }
 
-    /// Sends what is left of the parts, and gives the object its name. Nothing if it is to be sent whole.
+    /// Sends the rest as the last part and completes the upload. `None` if the object has to be
+    /// sent whole.
     fn publish_parts(
         &mut self,
         condition: Condition<'_>,
@@ -164,7 +166,7 @@ impl RemoteWriter {
             (Condition::Unchanged(object), Some(known)) if known.version == *object.version() => {
                 Some(known)
             }
-            // It was looked at too early, perhaps.
+            // The lookup was perhaps too early.
             _ => {
                 upload.give_up();
                 return Ok(None);
@@ -177,14 +179,15 @@ impl RemoteWriter {
         Ok(match outcome.unwrap_or_else(|| Err(given_up())) {
             // The newest writer wins.
             Err(Unwritten::Refused) if matches!(condition, Condition::None) => None,
-            // The server has let go of the upload.
+            // The server has forgotten the upload.
             Err(Unwritten::Failed(Error::NotFound { .. })) => None,
             outcome => Some(outcome),
         })
     }
 }
 
-/// Begins an upload, and waits for what is there: the metadata name the writes before. `is_new` is a guess.
+/// Opens an upload after the lookup of the present object, whose writes the metadata name. `is_new`
+/// is a guess that there is none.
 async fn open(
     parts: Arc<dyn Parts>,
     name: Path,
@@ -220,7 +223,7 @@ async fn open(
 }
 
 impl Upload {
-    /// Waits until the upload is begun. One that cannot be is none: the object is sent whole.
+    /// Waits until the upload is open. If that fails, the object is sent whole.
     fn wait_until_open(&mut self, path: &ObjectPath) -> Result<()> {
         if let Some(opening) = self.opening.take() {
             let opened = runtime::wait("create", path, opening)?;
@@ -229,8 +232,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the parts that are full, of the bytes before `end`. Some are kept back: what is left at the
-    /// end is not small.
+    /// Sends the full parts of the bytes before `end`. Some bytes are held back, so that the last
+    /// part is not small.
     fn send_full_parts(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
         while end - self.sent_bytes >= self.part_bytes + self.kept_bytes {
             self.send(opened, pieces, self.sent_bytes + self.part_bytes)?;
@@ -238,7 +241,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the bytes before `end` that are in no part, as one.
+    /// Sends the unsent bytes before `end` as one part.
     fn send(&mut self, opened: &Arc<Opened>, pieces: &[Bytes], end: u64) -> Result<()> {
         let payload: PutPayload = between(pieces, self.sent_bytes, end).collect();
         self.sent_bytes = end;
@@ -256,7 +259,7 @@ impl Upload {
         size: u64,
     ) -> std::result::Result<Option<Known>, Unwritten> {
         let mut ids = Ok(Vec::with_capacity(self.sent.len()));
-        // All of them are waited for: a part that comes after its upload was removed would stay.
+        // Waits for all parts: one that arrives after the upload was removed would stay.
         for sent in std::mem::take(&mut self.sent) {
             match (sent.await.map_err(runtime::ended).and_then(|sent| sent), &mut ids) {
                 (Ok(id), Ok(ids)) => ids.push(id),
@@ -271,7 +274,7 @@ impl Upload {
                 writes.complete_if(&opened.name, expected, &opened.names, size, completion).await
             }
             (Err(unwritten), _) => Err(unwritten),
-            // There was a client to begin with.
+            // There was a client at the start.
             (_, Err(_)) => Err(Unwritten::Refused),
         };
         if outcome.is_err() {
@@ -280,10 +283,10 @@ impl Upload {
         outcome
     }
 
-    /// Removes what was sent, in the background.
+    /// Removes the sent parts, in the background.
     fn give_up(self) {
         let Self { parts: [parts, _], opening, opened, sent, .. } = self;
-        // What cannot be removed is not seen.
+        // If this fails, they stay invisible.
         let _ = runtime::spawn(async move {
             let opened = match opening {
                 Some(opening) => opening.await.ok().and_then(std::result::Result::ok).map(Arc::new),
@@ -299,7 +302,7 @@ impl Upload {
     }
 }
 
-/// The bytes of `pieces` from `start` on before `end`, where they lie.
+/// Returns the bytes of `pieces` from `start` on before `end`, without a copy.
 fn between(pieces: &[Bytes], start: u64, end: u64) -> impl Iterator<Item = Bytes> {
     let mut next = 0_u64;
     pieces.iter().filter_map(move |piece| {
@@ -323,7 +326,7 @@ impl Drop for RemoteWriter {
 }
 
 impl ObjectWriter for RemoteWriter {
-    /// Objects have one name here.
+    /// Does nothing: an object of a store has one name.
     fn keep_replaced(&mut self, _suffix: &'static str, _path: ObjectPath) {}
 
     fn position(&self) -> u64 {
@@ -349,7 +352,7 @@ impl ObjectWriter for RemoteWriter {
     }
 
     fn append_owned(&mut self, bytes: Vec<u8>) -> Result<Option<Vec<u8>>> {
-        // A piece that is hardly begun would stay as it is.
+        // A buffer that is nearly empty would be kept as it is.
         let is_begun = !self.last.is_empty() && self.last.len() < self.last.capacity() / 2;
         if is_begun || bytes.len() < KEPT_BYTES_MIN {
             self.append(&bytes)?;
@@ -364,7 +367,7 @@ impl ObjectWriter for RemoteWriter {
         Ok(None)
     }
 
-    /// What a server has it keeps.
+    /// Does nothing: acknowledged bytes are durable.
     fn hand_over(&mut self) -> Result<()> {
         Ok(())
     }
@@ -373,7 +376,7 @@ impl ObjectWriter for RemoteWriter {
         let end = self.in_pieces();
         self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
         let has_parts = self.upload.as_ref().is_some_and(|upload| {
-            // What was sent already is not sent again.
+            // Parts that were sent are not sent again.
             let is_large = end >= 2 * upload.part_bytes;
             self.there.is_none() && (is_large || upload.sent_bytes > 0)
         });

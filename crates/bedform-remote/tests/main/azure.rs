@@ -1,5 +1,5 @@
-//! Azure Blob Storage, as far as its documentation says what a server does: each write gives a blob another
-//! name (`ETag`), nothing counts from the end of a blob, and blobs are deleted in batches.
+//! Azure Blob Storage, as far as its documentation describes the server. Each write gives a blob a
+//! new `ETag`, no range counts from the end of a blob, and blobs are deleted in batches.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,43 +12,43 @@ use super::server::{
     self, Reply, Request, Row, Server, Service, decoded, escaped, path, put, read_fields,
 };
 
-/// Rows of a page of a list, of which Azure gives 5000.
+/// Rows of a page of a list; Azure sends 5000.
 const PAGE_ROWS: usize = 5;
-/// Requests of a batch.
+/// The most requests of a batch.
 const BATCH_MAX: usize = 256;
-/// Names and values of a blob's metadata.
+/// The most bytes of names and values of a blob's metadata.
 const METADATA_BYTES_MAX: usize = 8 << 10;
 const BATCH_BOUNDARY: &str = "batchresponse_66925647-d0cb-4109-b6d3-28efe3e1e5ed";
 const MODIFIED: &str = "Mon, 23 Nov 2026 00:00:00 GMT";
-/// Azure begins its documents with a mark of the order of their bytes.
+/// Azure begins its documents with a byte order mark.
 const DOCUMENT: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 struct Blob {
     bytes: Vec<u8>,
     tag: String,
-    /// Fields that came with it, and go with each answer.
+    /// Header fields that came with it and go with each answer.
     metadata: String,
 }
 
-/// The container `bucket` of an account that has no other.
+/// The only container of an account, `bucket`.
 #[derive(Default)]
 struct Container {
     blobs: BTreeMap<String, Blob>,
     writes: u64,
-    /// Gives parts of blobs without bytes, as the emulator Azurite does.
+    /// Sends ranges of empty blobs, as the emulator Azurite does.
     gives_parts_of_nothing: bool,
     access: Access,
-    /// So many of the next pages that say what is missing are cut off.
+    /// The number of the next 404 pages that are cut off.
     cut_off: usize,
 }
 
-/// What is done for who does not say who asks.
+/// The rights of an unsigned request.
 #[derive(Default, PartialEq, Eq)]
 enum Access {
-    /// More than Azure does, where nobody writes so.
+    /// Reading and writing, which Azure never grants.
     #[default]
     All,
-    /// Blobs are read.
+    /// Reading blobs.
     Blobs,
     None,
 }
@@ -80,7 +80,7 @@ fn no_blob() -> Reply {
     error(404, "BlobNotFound", "The specified blob does not exist.")
 }
 
-/// True for what a blob's metadata can be called: an identifier of C#.
+/// True for a valid name of a blob's metadata: an identifier of C#.
 fn is_identifier(name: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || sign == b'_';
     !name.starts_with(|sign: char| sign.is_ascii_digit()) && name.bytes().all(is_sign)
@@ -109,7 +109,8 @@ impl Service for Container {
 }
 
 impl Container {
-    /// The blob that is meant, or none for the container itself; nothing if that is another.
+    /// Returns the name of the requested blob, empty for the container itself; `None` for another
+    /// container.
     fn name_of(&self, request: &Request) -> Option<String> {
         let rest = request.path.strip_prefix("/bucket")?;
         match rest.strip_prefix('/') {
@@ -187,7 +188,7 @@ impl Container {
         }
     }
 
-    /// A page of a list, and what the next one begins with.
+    /// Returns a page of a list, with the marker of the next one.
     fn list(&self, request: &Request) -> Reply {
         let marker = request.value("marker").unwrap_or_default();
         let mut rows = server::rows(&self.blobs, request).into_iter();
@@ -201,7 +202,7 @@ impl Container {
         Reply::new(200, "Content-Type: application/xml\r\n".to_owned(), body)
     }
 
-    /// Does what the requests in the body of another one ask for.
+    /// Carries out the requests in the body of a batch.
     fn batch(&mut self, request: &Request) -> Reply {
         let boundary = request.field("content-type");
         let boundary = boundary.and_then(|kind| kind.strip_prefix("multipart/mixed; boundary="));
@@ -237,7 +238,7 @@ impl Container {
     }
 }
 
-/// A row of a list. There the names of versions stand without their quotes.
+/// Returns a row of a list. ETags have no quotes there.
 fn listed(row: &Row<'_, Blob>) -> String {
     match row {
         Row::Object(name, Blob { bytes, tag, .. }) => format!(
@@ -253,7 +254,8 @@ fn listed(row: &Row<'_, Blob>) -> String {
     }
 }
 
-/// The methods of what was asked for since this was looked at; never bytes counted from an end.
+/// Returns the methods of the requests since the last call, and checks that no range counts from an
+/// end.
 fn asked(azure: &Server<Container>) -> Vec<String> {
     let asked = std::mem::take(&mut azure.state().asked);
     let ranges = asked.iter().filter_map(|request| request.field("range"));
@@ -348,7 +350,7 @@ fn an_account_that_serves_nobody_without_a_name_has_no_conflict_with_anybody() {
     is_refused(storage.put(&document, b"{}", Durability::Disk, Condition::Absent).map(drop));
     is_refused(storage.delete(&document, Durability::Disk, Condition::None));
     is_refused(storage.delete_tree(&path(""), Durability::Disk));
-    // Who tries the server first also removes what it may have been tried with.
+    // The test of the server before the first write ends with the deletion of its object.
     assert_eq!(asked(&azure).len(), 10, "nothing is asked again");
 }
 
@@ -402,7 +404,7 @@ fn what_is_missing_is_asked_for_again_where_the_page_that_says_so_is_cut_off() {
     azure.state().service.cut_off = 3;
     assert_eq!(storage.open(&path("a")).unwrap_err().kind, StorageErrorKind::NotFound);
     assert_eq!(azure.state().service.cut_off, 0);
-    // It may be the container that is missing: nobody says that the object is.
+    // The container may be missing: no answer says that the object is.
     azure.state().service.cut_off = usize::MAX;
     let error = storage.open(&path("a")).unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Server);

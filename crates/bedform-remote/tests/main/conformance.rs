@@ -1,4 +1,4 @@
-//! An object store is held to the contract of storage, and so is what wraps it.
+//! An object store, alone and inside wrappers, against the contract of storage.
 
 use std::sync::Arc;
 use std::time::Duration;

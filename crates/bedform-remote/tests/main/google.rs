@@ -1,5 +1,5 @@
-//! Google Cloud Storage, as far as its documentation of the XML API says what a server does: objects have
-//! generations, and their names (`ETag`) are those of their bytes.
+//! Google Cloud Storage, as far as its documentation of the XML API describes the server. Objects
+//! have generations, and an `ETag` depends on the bytes alone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::server::{self, Reply, Request, Row, Server, Service, decoded, escaped
 struct Found {
     bytes: Vec<u8>,
     generation: u64,
-    /// Fields that came with it, and go with each answer.
+    /// Header fields that came with it and go with each answer.
     metadata: String,
 }
 
@@ -21,7 +21,7 @@ struct Found {
 struct Bucket {
     objects: BTreeMap<String, Found>,
     generations: u64,
-    /// Writes that are told to come later.
+    /// The number of the next writes that are refused as too frequent.
     busy: usize,
 }
 
@@ -38,7 +38,7 @@ fn error(status: u16, code: &str) -> Reply {
     Reply::new(status, String::new(), body)
 }
 
-/// The name of an object's bytes.
+/// Returns the `ETag` of an object's bytes.
 fn tag(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

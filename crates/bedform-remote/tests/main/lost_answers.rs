@@ -1,5 +1,5 @@
-//! F14: writers of an object store whose answers get lost. What is acknowledged has happened once, what
-//! is refused has not happened, and what nobody knows has happened once at most.
+//! F14: writers of an object store whose answers get lost. An acknowledged write has happened once,
+//! a refused one has not happened, and one with an unknown outcome has happened at most once.
 
 #![allow(clippy::cast_possible_truncation)]
 
@@ -41,7 +41,7 @@ fn open_with_parts(server: &FaultyServer, part_bytes: usize) -> RemoteStorage {
     RemoteStorage::new_in_parts(store, parts, "a/b", "s3://a/b", Mode::ReadWrite, &options)
 }
 
-/// Writes an object: every other writer in parts.
+/// Writes an object; every second writer uses a multipart upload.
 fn put(
     storage: &RemoteStorage,
     writer: u64,
@@ -62,7 +62,7 @@ fn read_all(object: &dyn Object) -> Option<Vec<u8>> {
     object.read(0, &mut bytes).ok().map(|()| bytes)
 }
 
-/// What a writer heard of one thing that it did.
+/// The outcome of a step, as its writer learned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heard {
     Done,
@@ -74,26 +74,26 @@ fn heard<T>(outcome: Result<T, bedform_storage::StorageError>) -> Heard {
     match outcome.map_err(|error| error.kind) {
         Ok(_) => Heard::Done,
         Err(StorageErrorKind::Exists | StorageErrorKind::Conflict) => Heard::Refused,
-        // A server that says no to everything has done nothing, either.
+        // A server that refuses every request has not carried out this one, either.
         Err(StorageErrorKind::Server) => Heard::Refused,
         Err(StorageErrorKind::Poisoned) => Heard::Unknown,
         Err(kind) => panic!("{kind:?}"),
     }
 }
 
-/// A name of its own for each thing that is done.
+/// Returns a unique name for each step of each writer.
 fn name(writer: u64, step: u64) -> String {
     format!("{writer}.{step};")
 }
 
-/// Everybody claims the same names.
+/// Creates an object that all writers try to create.
 fn claim(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     let path = path(&format!("claims/{step}"));
     let bytes = name(writer, step);
     heard(put(storage, writer, &path, bytes.as_bytes(), Condition::Absent))
 }
 
-/// Everybody adds to one list, on the condition that it is as it was.
+/// Adds to a list that all writers share, on the condition that it is unchanged.
 fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     let path = path("list");
     loop {
@@ -114,7 +114,7 @@ fn add(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     }
 }
 
-/// Everybody adds to another list, while holding a lock.
+/// Adds to another shared list, while holding a lock.
 fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     let directory = path("locked");
     let lock = match storage.lock(&directory) {
@@ -133,7 +133,7 @@ fn add_locked(storage: &RemoteStorage, writer: u64, step: u64) -> Heard {
     outcome
 }
 
-/// Everybody appends to an object of its own; gives the bytes that were synced.
+/// Appends to an object of this writer, and returns the synced bytes.
 fn grow(storage: &RemoteStorage, writer: u64) -> Vec<u8> {
     let mut synced = Vec::new();
     let Ok(mut growing) = storage.grow(&path(&format!("grown/{writer}")), Durability::Disk, None)
@@ -232,7 +232,7 @@ fn run(seed: u64) -> u64 {
     server.faults()
 }
 
-/// Half of the stage's seconds, from a random seed on: `BEDFORM_FROM` gives another.
+/// Runs for half of the stage's seconds, from a random seed on; `BEDFORM_FROM` sets the seed.
 #[test]
 #[ignore = "a stage of make reliability"]
 fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
@@ -247,7 +247,7 @@ fn what_is_acknowledged_happened_once_and_what_is_refused_did_not() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                // As many as the floor asks for at least, however slow the machine is.
+                // At least as many seeds as the floor requires, even on a slow machine.
                 while Instant::now() < end || next.load(Ordering::SeqCst) < first + 80 {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
                     faults.fetch_add(run(seed), Ordering::SeqCst);
@@ -285,7 +285,7 @@ fn an_object_of_parts_is_there_whole_and_one_that_is_given_up_leaves_nothing() {
     put(&storage, 1, &at, b"others", Condition::Unchanged(&*old)).unwrap();
     let refused = begin().publish(Condition::Unchanged(&*old)).unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::Conflict);
-    // What was said too early to be known counts: it is opened after the writer was made.
+    // The early lookup does not count: the object was opened after the writer was created.
     let late = begin();
     put(&storage, 0, &at, b"newer", Condition::None).unwrap();
     let newest = storage.open(&at).unwrap();
@@ -336,7 +336,7 @@ fn memory_that_comes_with_its_bytes_is_kept_if_it_is_large_and_parts_are_cut_thr
     assert!(object.append_owned(large.clone()).unwrap().is_none());
     object.append(&large).unwrap();
     assert_eq!(object.append_owned(small.clone()).unwrap().as_ref(), Some(&small));
-    // Little has come into the piece that is begun: that one is filled.
+    // The present buffer has little in it, so it is filled.
     assert_eq!(object.append_owned(large.clone()).unwrap().as_ref(), Some(&large));
     object.append(&large[..90_000]).unwrap();
     assert!(object.append_owned(large.clone()).unwrap().is_none());
@@ -346,7 +346,7 @@ fn memory_that_comes_with_its_bytes_is_kept_if_it_is_large_and_parts_are_cut_thr
     assert_eq!((server.uploads_begun(), server.uploads()), (1, 0));
 }
 
-/// Does `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
+/// Runs `act` in a thread, and `meanwhile` between its write of `name` and the loss of the answer.
 fn while_held<T: Send>(
     server: &FaultyServer,
     name: &str,
@@ -397,7 +397,7 @@ fn a_write_that_others_followed_before_it_was_known_is_not_what_is_there() {
     );
     assert_ne!(version, first.stat(&at).unwrap());
     assert_eq!(read_all(&*first.open(&at).unwrap()).unwrap(), b"2");
-    // What it writes then is no longer a guess.
+    // Its next write needs no guess.
     first.put(&at, b"3", Durability::Disk, Condition::None).unwrap();
     assert_eq!(read_all(&*second.open(&at).unwrap()).unwrap(), b"3");
 }

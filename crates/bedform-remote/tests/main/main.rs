@@ -1,4 +1,4 @@
-//! Object stores and servers seen from outside.
+//! Tests of object stores and servers through the public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! Objects of a server, which this starts, and which fails as told.
+//! Objects of a local server that fails on request.
 
 #![allow(clippy::cast_possible_truncation)]
 
@@ -12,18 +12,18 @@ use bedform_storage::{
 
 use super::server::{Reply, Request, Server, Service, decoded, path};
 
-/// What a server does with a request.
+/// The server's treatment of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Good,
-    /// Whole objects, whatever part is asked for.
+    /// The whole object, for any requested range.
     Whole,
-    /// The bytes that are there now, whatever version is asked for.
+    /// The present bytes, for any requested version.
     Unconditional,
     Status(u16),
     /// No answer at all.
     Reset,
-    /// Half of the bytes that the answer promises.
+    /// Half of the promised bytes.
     CutOff,
 }
 
@@ -31,7 +31,7 @@ enum Answer {
 struct Content {
     objects: BTreeMap<String, (Vec<u8>, u64)>,
     changes: u64,
-    /// What comes next; then good answers.
+    /// The next answers; then good ones.
     answers: Vec<Answer>,
 }
 
@@ -83,12 +83,13 @@ impl Server<Content> {
         self.state().service.answers = answers.iter().rev().copied().collect();
     }
 
-    /// The requests so far.
+    /// Returns the number of requests so far.
     fn requests(&self) -> usize {
         self.state().asked.len()
     }
 
-    /// A storage that asks again for minutes: a busy machine gives up no earlier than an idle one.
+    /// Returns a storage that repeats requests for minutes: a busy machine gives up no earlier than
+    /// an idle one.
     fn storage(&self) -> RemoteStorage {
         self.storage_until(Duration::from_secs(600))
     }
@@ -176,7 +177,7 @@ fn an_object_that_was_replaced_or_deleted_is_a_conflict_and_never_a_mixture() {
         server.answers(&[answer]);
         let error = object.read(0, &mut [0; 1000]).unwrap_err();
         assert_eq!(error.kind, StorageErrorKind::Conflict, "{error}");
-        // What came when it was opened is of that version.
+        // The bytes that came with the opening are of that version.
         let mut end = [0; 1000];
         object.read(299_000, &mut end).unwrap();
         assert_eq!(end[..], pattern(300_000)[299_000..]);
@@ -217,7 +218,7 @@ fn errors_that_pass_are_tried_again_and_no_byte_is_wrong() {
             Ok(found) => {
                 assert_eq!(found, bytes[start..start + length], "seed {seed}: {answers:?}")
             }
-            // Half an answer again and again is no answer.
+            // Repeated half answers are no answer.
             Err(error) => panic!("seed {seed}: {answers:?}: {error}"),
         }
     }
@@ -249,7 +250,7 @@ fn errors_that_stay_say_what_the_server_said_within_the_deadline() {
     let storage = server.storage_until(Duration::from_secs(2));
     server.put("a", b"x");
     let said = |status: u16| {
-        // The answer after these is good: so many requests are not made within the deadline.
+        // The answer after these is good; the deadline allows fewer requests.
         server.answers(&[Answer::Status(status); 40]);
         let error = storage.open(&path("a")).unwrap_err();
         (error.kind, error.to_string())

@@ -1,4 +1,4 @@
-//! A server on this machine, for what speaks HTTP: what it answers is the business of each test.
+//! An HTTP server on this machine, whose answers each test defines.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     /// As it was sent, without the query.
     pub(crate) path: String,
     query: String,
-    /// By their names in small letters.
+    /// By name, in small letters.
     pub(crate) fields: Fields,
     pub(crate) body: Vec<u8>,
 }
@@ -41,13 +41,13 @@ impl Request {
         self.fields.get(name).map(String::as_str)
     }
 
-    /// A value of the query.
+    /// Returns a value of the query.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| decoded(&value.replace('+', " ")))
     }
 
-    /// Those of the fields that begin with `prefix`, as they are sent back.
+    /// Returns the fields whose names begin with `prefix`, in the form of an answer.
     pub(crate) fn fields_below(&self, prefix: &str) -> String {
         let wanted = self.fields.iter().filter(|(name, _)| name.starts_with(prefix));
         wanted.map(|(name, value)| format!("{name}: {value}\r\n")).collect()
@@ -60,7 +60,7 @@ fn line(from: &mut impl BufRead) -> Option<String> {
     Some(line.trim_end().to_owned())
 }
 
-/// Fields up to the empty line behind them.
+/// Reads fields up to the empty line after them.
 pub(crate) fn read_fields(from: &mut impl BufRead) -> Option<Fields> {
     let mut fields = Fields::new();
     while let Some((name, value)) = line(from)?.split_once(": ") {
@@ -69,7 +69,7 @@ pub(crate) fn read_fields(from: &mut impl BufRead) -> Option<Fields> {
     Some(fields)
 }
 
-/// Text without its escapes.
+/// Returns a text without percent escapes.
 pub(crate) fn decoded(text: &str) -> String {
     let (mut plain, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((byte, after)) = rest.split_first() {
@@ -82,18 +82,18 @@ pub(crate) fn decoded(text: &str) -> String {
     String::from_utf8(plain).unwrap()
 }
 
-/// Text as it stands in a document.
+/// Returns a text with XML escapes.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What is answered. To a request for the head alone the body is not sent.
+/// An answer. The body is not sent if the request is a HEAD.
 pub(crate) struct Reply {
     pub(crate) status: u16,
     /// Lines, with their ends.
     pub(crate) fields: String,
     pub(crate) body: Vec<u8>,
-    /// Bytes at the end of the body that are promised, and do not come.
+    /// Bytes at the end of the body that are promised and not sent.
     pub(crate) cut_off: usize,
 }
 
@@ -102,7 +102,7 @@ impl Reply {
         Self { status, fields, body: body.into(), cut_off: 0 }
     }
 
-    /// `bytes`, or those of them that `range` asks for; nothing if it asks for none of them.
+    /// Returns `bytes`, or those in `range`; `None` if the range has none of them.
     pub(crate) fn part(range: Option<&str>, fields: String, bytes: &[u8]) -> Option<Self> {
         let Some(range) = range else { return Some(Self::new(200, fields, bytes)) };
         let Range { start, end } = part_of(range, bytes.len())?;
@@ -132,7 +132,7 @@ fn part_of(range: &str, size: usize) -> Option<Range<usize>> {
     (start < end).then_some(start..end)
 }
 
-/// A row of a list: an object, or what several names have in common.
+/// A row of a list: an object, or a common prefix of several names.
 pub(crate) enum Row<'a, T> {
     Object(&'a str, &'a T),
     Prefix(&'a str),
@@ -146,7 +146,7 @@ impl<'a, T> Row<'a, T> {
     }
 }
 
-/// What a list has in it that `request` asks for, in the order of names.
+/// Returns the rows of the list that `request` asks for, sorted by name.
 pub(crate) fn rows<'a, T>(objects: &'a BTreeMap<String, T>, request: &Request) -> Vec<Row<'a, T>> {
     let prefix = request.value("prefix").unwrap_or_default();
     let delimiter = request.value("delimiter");
@@ -164,20 +164,20 @@ pub(crate) fn rows<'a, T>(objects: &'a BTreeMap<String, T>, request: &Request) -
     rows
 }
 
-/// What a server has, and says.
+/// The contents of a server, and its answers.
 pub(crate) trait Service: Send + 'static {
-    /// Nothing if the connection breaks without an answer.
+    /// Returns the answer; `None` breaks the connection.
     fn answer(&mut self, request: &mut Request) -> Option<Reply>;
 }
 
 pub(crate) struct State<S> {
     pub(crate) service: S,
-    /// Methods of which the next answer is lost.
+    /// Methods whose next answer is lost.
     pub(crate) lost: Vec<&'static str>,
     pub(crate) asked: Vec<Request>,
 }
 
-/// A server of one thread a connection, gone with the test process.
+/// A server with one thread per connection, which ends with the test process.
 pub(crate) struct Server<S> {
     pub(crate) address: String,
     state: Arc<Mutex<State<S>>>,
@@ -203,7 +203,7 @@ impl<S: Service> Server<S> {
         self.state.lock().unwrap()
     }
 
-    /// Options of those who ask this server, and sign nothing.
+    /// Returns options for unsigned requests to this server.
     pub(crate) fn options(&self) -> RemoteOptions {
         RemoteOptions {
             anonymous: true,
@@ -234,7 +234,7 @@ pub(crate) fn path(text: &str) -> ObjectPath {
     ObjectPath::parse(text).unwrap()
 }
 
-/// Only what never comes takes so long.
+/// A time that only an event that never comes needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits until `condition` holds, for minutes at most; `awaited` names the condition.
@@ -246,7 +246,7 @@ pub(crate) fn wait_until(awaited: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Writes an object; says whether the condition held.
+/// Writes an object, and returns whether the condition held.
 pub(crate) fn put(
     storage: &RemoteStorage,
     name: &str,

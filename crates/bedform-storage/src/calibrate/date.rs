@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `2026-01-31T12:00:00Z`.
+/// Formats a time in UTC, as `2026-01-31T12:00:00Z`.
 pub(super) fn date_of(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);

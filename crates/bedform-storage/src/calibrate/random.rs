@@ -1,11 +1,11 @@
-//! Bytes and orders that nothing can foresee, the same each time.
+//! Unpredictable bytes and orders, the same in each run.
 
 /// A small generator of incompressible bytes (SplitMix64): fixed seed, fixed sequence.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -14,14 +14,14 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Fills `block`, of which the length is a multiple of 8.
+    /// Fills `block`, whose length is a multiple of 8 bytes.
     pub fn fill(&mut self, block: &mut [u8]) {
         for word in block.chunks_exact_mut(8) {
             word.copy_from_slice(&self.next().to_le_bytes());
         }
     }
 
-    /// Puts `items` into an order that nothing can foresee.
+    /// Puts `items` into an unpredictable order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.next() % (last as u64 + 1);

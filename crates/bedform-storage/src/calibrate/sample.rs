@@ -1,4 +1,4 @@
-//! The file that is measured on a file system.
+//! The file that a calibration reads on a file system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut, Write as _};
@@ -17,13 +17,13 @@ use crate::{Coldness, ProfileError, StorageError, StorageErrorKind};
 
 const PAGE_BYTES: usize = 4096;
 const WRITE_BYTES: usize = 8 << 20;
-/// The most time that writing may take, as a share of the whole.
+/// The most time for writing, as a share of the whole.
 const WRITE_SHARE: f64 = 0.4;
-/// The magic numbers of file systems that are memory.
+/// The magic numbers of file systems in memory.
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 
-/// The file that is measured. It has no name.
+/// The nameless file that a calibration reads.
 pub(super) struct Sample {
     place: String,
     buffered: File,
@@ -35,7 +35,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Writes and syncs the file; returns it with the bytes per second that this took.
+    /// Writes and syncs the file; returns it with the bytes per second of doing so.
     pub(super) fn write(
         path: &Path,
         options: &CalibrateOptions,
@@ -64,7 +64,7 @@ impl Sample {
             let length = usize::try_from(length).unwrap_or(WRITE_BYTES);
             buffered.write_all(&block[..length]).map_err(|error| failed("write", error))?;
             bytes += length as u64;
-            // A slow device shows itself at the sync, not at the write.
+            // The slowness of a device shows at the sync, not at the write.
             if started.elapsed() > limit / 4 {
                 buffered.sync_data().map_err(|error| failed("sync", error))?;
             }
@@ -81,7 +81,7 @@ impl Sample {
         Ok((Self { place, buffered, direct, bytes, past_cache, coldness, notes }, rate))
     }
 
-    /// Decides how to read so that the device answers, and notes how sure that is.
+    /// Chooses reads that reach the device, and notes the evidence.
     pub(super) fn choose_way(&mut self) -> Result<(), ProfileError> {
         let memory = rustix::fs::fstatfs(&self.buffered).is_ok_and(|system| is_memory(&system));
         self.forget();
@@ -107,7 +107,8 @@ impl Sample {
         Ok(check_goes_on(&self.place)?)
     }
 
-    /// The share of a few pages that is in the page cache; none if the system cannot say.
+    /// Returns the share of a few pages that is in the page cache; `None` if the system cannot
+    /// tell.
     fn resident_share(&self) -> Option<f64> {
         let mut page = vec![0; PAGE_BYTES];
         let probes = self.shuffled(PAGE);
@@ -122,13 +123,13 @@ impl Sample {
                 Err(_) => return None,
             }
         }
-        // To ask for a page may have fetched it.
+        // The question may have fetched the page.
         self.forget();
         Some(f64::from(resident) / probes.len().max(1) as f64)
     }
 
-    /// As [`Timer::measure`], for large extents: the better of reads through the page cache and past
-    /// it, since the engine reads these as local storage does.
+    /// As [`Timer::measure`], for large extents: the faster of reads through the page cache and
+    /// past it, because local storage chooses the same way.
     pub(super) fn measure_streams(
         &self,
         in_flight: usize,
@@ -158,7 +159,7 @@ impl Readable for Sample {
         self.bytes
     }
 
-    /// Asks the system to drop the file from the page cache. It is a request: see
+    /// Asks the system to drop the file from the page cache. It may refuse: see
     /// [`Sample::resident_share`].
     fn forget(&self) {
         for advice in [Advice::DontNeed, Advice::Random] {
@@ -179,7 +180,7 @@ impl Readable for Sample {
     }
 }
 
-/// The same file, past the page cache.
+/// The same file, read past the page cache.
 struct Past<'a> {
     sample: &'a Sample,
     direct: &'a File,
@@ -207,8 +208,8 @@ impl Readable for Past<'_> {
     }
 }
 
-/// A new file in `directory` without a name, opened through the page cache and, if the system lets
-/// us, past it.
+/// Creates a nameless file in `directory`, opened through the page cache and, if the system allows
+/// it, past it.
 fn open_nameless(directory: &Path) -> io::Result<(File, Option<File>)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +223,7 @@ fn open_nameless(directory: &Path) -> io::Result<(File, Option<File>)> {
     Ok((buffered, direct))
 }
 
-/// True for a file system that is memory.
+/// True for a file system in memory.
 pub(super) fn is_memory(system: &rustix::fs::StatFs) -> bool {
     matches!(u64::try_from(system.f_type), Ok(TMPFS | RAMFS))
 }

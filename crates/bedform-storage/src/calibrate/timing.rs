@@ -1,4 +1,4 @@
-//! Times reads: one or many at a time, near extents apart and as one.
+//! Timing of reads: one or many at a time, near extents apart and as one.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,99 +12,100 @@ use crate::cancellation::{ASK_EVERY, goes_on, stopped_by};
 use crate::{Answer, Bell, Bytes, GapCheck, LargeMemory, StorageError};
 
 const IN_FLIGHT: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Bytes of a gap are multiples of this.
+/// The multiple of bytes for gaps.
 pub(super) const PAGE: u64 = 4096;
-/// The extents of which pairs are read to check the merging gap.
+/// Bytes of each extent of the pairs that check the merging gap.
 const GAP_EXTENT: u64 = 16 << 10;
-/// No request of the engine is larger without need.
+/// The largest request in bytes that the engine makes without need.
 const GAP_BYTES_MAX: u64 = 16 << 20;
 const GAPS_MAX: usize = 8;
 
-/// One extent of what is measured.
+/// One extent to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece {
-    /// Which object of several.
+    /// The index of its object.
     pub object: usize,
-    /// Where it begins in the object.
+    /// Its offset in the object, in bytes.
     pub offset: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// What reading a list of extents took.
+/// The total times of reading a list of extents.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
-    /// How many.
+    /// Number of extents.
     pub requests: f64,
-    /// Bytes of all.
+    /// Bytes of all extents.
     pub bytes: f64,
-    /// Seconds from the first to the end of the last.
+    /// Seconds from the start of the first to the end of the last.
     pub seconds: f64,
-    /// Seconds of processors, of all threads.
+    /// Processor seconds of all threads.
     pub cpu_seconds: f64,
-    /// The median of the seconds that one took.
+    /// The median of the seconds of one extent.
     pub median_seconds: f64,
 }
 
 impl Measured {
-    /// The bandwidth.
+    /// Returns the bandwidth in bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes / self.seconds.max(1e-9)
     }
 
-    /// What each adds to the whole.
+    /// Returns the elapsed seconds per request.
     pub fn seconds_per_request(&self) -> f64 {
         (self.seconds / self.requests.max(1.0)).max(1e-9)
     }
 
-    /// The work of each.
+    /// Returns the processor seconds per request.
     pub fn cpu_seconds_per_request(&self) -> f64 {
         (self.cpu_seconds / self.requests.max(1.0)).max(1e-9)
     }
 }
 
-/// What is measured.
+/// A place whose reads are timed.
 pub trait Readable: Sync {
-    /// What it is called in errors.
+    /// Returns the name for errors.
     fn place(&self) -> &str;
 
-    /// Bytes in all.
+    /// Returns the number of readable bytes.
     fn bytes(&self) -> u64;
 
-    /// Makes the reads that follow cold, as far as that can be had.
+    /// Makes the next reads cold, as far as possible.
     fn forget(&self) {}
 
     /// Fills `buffer` with the bytes of `piece`.
     fn read(&self, piece: Piece, buffer: &mut [u8]) -> Result<(), StorageError>;
 
-    /// Asks for the bytes of `piece`, where one thread can have many requests on their way.
+    /// Requests the bytes of `piece` without waiting, where one thread can keep many requests in
+    /// flight.
     fn ask(&self, piece: Piece, bell: &Arc<Bell>) -> Option<Answer<Bytes>> {
         let _ = (piece, bell);
         None
     }
 
-    /// Requests at a time at most.
+    /// Returns the most requests in flight.
     fn in_flight_max(&self) -> usize {
         64
     }
 
-    /// All extents of `bytes` each, in an order that no read-ahead guesses.
+    /// Returns all extents of `bytes` bytes each, in an order that defeats readahead.
     fn shuffled(&self, bytes: u64) -> Vec<Piece>;
 
-    /// True if other threads than those that wait for requests do a part of the work.
+    /// True if threads that do not wait for requests do a part of the work.
     fn has_helpers(&self) -> bool {
         false
     }
 }
 
-/// Times reads of one place until it is told to stop.
+/// A timer of the reads of one place, which stops when the call is cancelled.
 pub struct Timer<'a, R: Readable> {
     /// The place.
     pub source: &'a R,
 }
 
 impl<R: Readable> Timer<'_, R> {
-    /// Reads `pieces` with `in_flight` readers until all are read or the time is up.
+    /// Reads `pieces` by `in_flight` concurrent readers until all are read or the time is up.
     pub fn measure(
         &self,
         in_flight: usize,
@@ -123,7 +124,7 @@ impl<R: Readable> Timer<'_, R> {
         let total = Mutex::new((Measured::default(), Vec::new()));
         let failed = |error| StorageError::from_io("read", self.source.place(), error);
         let read_some = || -> Result<(), StorageError> {
-            // Large pages, and touched before the clock starts.
+            // Large pages, touched before the clock starts.
             let length = usize::try_from(largest).map_err(io::Error::other).map_err(failed)?;
             let buffer = LargeMemory::new(length).map_err(failed);
             start.wait();
@@ -162,7 +163,7 @@ impl<R: Readable> Timer<'_, R> {
             let (read_some, stop) = (&read_some, &stop);
             let other = || scope.spawn(move || stopped_by(stop, read_some));
             let others: Vec<_> = (1..in_flight).map(|_| other()).collect();
-            // Here it is heard that the caller wants to stop.
+            // Only this thread notices a cancellation.
             let own = read_some();
             stop.store(!goes_on(), Ordering::Relaxed);
             let stopped = |_| Err(failed(io::Error::other("a reader stopped")));
@@ -178,7 +179,8 @@ impl<R: Readable> Timer<'_, R> {
         Ok(measured)
     }
 
-    /// As [`Timer::measure`], by one thread that asks for all of them; nothing where it cannot.
+    /// As [`Timer::measure`], by one thread with many requests in flight; `None` where the place
+    /// has no such requests.
     fn measure_asked(
         &self,
         in_flight: usize,
@@ -221,7 +223,8 @@ impl<R: Readable> Timer<'_, R> {
         Ok(Some(measured))
     }
 
-    /// The least number in flight within a seventh of the best rate of small requests, and that rate.
+    /// Returns the least number in flight whose rate of small requests is within a seventh of the
+    /// best, with its times.
     pub fn saturate(
         &self,
         pieces: &[Piece],
@@ -238,7 +241,7 @@ impl<R: Readable> Timer<'_, R> {
         Ok(enough.unwrap_or((1, Measured::default())))
     }
 
-    /// Moves from the gap that was derived, by doubling or halving, to the largest at which one
+    /// Searches, from the derived gap on by doubling or halving, the largest gap at which one
     /// request is at least as fast as two.
     pub fn check_gap(
         &self,
@@ -256,7 +259,7 @@ impl<R: Readable> Timer<'_, R> {
             if pays {
                 best = Some((gap, check));
             }
-            // One direction only: to turn round would find what is known.
+            // One direction only: turning back would repeat measurements.
             if *rising.get_or_insert(pays) != pays {
                 break;
             }
@@ -265,11 +268,11 @@ impl<R: Readable> Timer<'_, R> {
                 break;
             }
         }
-        // What lies less than a page apart comes with the same pages.
+        // Extents less than a page apart arrive with the same pages.
         Ok(best.map_or((PAGE, None), |(gap, check)| (gap, Some(check))))
     }
 
-    /// Times pairs of extents with `gap` between them, apart and as one, in two rounds each.
+    /// Times pairs of extents with `gap` bytes between them, apart and as one, in two rounds each.
     fn compare_gap(
         &self,
         gap: u64,
@@ -305,12 +308,12 @@ fn seconds_of(clock: ClockId) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What a request of `bytes` costs without_transfer the time for its bytes, which is at most half of it.
+/// Subtracts from the seconds of a request the transfer of its `bytes`, at most half of them.
 pub fn without_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
     (seconds - bytes as f64 / bytes_per_second).max(seconds / 2.0)
 }
 
-/// The gap that takes as long to read as a request takes.
+/// Returns the gap in bytes that takes as long to read as a request takes.
 #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a float cast saturates")]
 pub fn derived_gap(bytes_per_second: f64, request_seconds: f64) -> u64 {

@@ -1,4 +1,4 @@
-//! The contract of places beside each other, case by case.
+//! The contract of sibling storages, case by case.
 
 use super::{get, kind_of, path, put};
 use crate::{Condition, Durability, Hint, Storage, StorageErrorKind};
@@ -32,7 +32,7 @@ pub(super) fn apart(storage: &dyn Storage) {
     assert_eq!(get(storage, "a").unwrap(), b"here");
     assert_eq!(get(&*beside, "a").unwrap(), b"there, too");
     assert_eq!(storage.list(&path("")).unwrap().len(), 1);
-    // All who ask for it get the same place, and another suffix is another place.
+    // Every caller gets the same sibling for a suffix, and another one for another suffix.
     assert_eq!(get(&*storage.beside(SUFFIX).unwrap(), "roots/a").unwrap(), b"there");
     let other = storage.beside(".other").unwrap();
     assert_eq!(other.list(&path("")).unwrap(), []);
@@ -52,7 +52,7 @@ pub(super) fn deleted(storage: &dyn Storage) {
         put(&*beside, "roots/1", &[round], Condition::Absent).unwrap();
         let other = storage.beside(SUFFIX).unwrap();
         assert_eq!(get(&*other, "roots/1").unwrap(), [round]);
-        // Also by another handle than the one that wrote.
+        // Also through another handle than the one that wrote.
         other.delete_tree(&path(""), Durability::Disk).unwrap();
         assert_eq!(beside.list(&path("")).unwrap(), []);
         assert_eq!(kind_of(beside.stat(&path("roots/1"))), Some(StorageErrorKind::NotFound));
@@ -78,7 +78,8 @@ pub(super) fn suffixes(storage: &dyn Storage) {
     }
 }
 
-/// Of what a place keeps under a second name, where it can, a publication that fails changes nothing.
+/// Checks that a replaced object is kept under its second name, where the place can do so, and that
+/// a failed publication keeps nothing.
 pub(super) fn kept(storage: &dyn Storage) {
     let beside = storage.beside(SUFFIX).unwrap();
     let replace = |bytes: &[u8], name: &str, condition: Condition<'_>| {
@@ -101,7 +102,7 @@ pub(super) fn kept(storage: &dyn Storage) {
     assert!(replace(b"three", "kept/two", Condition::Absent).is_err());
     assert_eq!(get(storage, "c/0").unwrap(), b"two");
     assert_eq!(beside.list(&path("kept")).unwrap().len(), names.len());
-    // A name that is taken keeps what it has.
+    // A taken name keeps its object.
     let second = storage.open(&path("c/0")).unwrap();
     replace(b"four", "kept/one", Condition::Unchanged(&*second)).unwrap();
     assert_eq!(get(storage, "c/0").unwrap(), b"four");

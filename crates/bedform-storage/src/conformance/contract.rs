@@ -8,29 +8,29 @@ use crate::{
     Answer, Bell, Condition, Durability, Entry, Hint, ReadBlock, Storage, StorageErrorKind,
 };
 
-/// One promise.
+/// One case of the contract.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// The promise in words.
     pub name: &'static str,
     /// Panics if an empty storage breaks it.
     pub run: fn(&dyn Storage),
-    /// False if only places with directories, and locks that die with their holders, make it: those that
-    /// are not [remote](Storage::is_remote).
+    /// False for a promise that only places with directories and process-bound locks make: places
+    /// that are not [remote](Storage::is_remote).
     pub everywhere: bool,
 }
 
-/// A promise of every place.
+/// Returns a case for every place.
 const fn case(name: &'static str, run: fn(&dyn Storage)) -> Case {
     Case { name, run, everywhere: true }
 }
 
-/// A promise of places that are not remote.
+/// Returns a case for places that are not remote.
 const fn local(name: &'static str, run: fn(&dyn Storage)) -> Case {
     Case { name, run, everywhere: false }
 }
 
-/// All of them.
+/// All cases.
 pub const CASES: &[Case] = &[
     case("what was published is read back", reads_back),
     case("an object of no bytes is an object", empty_object),
@@ -367,7 +367,7 @@ fn asked(storage: &dyn Storage) {
     assert!(bell.count() >= 4);
     let missing = storage.ask_end(&path("b"), 100, &bell).expect("as for others");
     assert!(missing.take().unwrap().is_none());
-    // Who asks for bytes of what has been replaced gets those that it opened, or hears that they are gone.
+    // A read of a replaced object returns the opened bytes, or an error that they are gone.
     let object = storage.ask_end(&path("a"), 1, &bell).unwrap().take().unwrap().unwrap();
     put(storage, "a", &vec![9; 20_000], Condition::None).unwrap();
     if let Some(answer) = object.ask(0, 5000, &bell) {
@@ -392,7 +392,7 @@ fn read_past(storage: &dyn Storage) {
             assert_eq!(past, plain);
         }
     }
-    // What is not there is never made up.
+    // A read past the end returns no bytes.
     assert!(object.read_past(2_900_000, 300_000, &mut block).unwrap().is_none());
     assert!(object.read_past(u64::MAX, 300_000, &mut block).unwrap_or(None).is_none());
     assert!(object.read_past(0, ReadBlock::BYTES + 1, &mut block).unwrap().is_none());
@@ -427,7 +427,7 @@ fn race_unchanged(storage: &dyn Storage) {
     assert_eq!(get(storage, "counter").unwrap(), 100u64.to_le_bytes());
 }
 
-/// Adds one to the counter, as often as others come first.
+/// Increments the counter, retrying after each conflict.
 fn increment(storage: &dyn Storage) {
     loop {
         let object = storage.open(&path("counter")).unwrap();

@@ -1,16 +1,16 @@
-//! The power fails after every call, and again while the system recovers.
+//! Power cuts after every call, and again during recovery.
 
 use super::script::{Progress, SCRIPTS, Script, View, storage, sweep_all, view};
 use crate::{SimulatedFileSystem, Storage, StorageErrorKind};
 
-/// How much to try.
+/// The number of states to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Decides what each sampled crash keeps.
+    /// The seed of the decisions of each sampled crash.
     pub seed: u64,
-    /// Sampled images per cut; all images are tried besides where few changes are under way.
+    /// Sampled images per cut, in addition to all images where few changes are unconfirmed.
     pub images_per_cut: u64,
-    /// Changes under way up to which all images are tried.
+    /// The most unconfirmed changes for which all images are tried.
     pub pending_max: u32,
 }
 
@@ -20,14 +20,14 @@ impl Default for Budget {
     }
 }
 
-/// What was tried.
+/// Counts of the tried states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Moments at which the power failed.
+    /// Power cuts.
     pub cuts: u64,
-    /// States after a power cut that were opened and read through.
+    /// States after a power cut that were opened and read.
     pub images: u64,
-    /// Those of them that are one of all that are possible.
+    /// Those from a complete enumeration of the possible states.
     pub exhaustive_images: u64,
     /// Calls that were made to fail.
     pub failures: u64,
@@ -43,11 +43,12 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Runs every workload with the power failing after each of its calls, and reads what may be left:
-/// what was acknowledged is there and whole, all else is old or new, nothing hidden is visible.
+/// Runs every workload with a power cut after each of its calls, and reads every state that may be
+/// left. An acknowledged object is there and whole, every other object is old or new, and nothing
+/// hidden is visible.
 ///
 /// # Panics
-/// If an image breaks that promise; the message says how to get it again.
+/// If an image breaks a promise; the message says how to reproduce the image.
 pub fn cut_power(budget: Budget) -> Counts {
     let mut counts = Counts::default();
     for script in SCRIPTS {
@@ -68,8 +69,8 @@ pub fn cut_power(budget: Budget) -> Counts {
     counts
 }
 
-/// As [`cut_power`], with the power failing again and again while the workload is swept up after and
-/// repeated, `depth` times in all.
+/// As [`cut_power`], with further power cuts while the state is swept and the workload repeated,
+/// `depth` cuts in all.
 ///
 /// # Panics
 /// As [`cut_power`].
@@ -94,8 +95,8 @@ pub fn cut_power_again(budget: Budget, depth: u32) -> Counts {
     counts
 }
 
-/// Runs a prepared workload with `cut` calls before the power fails: the system, and what was
-/// acknowledged.
+/// Runs a prepared workload with a power cut after `cut` calls. Returns the system and the
+/// acknowledged steps.
 fn run_until(script: &Script, cut: u64) -> (SimulatedFileSystem, Progress) {
     let storage = script.prepared();
     storage.system().fail_power_after(cut);
@@ -127,14 +128,14 @@ struct Recovery<'a> {
     script: &'a Script,
     before: &'a View,
     after: &'a View,
-    /// How many the workload makes.
+    /// The number of calls of the workload.
     calls: u64,
     budget: Budget,
 }
 
 impl Recovery<'_> {
-    /// Looks at `system`, then sweeps it and repeats the workload with the power failing after some
-    /// of the calls.
+    /// Checks `system`, then sweeps it and repeats the workload, with a power cut after some of the
+    /// calls.
     fn run(
         &self,
         system: &SimulatedFileSystem,

@@ -1,4 +1,4 @@
-//! Every call fails, in every way.
+//! Failures of every call, in every way.
 
 use rustix::io::Errno;
 
@@ -12,12 +12,12 @@ use crate::{CallKind, Condition, Failure, SimulatedFileSystem, StorageErrorKind}
 const ERRORS: [Errno; 6] =
     [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::ACCESS, Errno::INTR];
 
-/// Runs every workload with each call of each kind failing in each way: an error leaves the old
-/// state, or says that the outcome is unknown and refuses further writes; interruptions and short
-/// reads and writes go unnoticed; what is acknowledged survives a power cut.
+/// Runs every workload with each call of each kind failing in each way. An error leaves the old
+/// state, or is `Poisoned` and stops further writes. Interruptions and short reads and writes have
+/// no effect. Acknowledged objects survive a power cut.
 ///
 /// # Panics
-/// If one of that does not hold.
+/// If one of these promises is broken.
 pub fn fail_calls() -> Counts {
     let mut counts = Counts::default();
     for script in SCRIPTS {
@@ -89,7 +89,8 @@ impl Trial<'_> {
         self.reopen(&storage, progress)
     }
 
-    /// After an error whose outcome is known, the old state is there, and work goes on.
+    /// Checks that an error with a known outcome left the old state, and that the workload then
+    /// succeeds.
     fn check_old_and_repeat(&self, storage: &Local, seen: &View) {
         let is_lost_answer = matches!(self.failure, Failure::ErrorAfter(_));
         if self.script.order.is_none() && !is_lost_answer {
@@ -103,7 +104,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Opens the store anew, as it is and after a power cut.
+    /// Opens the store anew, in its present state and after a power cut.
     fn reopen(&self, old: &Local, mut progress: Progress) -> Counts {
         let mut counts = Counts { failures: 1, ..Counts::default() };
         progress.is_done &= !matches!(self.failure, Failure::ErrorAfter(_));
@@ -116,7 +117,8 @@ impl Trial<'_> {
             }
         }
         let is_excused = matches!(self.kind, CallKind::Unlink | CallKind::Create | CallKind::Lock);
-        // A workspace is removed by many calls, and what one of them leaves goes with a sweep.
+        // Removing a workspace takes many calls; a sweep removes the files that a failed one
+        // leaves.
         let is_excused = is_excused || !self.script.tree.is_empty();
         assert!(
             is_excused || !has_temporary(old.system()),

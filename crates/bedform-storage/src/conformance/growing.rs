@@ -1,4 +1,4 @@
-//! The contract of objects that grow, case by case.
+//! The contract of growing objects, case by case.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::{
     Condition, Durability, Entry, GrowingObject, SYNC_ALIGNMENT, Storage, StorageErrorKind,
 };
 
-/// Bytes that tell where they lie.
+/// Returns bytes that depend on their offset.
 fn pattern(start: usize, length: usize) -> Vec<u8> {
     let byte = |at: usize| ((at as u32).wrapping_mul(2_654_435_761) >> 24) as u8;
     (start..start + length).map(byte).collect()
@@ -19,7 +19,7 @@ fn grow(storage: &dyn Storage, name: &str) -> Box<dyn GrowingObject> {
     storage.grow(&path(name), Durability::Disk, None).unwrap()
 }
 
-/// The first `length` bytes of an object that may have more.
+/// Reads the first `length` bytes of an object that may have more.
 fn front(storage: &dyn Storage, name: &str, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     storage.open(&path(name)).unwrap().read(0, &mut bytes).unwrap();
@@ -72,7 +72,7 @@ pub(super) fn exists(storage: &dyn Storage) {
     assert_eq!(kind_of(late), Some(StorageErrorKind::Exists));
 }
 
-/// Sizes of all magnitudes from 1 byte to 5 MiB, a few large ones, the same in every run.
+/// Returns sizes of all magnitudes from 1 byte to 5 MiB, a few large ones, the same in every run.
 fn sizes(seed: u64) -> impl Iterator<Item = usize> {
     let mut state = seed;
     std::iter::repeat_with(move || {
@@ -151,7 +151,7 @@ pub(super) fn deleted(storage: &dyn Storage) {
     let reader = storage.open(&path("segments/a")).unwrap();
     storage.delete(&path("segments/a"), Durability::Disk, Condition::None).unwrap();
     assert_eq!(kind_of(storage.open(&path("segments/a"))), Some(StorageErrorKind::NotFound));
-    // Whoever still appends does so to an object without a name.
+    // Later appends go to an object without a name.
     growing.append(b"more").unwrap();
     growing.sync().unwrap();
     assert_eq!(storage.list(&path("segments")).unwrap(), []);
@@ -204,7 +204,8 @@ pub(super) fn lanes(storage: &dyn Storage) {
         let mut sizes = sizes(5);
         for round in 0..4 {
             for (number, (own, model)) in growing.iter_mut().zip(&mut written).enumerate() {
-                // The first has nothing of its own in some rounds, and syncs what the others have.
+                // In some rounds the first writer appends nothing and syncs the bytes of the
+                // others.
                 if (number + round) % 3 != 0 {
                     let bytes = pattern(number + model.len(), sizes.next().unwrap() + 700_000);
                     own.append(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Small workloads of local files whose every step is made to fail.
+//! Small workloads of local files, in which tests make every step fail.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::{
 };
 
 pub(super) type Local = LocalStorage<SimulatedFileSystem>;
-/// Objects and their bytes.
+/// Objects by name, with their bytes.
 pub(super) type View = BTreeMap<String, Vec<u8>>;
 
-/// One workload: what is there before, and what is then done.
+/// A workload: a prepared state and the steps under test.
 pub(super) struct Script {
     pub(super) name: &'static str,
     pub(super) prepare: fn(&Local) -> Result<(), StorageError>,
-    /// Notes what it was told to be durable of the objects that it grows.
+    /// The steps. They note the synced bytes of growing objects in the view.
     pub(super) act: fn(&Local, &mut View) -> Result<(), StorageError>,
-    /// Where the second object is in its new state, the first one is, too.
+    /// Two objects of which the first is new wherever the second is new.
     pub(super) order: Option<(&'static str, &'static str)>,
-    /// It grows segments, of which only what was synced is judged.
+    /// The workload grows segments, of which only synced bytes are checked.
     pub(super) grows: bool,
-    /// Objects of a tree that it publishes: all are in the old state, or all in the new.
+    /// Objects of a tree that the workload publishes: all are old, or all are new.
     pub(super) tree: &'static [&'static str],
 }
 
@@ -287,7 +287,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// Publishes an object of a workspace that a library has written, which syncs nothing.
+/// Publishes a file that was written into a workspace without a sync, as a library would.
 fn publish_object(storage: &Local) -> Result<(), StorageError> {
     let workspace = storage.workspace(&path(""), WorkspaceName::Unique)?;
     let workspace = workspace.expect("a name of its own");
@@ -311,7 +311,7 @@ fn publish_object(storage: &Local) -> Result<(), StorageError> {
     storage.publish_object(&staged, &path("x/a"), Durability::Disk)
 }
 
-/// Writes a tree.
+/// Writes a tree of two objects.
 fn stage(storage: &Local, staged: &ObjectPath) -> Result<(), StorageError> {
     let tree = storage.within(staged)?;
     put(&*tree, "a", NEW, Condition::None)?;
@@ -332,10 +332,10 @@ fn publish_tree(
 }
 
 const SUFFIX: &str = ".bedform-log";
-/// What objects of the place beside have before their names in a view.
+/// The prefix, in a view, of names in the sibling storage.
 const BESIDE: &str = "beside: ";
 
-/// An object that a workload grows, and what it is to hold.
+/// A growing object of a workload, with its expected bytes.
 struct Segment {
     object: Box<dyn GrowingObject>,
     name: String,
@@ -343,7 +343,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Grows the first segment that is free in `storage`, whose objects have `prefix` in a view.
+    /// Creates the first free segment in `storage`, whose objects have `prefix` in a view.
     fn grow(storage: &dyn Storage, prefix: &str) -> Result<Self, StorageError> {
         let mut number = 1;
         loop {
@@ -371,7 +371,7 @@ impl Segment {
     }
 }
 
-/// Storage on `system` whose objects are large from 8,192 bytes on.
+/// Returns a storage on `system` whose objects are staged as large ones above 8,192 bytes.
 pub(super) fn storage(system: &SimulatedFileSystem) -> Local {
     let staging = Staging {
         small_bytes_max: 8192,
@@ -385,7 +385,7 @@ pub(super) fn storage(system: &SimulatedFileSystem) -> Local {
 }
 
 impl Script {
-    /// A new system on which this workload is prepared.
+    /// Returns a new system on which this workload is prepared.
     pub(super) fn prepared(&self) -> Local {
         self.prepared_on(&SimulatedFileSystem::new())
     }
@@ -396,7 +396,7 @@ impl Script {
         storage
     }
 
-    /// What is seen before and after the workload.
+    /// Returns the views before and after the workload.
     pub(super) fn views(&self) -> (View, View) {
         let storage = self.prepared();
         let before = view(&storage);
@@ -406,7 +406,7 @@ impl Script {
         (before, after)
     }
 
-    /// How many calls of each kind the workload makes.
+    /// Returns the number of calls of each kind that the workload makes.
     pub(super) fn calls(&self) -> Vec<(CallKind, u64)> {
         let storage = self.prepared();
         let count = |kind| storage.system().count(kind);
@@ -416,20 +416,20 @@ impl Script {
         CallKind::ALL.into_iter().zip(before).map(made).collect()
     }
 
-    /// True if `name` is that of an object that the workload grows, or stages where others see it.
+    /// True if the workload grows the object `name`, or stages it visibly.
     fn is_grown(&self, name: &str) -> bool {
         let is_staged = !self.tree.is_empty() && name.starts_with(".partial/");
         is_staged || (self.grows && name.contains("segments/"))
     }
 
-    /// True if the two views are the same, apart from what grows.
+    /// True if the two views are equal, except for growing objects.
     pub(super) fn is_same(&self, one: &View, other: &View) -> bool {
         let settled = |name: &&String| !self.is_grown(name);
         one.keys().chain(other.keys()).filter(settled).all(|name| one.get(name) == other.get(name))
     }
 
-    /// Panics unless each object of `seen` is in its old or new state, or new if the workload is
-    /// done, and each that grew begins with what was synced.
+    /// Panics unless each object of `seen` is old or new; only new if the workload is done. Each
+    /// growing object must begin with its synced bytes.
     pub(super) fn judge(
         &self,
         seen: &View,
@@ -475,16 +475,16 @@ impl Script {
     }
 }
 
-/// What a workload was told.
+/// The acknowledged steps of a workload.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
-    /// That it is done.
+    /// True if the whole workload was acknowledged.
     pub(super) is_done: bool,
-    /// That this is durable, of objects that grow.
+    /// The acknowledged bytes of growing objects.
     pub(super) synced: View,
 }
 
-/// Everything that a reader finds, in the store and beside it.
+/// Returns all objects that a reader finds, in the store and its sibling.
 pub(super) fn view(storage: &Local) -> View {
     let mut seen = View::new();
     look(storage, "", &mut seen);
@@ -508,7 +508,7 @@ fn look(storage: &dyn Storage, prefix: &str, seen: &mut View) {
     }
 }
 
-/// True if a temporary name is left, in the store or beside it.
+/// True if a temporary name is left, in the store or its sibling.
 pub(super) fn has_temporary(system: &SimulatedFileSystem) -> bool {
     let beside = system.beside(SUFFIX).expect("the place beside");
     let mut names = system.tree().into_keys().chain(beside.tree().into_keys());

@@ -1,4 +1,4 @@
-//! The contract of trees that are staged and published, case by case.
+//! The contract of staged and published trees, case by case.
 
 use super::{get, kind_of, path, put};
 use crate::{
@@ -24,7 +24,7 @@ fn names(storage: &dyn Storage, directory: &str) -> Vec<String> {
     entries.map(|Entry { name, .. }| name).collect()
 }
 
-/// True if the place says that it publishes no trees, which a remote one may.
+/// True if the place publishes no trees, as a remote one may say.
 fn is_lacking(storage: &dyn Storage) -> bool {
     storage.is_remote()
 }
@@ -125,7 +125,7 @@ pub(super) fn taken(storage: &dyn Storage) {
     assert_eq!(get(storage, "staged/a").unwrap(), b"new");
     assert_eq!(get(storage, "full/b").unwrap(), b"old");
     assert_eq!(get(storage, "object").unwrap(), b"old");
-    // An empty directory gives way.
+    // An empty directory is replaced.
     storage.delete(&path("full/b"), Durability::Disk, Condition::None).unwrap();
     assert_eq!(publish(storage, "staged", "full", absent), None);
     assert_eq!(

@@ -1,17 +1,18 @@
-//! Large reads past the page cache, where the device is faster than the page cache takes bytes in.
+//! Large reads past the page cache, on devices that deliver bytes faster than the page cache takes
+//! them in.
 //!
-//! To bring bytes into the page cache costs a core about as much as a fast device takes to deliver
-//! them, so that a cold read through it runs at half of what the device gives, or less. A request that
-//! is large and found nothing in the page cache therefore goes past it. On a slower device nothing is
-//! won by that, and the next reader would miss the pages: so the speed of these requests is watched,
-//! and where the device turns out to be slow, or knows no such reads, the page cache is used again.
+//! Copying bytes into the page cache costs a core about as much time as a fast device needs to
+//! deliver them. A cold read through it therefore runs at half the device's bandwidth or less. So a
+//! large request without a page in the page cache bypasses it. On a slower device that gains
+//! nothing, and the next reader would miss the pages. The rate of these requests is measured, and
+//! on a slow device, or one without direct reads, the page cache is used again.
 //!
-//! Only what is read for the first time goes past the page cache. Such a read leaves a mark: one page
-//! from the middle of the request, in the page cache. Who finds a request's range not empty, in
-//! whichever process, reads it through the page cache, where all of it stays from then on; the mark
-//! goes when nobody comes. That is the admission rule of the 2Q cache (Johnson and Shasha, VLDB 1994),
-//! with the page cache itself as the queue of what was seen once. Of requests below a mebibyte only
-//! some are marked, so that marks cost a fortieth of the time at most.
+//! Only the first read of a range bypasses the page cache. It leaves a mark: one page from the
+//! middle of the request, in the page cache. The next reader, in any process, finds the mark and
+//! reads the range through the page cache, where all of it stays. Without a second reader the
+//! kernel evicts the mark. That is the admission rule of the 2Q cache (Johnson and Shasha, VLDB
+//! 1994), with the page cache as the queue of ranges that were read once. Of requests below 1 MiB
+//! only some are marked, so that marks cost at most a fortieth of the time.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,51 +21,53 @@ use std::time::Instant;
 
 use crate::ReadBlock;
 
-/// What offsets, lengths and addresses of direct reads are multiples of.
+/// The multiple of bytes for offsets, lengths and addresses of direct reads.
 const ALIGNMENT: u64 = 4096;
 
-/// Smaller requests are bound by the device's latency, not by the page cache.
+/// Bytes of the smallest direct read: for smaller requests the device's latency counts, not the
+/// page cache.
 const BYTES_MIN: usize = 256 << 10;
 
-/// As [`BYTES_MIN`], of requests that come many at a time.
+/// As [`BYTES_MIN`], for requests of which many are in flight.
 const SCATTERED_BYTES_MIN: usize = 16 << 10;
 
 /// Bytes per second that the page cache takes in at best: on a slower device it costs nothing.
 pub const PAGE_CACHE_BYTES_PER_SECOND: f64 = 1e9;
 
-/// Requests after which the rate is judged, by the best of them: others may have waited for a core.
+/// Requests after which the device is judged by the best rate: other requests may have waited for a
+/// core.
 const JUDGED_AFTER: u32 = 32;
 
-/// Bytes that were read past the page cache for each mark.
+/// Bytes read past the page cache for each mark.
 const MARK_BYTES: u64 = 1 << 20;
 
-/// Bytes that go through the page cache, once the device was found slow, before it is tried again.
+/// Bytes read through the page cache, after the device was found slow, before the next trial.
 const PAUSE_BYTES: u64 = 1 << 30;
 
-/// Whether the large reads of one store go past the page cache.
+/// The decision whether the large reads of one store bypass the page cache.
 #[derive(Debug, Default)]
 pub(super) struct DirectReads {
     in_flight: AtomicU32,
-    /// Requests of this trial, and the best rate among them in bytes per second.
+    /// The number of requests of this trial, and the best rate among them in bytes per second.
     trial: Mutex<(u32, f64)>,
-    /// Bytes until the next trial; all of them: never.
+    /// Bytes until the next trial; `u64::MAX` for never.
     pause: AtomicU64,
     /// Bytes read without a mark.
     unmarked: AtomicU64,
 }
 
 impl DirectReads {
-    /// True if a read of so many bytes, which the page cache does not have, should go past it.
+    /// True if a read of `length` bytes that are not in the page cache should bypass it.
     pub(super) fn wants(&self, length: usize) -> bool {
         length >= BYTES_MIN && self.pause.load(Ordering::Relaxed) == 0
     }
 
-    /// As [`DirectReads::wants`], for one of many requests that are in flight together.
+    /// As [`DirectReads::wants`], for one of many requests in flight.
     pub(super) fn wants_scattered(&self, length: usize) -> bool {
         length >= SCATTERED_BYTES_MIN && self.pause.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts bytes that went through the page cache.
+    /// Counts bytes that were read through the page cache.
     pub(super) fn passed(&self, length: usize) {
         let less = |left| match left {
             0 | u64::MAX => None,
@@ -73,7 +76,7 @@ impl DirectReads {
         let _ = self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// True if a request of so many bytes is to leave a mark.
+    /// True if a request of `length` bytes is to leave a mark.
     pub(super) fn marks(&self, length: usize) -> bool {
         let before = self.unmarked.fetch_add(length as u64, Ordering::Relaxed);
         let due = before + length as u64 >= MARK_BYTES;
@@ -83,13 +86,13 @@ impl DirectReads {
         due
     }
 
-    /// The place knows no such reads.
+    /// Turns direct reads off for good: the place has none.
     pub(super) fn give_up(&self) {
         self.pause.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// The bytes from `offset` on, in `block`, by `read`, which reads some bytes at an aligned offset
-    /// into aligned memory. Nothing if the block or the object is too short.
+    /// Reads the bytes from `offset` on into `block`. `read` reads some bytes at an aligned offset
+    /// into aligned memory. `None` if the block or the object is too short.
     pub(super) fn read<'b>(
         &self,
         offset: u64,
@@ -109,7 +112,7 @@ impl DirectReads {
             self.finish(started, *outcome.as_ref().unwrap_or(&0));
             let count = outcome?;
             filled += count;
-            // The end of the object, or a place that stops where no read can go on.
+            // The end of the object, or an unaligned stop from which no read can continue.
             let stops = count == 0 || !filled.is_multiple_of(index(ALIGNMENT));
             if filled < skip + length && stops {
                 return Ok(None);
@@ -125,13 +128,14 @@ impl DirectReads {
     fn finish(&self, (before, started): (u32, Instant), bytes: usize) {
         let after = self.in_flight.fetch_sub(1, Ordering::Relaxed);
         if bytes >= BYTES_MIN {
-            // As many requests as were in flight all the time have shared the device.
+            // The requests in flight all the time have shared the device.
             let together = bytes as f64 * f64::from(before.min(after));
             self.judge(together / started.elapsed().as_secs_f64().max(1e-9));
         }
     }
 
-    /// Notes the rate of a request, and after enough of them judges the device by the best.
+    /// Notes the rate of a request in bytes per second, and judges the device after
+    /// [`JUDGED_AFTER`] requests.
     fn judge(&self, rate: f64) {
         let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
         *trial = (trial.0 + 1, trial.1.max(rate));
@@ -140,7 +144,7 @@ impl DirectReads {
         }
         let (_, best) = std::mem::take(&mut *trial);
         if best < PAGE_CACHE_BYTES_PER_SECOND {
-            // A place that has given up stays so.
+            // A place without direct reads stays turned off.
             let order = Ordering::Relaxed;
             let _ = self.pause.compare_exchange(0, PAUSE_BYTES, order, order);
         }
@@ -149,7 +153,7 @@ impl DirectReads {
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(small: u64) -> usize {
-    // Within a block or two.
+    // At most a few blocks, so it fits.
     small as usize
 }
 
@@ -161,7 +165,7 @@ mod tests {
         (0..251).cycle().take(length).collect()
     }
 
-    /// A file of `length` bytes; reads give at most `most` bytes.
+    /// Returns a file of `length` bytes, whose reads return at most `most` bytes.
     fn file(length: usize, most: usize) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
         let bytes = bytes(length);
         move |offset, part| {

@@ -1,4 +1,4 @@
-//! Directories of local storage: made, made durable, emptied; and what poisons a handle.
+//! Directories of local storage: creating, syncing and emptying them; and poisoning of a handle.
 
 use std::io;
 use std::sync::PoisonError;
@@ -9,16 +9,17 @@ use super::{Mode, Result, Shared};
 use crate::file_system::{FileKind, FileSystem, Links, uninterrupted};
 use crate::{StorageError, StorageErrorKind};
 
-/// Directories below each other that one call goes down: as many as a path can have.
+/// The most nested directories that one call enters: as many as a path can have.
 const DEPTH_MAX: usize = 512;
-/// Directories that a handle remembers to be durable; beyond it forgets all and syncs them again.
+/// Directories that a handle remembers as durable. When it has more, it forgets all and syncs them
+/// again.
 const DURABLE_MAX: usize = 1 << 16;
 
-/// Times that a directory is emptied into which others put something.
+/// The most attempts to empty a directory into which other processes put files.
 const EMPTIED_MAX: usize = 16;
 
 impl<F: FileSystem> Shared<F> {
-    /// Fails if this handle does not write, or no longer does.
+    /// Fails if this handle is read-only or poisoned.
     pub(super) fn check_writable(&self, operation: &'static str, path: &ObjectPath) -> Result<()> {
         if self.mode == Mode::ReadOnly {
             return Err(StorageError::new(StorageErrorKind::ReadOnly, operation, path));
@@ -34,7 +35,8 @@ impl<F: FileSystem> Shared<F> {
         }
     }
 
-    /// The error for a failed sync; no more is written through this handle.
+    /// Poisons the handle, which then writes nothing more, and returns the error of the failed
+    /// sync.
     pub(super) fn poison(&self, path: &ObjectPath, error: io::Error) -> StorageError {
         let _ = self.poison.set(format!("cannot sync {:?}: {error}", path.as_str()));
         StorageError {
@@ -45,7 +47,7 @@ impl<F: FileSystem> Shared<F> {
         }
     }
 
-    /// Opens the directory `path` for changes, or nothing if it is missing.
+    /// Opens the directory `path` for changes; `None` if it is missing.
     pub(super) fn find_directory(
         &self,
         operation: &'static str,
@@ -59,7 +61,7 @@ impl<F: FileSystem> Shared<F> {
         }
     }
 
-    /// Opens the directory `path` for changes, making what is missing of it.
+    /// Opens the directory `path` for changes, creating missing directories.
     pub(super) fn make_directories(&self, path: &ObjectPath) -> Result<F::Handle> {
         let fail = |error| directory_error("create", path, error);
         let open = || self.system.open_directory(path.as_str(), Links::Refuse);
@@ -74,7 +76,7 @@ impl<F: FileSystem> Shared<F> {
             (self.make_directories(&path.parent())?, path.name())
         };
         match uninterrupted(|| self.system.make_directory(&parent, name)) {
-            // It may get the file number of one that is known and gone.
+            // It may get the file number of a deleted directory that is remembered as durable.
             Ok(()) => {
                 self.durable.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
             }
@@ -84,8 +86,8 @@ impl<F: FileSystem> Shared<F> {
         uninterrupted(open).map_err(fail)
     }
 
-    /// The directory that has the name of the directory `path`, and the name; nothing for a root that
-    /// was there from the start.
+    /// Returns the parent of the directory `path`, and its name there; `None` for a root that was
+    /// opened directly.
     pub(super) fn holder<'a>(
         &'a self,
         path: &'a ObjectPath,
@@ -98,8 +100,8 @@ impl<F: FileSystem> Shared<F> {
         Ok(Some((uninterrupted(open)?, path.name())))
     }
 
-    /// Makes the names of the directory `path` and of all above it durable, unless this handle has
-    /// done so before: somebody may have made them without, or be about to sync them.
+    /// Makes the names of the directory `path` and of all its parents durable, unless this handle
+    /// has done so. Other processes may have created them without a sync, or before their own sync.
     pub(super) fn make_path_durable(&self, path: &ObjectPath, directory: &F::Handle) -> Result<()> {
         let fail = |error| directory_error("create", path, error);
         if path.is_root() && uninterrupted(|| self.system.above()).map_err(fail)?.is_none() {
@@ -129,7 +131,7 @@ impl<F: FileSystem> Shared<F> {
         known.retain(|other, _| !other.is_within(path));
     }
 
-    /// Deletes what is in `directory`; returns at the first failure.
+    /// Deletes the contents of `directory`; returns at the first failure.
     pub(super) fn empty(
         &self,
         directory: &F::Handle,
@@ -165,10 +167,11 @@ impl<F: FileSystem> Shared<F> {
         Ok(())
     }
 
-    /// Empties the directory `name` of `parent`, and removes it. What others put into it meanwhile goes, too.
+    /// Empties and removes the directory `name` of `parent`. Files that other processes add
+    /// meanwhile are deleted too.
     ///
     /// # Errors
-    /// Those of emptying it; that of removing it, inside.
+    /// Those of emptying the directory; the inner result is that of removing it.
     pub(super) fn remove_tree(
         &self,
         (parent, name): (&F::Handle, &str),
@@ -186,7 +189,7 @@ impl<F: FileSystem> Shared<F> {
         Ok(uninterrupted(|| self.system.remove_directory(parent, name)))
     }
 
-    /// True if the entry is, or links to, a directory inside the store.
+    /// True if the entry is a directory, or a link to one inside the store.
     pub(super) fn is_directory(&self, directory: &ObjectPath, name: &str, kind: FileKind) -> bool {
         match kind {
             FileKind::File | FileKind::Special => false,
@@ -199,7 +202,7 @@ impl<F: FileSystem> Shared<F> {
     }
 }
 
-/// The error for a failure on the way to a directory that is to be changed.
+/// Returns the error of a failed lookup of a directory that is to be changed.
 pub(super) fn directory_error(
     operation: &'static str,
     path: &ObjectPath,

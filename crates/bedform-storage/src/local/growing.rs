@@ -1,4 +1,4 @@
-//! Writing side: an object that has its name from the start, and grows.
+//! Writing of an object that has its name from the start, and grows.
 
 use std::io;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::file_system::{FileSystem, Links, uninterrupted};
 use crate::implement::{padding, place_in};
 use crate::{Durability, GrowingObject, StorageError, StorageErrorKind};
 
-/// A file under its own name, or a lane of one. A sync costs one of the file; the first one, one of its directory, too,
-/// and of those above that this handle has not seen to.
+/// A growing file, or one lane of it. A sync costs one of the file. The first sync also costs one
+/// of the directory, and of each parent that this handle has not made durable.
 pub(super) struct LocalGrowing<F: FileSystem> {
     shared: Arc<Shared<F>>,
     path: ObjectPath,
     lane: Lane,
     durability: Durability,
-    /// Where the name is, until that is durable.
+    /// The directory of the file, until the name is durable.
     directory: Option<F::Handle>,
     position: u64,
-    /// Bytes up to the last sync; nothing before the first.
+    /// Bytes up to the last sync; `None` before the first.
     synced: Option<u64>,
-    /// Nothing once a write or sync has failed.
+    /// `None` after a failed write or sync.
     stream: Option<Stream<F>>,
 }
 
@@ -42,7 +42,7 @@ impl<F: FileSystem> LocalGrowing<F> {
             let file = uninterrupted(|| system.create_file(&directory, path.name()));
             (file, Some(directory))
         } else {
-            // Who has created it sees to its name.
+            // The creator of the file makes the name durable.
             let open = || {
                 let directory = system.open_directory(path.parent().as_str(), Links::Refuse)?;
                 system.open_to_write(&directory, path.name())
@@ -63,7 +63,7 @@ impl<F: FileSystem> LocalGrowing<F> {
         })
     }
 
-    /// Does `work` with the stream, which a failure ends.
+    /// Runs `work` with the stream; a failure closes it.
     fn write(&mut self, work: impl FnOnce(&mut Stream<F>) -> io::Result<()>) -> Result<()> {
         self.shared.check_writable("write", &self.path)?;
         let Some(stream) = &mut self.stream else {
@@ -75,7 +75,7 @@ impl<F: FileSystem> LocalGrowing<F> {
         })
     }
 
-    /// Makes the bytes that were written durable, and the name, unless it is.
+    /// Makes the written bytes durable, and once the name.
     fn make_durable(&mut self) -> Result<()> {
         let Self { shared, path, .. } = self;
         if let Some(stream) = &self.stream {
@@ -111,7 +111,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
 
     fn sync(&mut self) -> Result<()> {
         self.write(|_| Ok(()))?;
-        // What others have written to their lanes is not known here.
+        // The writes to other lanes are unknown here.
         if self.synced == Some(self.position) && self.lane.is_alone() {
             return Ok(());
         }
@@ -148,7 +148,7 @@ mod tests {
         }
         growing.append(&vec![1; 9 << 20]).unwrap();
         drop(growing);
-        // A thread would have a share of it.
+        // A thread would hold a reference.
         assert_eq!(Arc::strong_count(&storage.shared), 1);
         let mut writer = storage.create(&path, Durability::Disk, Hint::default()).unwrap();
         writer.append(&vec![1; 9 << 20]).unwrap();

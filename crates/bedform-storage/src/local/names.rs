@@ -1,4 +1,4 @@
-//! The names that local storage keeps for itself, and who may remove them.
+//! The reserved names of local storage, and the rules for removing them.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use super::publish;
 use crate::file_system::{FileKind, FileSystem, Wait, uninterrupted};
 
 const TEMPORARY_PREFIX: &str = ".bedform-temp-";
-/// The file whose lock is the lock of a directory, for callers.
+/// The file whose lock is the caller-visible lock of its directory.
 pub(super) const LOCK_NAME: &str = ".bedform-lock";
-/// Names that are tried for a temporary file before giving up.
+/// The most attempts to find a free temporary name.
 pub(super) const ATTEMPTS_MAX: usize = 16;
 
-/// True for the names that local storage keeps for itself, which do not appear in listings: locks, and what is being
-/// written.
+/// True for the reserved names of local storage, which listings leave out: locks, and objects and
+/// trees before publication.
 ///
 /// ```
 /// assert!(bedform_storage::is_own_name(".bedform-lock"));
@@ -22,8 +22,8 @@ pub fn is_own_name(name: &str) -> bool {
     name == LOCK_NAME || is_temporary_name(name)
 }
 
-/// True for the names of objects, and workspaces of trees, that are not yet published: the prefix, the number of the process
-/// and a token, in hexadecimal.
+/// True for names of unpublished objects and workspaces: the prefix, the process number and a
+/// token, in hexadecimal.
 pub(super) fn is_temporary_name(name: &str) -> bool {
     let hexadecimal = |text: &str, length| {
         text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -33,13 +33,13 @@ pub(super) fn is_temporary_name(name: &str) -> bool {
         .is_some_and(|(process, token)| hexadecimal(process, 8) && hexadecimal(token, 16))
 }
 
-/// A temporary name that nobody else gets.
+/// Returns a temporary name that no other call gets.
 pub(super) fn temporary_name<F: FileSystem>(system: &F) -> String {
     format!("{TEMPORARY_PREFIX}{:08x}-{:016x}", std::process::id(), system.token())
 }
 
-/// Creates a file under a new temporary name, on a storage target if one is given, and takes its lock, which
-/// says that we live.
+/// Creates a file under a new temporary name, on the storage target if one is given, and takes its
+/// lock. The lock shows sweepers that the writer is alive.
 pub(super) fn create_temporary<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
@@ -57,7 +57,7 @@ pub(super) fn create_temporary<F: FileSystem>(
         };
         match hold(system, &file) {
             Ok(true) => return Ok((name, file)),
-            // A sweeper was quicker than our lock and has removed the name, or is about to.
+            // A sweeper took the lock first and has removed the name, or is about to.
             Ok(false) => drop(file),
             Err(error) => {
                 drop(file);
@@ -69,7 +69,7 @@ pub(super) fn create_temporary<F: FileSystem>(
     Err(io::Error::other("no free temporary name"))
 }
 
-/// Takes the lock of a new temporary file; false if a sweeper was quicker.
+/// Takes the lock of a new temporary file; false if a sweeper took it first.
 fn hold<F: FileSystem>(system: &F, file: &F::Handle) -> io::Result<bool> {
     match uninterrupted(|| system.lock(file, Wait::Never)) {
         Ok(()) => Ok(uninterrupted(|| system.status(file))?.names > 0),
@@ -80,7 +80,7 @@ fn hold<F: FileSystem>(system: &F, file: &F::Handle) -> io::Result<bool> {
     }
 }
 
-/// True for the answers of systems that lack a call.
+/// True for the errors of a system that lacks a call.
 pub(super) fn is_missing_feature(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL]
@@ -88,18 +88,18 @@ pub(super) fn is_missing_feature(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// What a sweep has found under a temporary name.
+/// The result of sweeping a temporary name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Swept {
-    /// An object of a writer that is gone; it was removed.
+    /// An object of a dead writer, which was removed.
     Removed,
-    /// What a living writer needs, or nothing.
+    /// A file that a live writer may need, or no file.
     Kept,
-    /// A workspace of a tree, which has a lock of its own.
+    /// A workspace of a tree, which has its own lock.
     Workspace,
 }
 
-/// Removes the temporary name `name` if it is that of an object whose writer is gone.
+/// Removes the file `name` if it is an unpublished object of a dead writer.
 pub(super) fn remove_orphan<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
@@ -118,7 +118,7 @@ pub(super) fn remove_orphan<F: FileSystem>(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Kept),
         outcome => outcome?,
     };
-    // Taken: the writer lives. Any other refusal: nobody can prove that it does not.
+    // Locked: the writer is alive. On any other error its death is unproven.
     if uninterrupted(|| system.lock(&file, Wait::Never)).is_err() {
         return Ok(Swept::Kept);
     }
@@ -128,7 +128,7 @@ pub(super) fn remove_orphan<F: FileSystem>(
     }
 }
 
-/// Removes the lock file of `directory` if nobody holds its lock: its holder has died.
+/// Removes the lock file of `directory` if it is unlocked, because its holder died.
 pub(super) fn remove_free_lock<F: FileSystem>(system: &F, directory: &F::Handle) -> io::Result<()> {
     let file = match uninterrupted(|| system.open_child(directory, LOCK_NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

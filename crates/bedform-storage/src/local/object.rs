@@ -1,4 +1,4 @@
-//! Reading side: an opened file.
+//! Opened files, for reading.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -9,18 +9,19 @@ use super::{Result, Shared};
 use crate::file_system::{FileKind, FileSystem, Residency, Status, uninterrupted};
 use crate::{Object, ReadBlock, StorageError, StorageErrorKind, Version, lacks};
 
-/// An opened file. Its handle keeps the bytes, and the file number from being used again.
+/// An opened file. Its handle keeps the bytes, and keeps the system from reusing the file number.
 #[derive(Debug)]
 pub(super) struct LocalObject<F: FileSystem> {
     shared: Arc<Shared<F>>,
     path: ObjectPath,
     file: F::Handle,
     version: Version,
-    /// The same file, for reads past the page cache, once one was wanted; nothing if there is none.
+    /// A second handle for reads past the page cache, opened on first use; `None` if the system
+    /// refuses it.
     direct: OnceLock<Option<F::Handle>>,
 }
 
-/// The version, if `status` is that of a plain file.
+/// Returns the version if `status` is that of a plain file.
 pub(super) fn plain(status: Status, operation: &'static str, path: &ObjectPath) -> Result<Version> {
     if status.kind == FileKind::File {
         Ok(status.version)
@@ -38,21 +39,22 @@ impl<F: FileSystem> LocalObject<F> {
         Ok(Self { shared: Arc::clone(shared), path: path.clone(), file, version, direct })
     }
 
-    /// The handle for reads past the page cache. A handle of its own: others may use this object.
+    /// Returns the handle for direct reads. It is separate, because other threads may use the first
+    /// one.
     fn direct(&self) -> Option<&F::Handle> {
         let open = || {
             let system = &self.shared.system;
             match uninterrupted(|| system.open_direct(self.path.as_str())) {
                 // The name may stand for another file by now.
                 Ok((file, status)) => {
-                    // What the system reads ahead of others would look as if somebody had read it.
+                    // Readahead of other reads would look like pages that a reader asked for.
                     system.refuse_read_ahead(&self.file);
                     (status.version.identity == self.version.identity
                         && status.kind == FileKind::File)
                         .then_some(file)
                 }
                 Err(error) => {
-                    // A name that is gone says nothing about the place.
+                    // A missing name says nothing about the place.
                     if error.kind() != io::ErrorKind::NotFound {
                         self.shared.direct_reads.give_up();
                     }
@@ -63,8 +65,8 @@ impl<F: FileSystem> LocalObject<F> {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// True if these bytes are read past the page cache: there are enough of them, and nobody has read
-    /// them of late.
+    /// True if these bytes are read past the page cache: the range is large enough, and no recent
+    /// read left pages of it there.
     fn goes_past(&self, offset: u64, length: usize, is_scattered: bool) -> bool {
         let residency = || self.shared.system.residency(&self.file, offset, length as u64);
         let reads = &self.shared.direct_reads;
@@ -91,7 +93,7 @@ impl<F: FileSystem> Object for LocalObject<F> {
             match uninterrupted(|| self.shared.system.read_at(&self.file, at, rest)) {
                 Ok(0) => return Err(truncated()),
                 Ok(count) => filled += count,
-                // Past what the system can address there is nothing.
+                // The system has no bytes at offsets beyond its range.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     return Err(truncated());
                 }
@@ -117,12 +119,12 @@ impl<F: FileSystem> Object for LocalObject<F> {
         match reads.read(offset, length, block, read) {
             Ok(bytes) => {
                 if reads.marks(length) {
-                    // In a page in which no neighbour has a share.
+                    // In a page that holds no bytes of neighbouring requests.
                     system.read_ahead(&self.file, offset + length as u64 / 2, 1);
                 }
                 Ok(bytes)
             }
-            // The system took the flag but not the read.
+            // The system accepted the flag but not the read.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 reads.give_up();
                 Ok(None)
@@ -140,7 +142,7 @@ impl<F: FileSystem> Object for LocalObject<F> {
     fn read_resident(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let reads = &self.shared.direct_reads;
         if reads.wants(buffer.len()) {
-            // Asking for the bytes would bring what is missing into the page cache.
+            // Asking for the bytes would bring missing ones into the page cache.
             match self.shared.system.residency(&self.file, offset, buffer.len() as u64) {
                 Ok(Residency::Whole) => {}
                 Ok(Residency::Part | Residency::Nothing) => return Ok(0),
@@ -164,8 +166,8 @@ pub(super) fn is_current<F: FileSystem>(
     path: &ObjectPath,
     version: &Version,
 ) -> Result<bool> {
-    // Looking through a link that leaves the store does no harm here: what is found there can only
-    // equal the version if it is the very file that was read.
+    // Following a link out of the store does no harm here: only the file that was read can equal
+    // the version.
     match uninterrupted(|| system.peek(path.as_str())) {
         Ok(status) => Ok(status.version == *version),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -1,4 +1,4 @@
-//! Giving names and taking them away, under conditions.
+//! Publishing and deleting under conditions.
 
 use std::io;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::cancellation::{Waiting, may_be_cancelled};
 use crate::file_system::{FileKind, FileSystem, Links, Replace, Status, Wait, uninterrupted};
 use crate::{Condition, Durability, Lock, StorageError, StorageErrorKind, Version};
 
-/// The lock of a directory under which names are given: held while the value lives.
+/// The lock of a directory under which names are given and deleted; held while the value lives.
 pub(super) struct NamingLock<F: FileSystem> {
     _directory: F::Handle,
 }
 
-/// Waits for the naming lock of `directory`. Where the system has no such locks there is none, and
-/// conditions that need it fail.
+/// Waits for the naming lock of `directory`. `None` where the system has no such locks; conditions
+/// that need it then fail.
 pub(super) fn naming_lock<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
 ) -> io::Result<Option<NamingLock<F>>> {
-    // A handle of its own, so that two threads exclude each other.
+    // A separate handle, so that two threads exclude each other.
     let directory = uninterrupted(|| system.open_child(directory, "."))?;
     match uninterrupted(|| system.lock(&directory, Wait::Forever)) {
         Ok(()) => Ok(Some(NamingLock { _directory: directory })),
@@ -31,7 +31,7 @@ pub(super) fn naming_lock<F: FileSystem>(
     }
 }
 
-/// What `name` stands for now, if anything.
+/// Returns the status of the file or directory `name`, if there is one.
 pub(super) fn current<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
@@ -44,7 +44,7 @@ pub(super) fn current<F: FileSystem>(
     }
 }
 
-/// Checks `condition` under the naming lock. `Absent` is left to the call that gives the name.
+/// Checks `condition` under the naming lock. The call that gives the name checks `Absent`.
 pub(super) fn check_condition<F: FileSystem>(
     shared: &Shared<F>,
     directory: &F::Handle,
@@ -65,7 +65,7 @@ pub(super) fn check_condition<F: FileSystem>(
     Ok(())
 }
 
-/// Gives the file `from` in the first directory the name `to` in the second, in one step.
+/// Renames the file `from` in the first directory to `to` in the second, atomically.
 fn give_name<F: FileSystem>(
     system: &F,
     from: (&F::Handle, &str),
@@ -75,7 +75,7 @@ fn give_name<F: FileSystem>(
     match uninterrupted(|| system.rename(from, to, replace)) {
         Err(error) if replace == Replace::Refuse && is_missing_feature(&error) => {
             uninterrupted(|| system.link(from, to))?;
-            // What stays if this fails is a second, hidden name that a sweep removes.
+            // If this fails, a second, hidden name stays until a sweep removes it.
             let _ = uninterrupted(|| system.unlink(from.0, from.1));
             Ok(())
         }
@@ -83,7 +83,7 @@ fn give_name<F: FileSystem>(
     }
 }
 
-/// See [`Storage::publish_object`](crate::Storage::publish_object).
+/// Implements [`Storage::publish_object`](crate::Storage::publish_object).
 pub(super) fn publish_object<F: FileSystem>(
     shared: &Shared<F>,
     staged: &ObjectPath,
@@ -122,7 +122,7 @@ pub(super) fn publish_object<F: FileSystem>(
     Ok(())
 }
 
-/// Gives a file, of which `file` is known, a name that nothing has. The caller holds the naming lock.
+/// Gives a file with the status `file` a free name. The caller holds the naming lock.
 fn give_name_once<F: FileSystem>(
     shared: &Shared<F>,
     from: (&F::Handle, &str),
@@ -137,14 +137,15 @@ fn give_name_once<F: FileSystem>(
     };
     if outcome.as_ref().is_err_and(has_no_links) && matches!(current(system, to.0, to.1), Ok(None))
     {
-        // Neither form that refuses: who does not take the naming lock could be replaced.
+        // Neither call that refuses to replace exists: a writer without the naming lock could lose
+        // its object.
         outcome = give_name(system, from, to, Replace::Allow);
     }
     let Err(error) = outcome else { return Ok(()) };
-    // A network file system may say that a call failed which a server has carried out.
+    // A network file system may report a failure of a call that its server has carried out.
     match current(system, to.0, to.1) {
         Ok(Some(now)) if now.version.identity == file.version.identity => {
-            // Gone after a rename, but not after a link.
+            // The old name is gone after a rename, but not after a link.
             let _ = uninterrupted(|| system.unlink(from.0, from.1));
             Ok(())
         }
@@ -154,7 +155,7 @@ fn give_name_once<F: FileSystem>(
 }
 
 /// Renames the closed file `temporary`, whose version was `written`, to `path` as `condition` asks,
-/// and says which version it is now.
+/// and returns its version.
 pub(super) fn name_object<F: FileSystem>(
     shared: &Shared<F>,
     directory: &F::Handle,
@@ -173,21 +174,21 @@ pub(super) fn name_object<F: FileSystem>(
     let status = current(&shared.system, directory, path.name());
     match (outcome, status) {
         (Ok(()), Ok(Some(status))) => Ok(status.version),
-        // A network file system may say that a call failed which a server has carried out.
+        // A network file system may report a failure of a call that its server has carried out.
         (Err(_), Ok(Some(status))) if status.version.identity == written.identity => {
-            // Gone after a rename, but not after a link.
+            // The old name is gone after a rename, but not after a link.
             let _ = uninterrupted(|| shared.system.unlink(directory, temporary));
             Ok(status.version)
         }
         (Err(error), Ok(_)) => Err(fail(error)),
         (Err(error), Err(_)) => Err(shared.poison(path, error)),
-        // Published. That its change time is not known makes the next comparison fail, no worse.
+        // Published. The unknown change time only makes the next comparison fail.
         (Ok(()), _) => Ok(written),
     }
 }
 
-/// Gives a file of a directory the second name `path` in the place beside with `suffix`; where there is none, an
-/// empty file has it. The caller holds the naming lock, and is given the directory and the name.
+/// Gives a file the second name `path` in the sibling storage with `suffix`; a missing file becomes
+/// an empty one there. The caller holds the naming lock. Returns the directory and the name.
 pub(super) fn keep<'a, F: FileSystem>(
     shared: &Shared<F>,
     file: (&F::Handle, &str),
@@ -205,7 +206,7 @@ pub(super) fn keep<'a, F: FileSystem>(
     Ok((directory, path.name()))
 }
 
-/// See [`Storage::delete`](crate::Storage::delete).
+/// Implements [`Storage::delete`](crate::Storage::delete).
 pub(super) fn delete<F: FileSystem>(
     shared: &Shared<F>,
     path: &ObjectPath,
@@ -234,14 +235,14 @@ pub(super) fn delete<F: FileSystem>(
             _ => {}
         }
     }
-    // Also if it was gone: whoever deleted it may not have synced yet.
+    // Also if the object was missing: the process that deleted it may not have synced yet.
     if durability == Durability::Disk {
         shared.system.sync_directory(&directory).map_err(|error| shared.poison(path, error))?;
     }
     Ok(())
 }
 
-/// Holds the lock file of a directory, and removes it when the lock is given up.
+/// A guard of a directory's lock file, which it removes when it is dropped.
 struct LocalLock<F: FileSystem> {
     shared: Arc<Shared<F>>,
     directory: F::Handle,
@@ -260,14 +261,14 @@ impl<F: FileSystem> Drop for LocalLock<F> {
         if self.keeps_file {
             return;
         }
-        // Removed while the lock is still held: whoever waits for it gets a file that has no name
-        // any more, notices, and starts again. What stays if this fails is hidden and free.
+        // Removed while the lock is held: a waiting process gets a file without a name, notices,
+        // and starts again. If removal fails, a hidden, unlocked file stays.
         let _ = remove_lock_file(&self.shared.system, &self.directory, &self.file);
     }
 }
 
-/// Removes the lock file of `directory` if it is the one that `held` holds the lock of: only the
-/// holder of a file's lock may take away its name.
+/// Removes the lock file of `directory` if it is the file locked by `held`: only the holder of a
+/// file's lock may remove its name.
 pub(super) fn remove_lock_file<F: FileSystem>(
     system: &F,
     directory: &F::Handle,
@@ -282,8 +283,8 @@ pub(super) fn remove_lock_file<F: FileSystem>(
     }
 }
 
-/// See [`Storage::lock`](crate::Storage::lock). The lock is that of a hidden file in the directory,
-/// not that of the directory itself, so that its holder can publish there.
+/// Implements [`Storage::lock`](crate::Storage::lock). A hidden file in the directory is locked,
+/// not the directory, so that the holder can publish there.
 pub(super) fn lock<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     path: &ObjectPath,
@@ -292,7 +293,7 @@ pub(super) fn lock<F: FileSystem>(
     let fail = |error| StorageError::from_io("lock", path, error);
     let system = &shared.system;
     let mut waiting = Waiting::new(path.as_str());
-    // The system's own wait ends with a signal only, which comes to one thread.
+    // The system's own wait ends only by a signal, which a single thread receives.
     let is_polled = may_be_cancelled();
     loop {
         let directory =
@@ -306,15 +307,15 @@ pub(super) fn lock<F: FileSystem>(
                     continue;
                 }
             },
-            // A signal came, which may be a reason to wait no longer.
+            // A signal arrived and may have cancelled the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => match waiting.goes_on() {
                 true => continue,
                 false => return Err(waiting.interrupted()),
             },
             outcome => outcome.map_err(fail)?,
         }
-        // While we waited, the holder before us has removed the file, and the directory may have
-        // been deleted and made again.
+        // During the wait the last holder has removed the file, and the directory may have been
+        // deleted and created again.
         let held = uninterrupted(|| system.status(&file)).map_err(fail)?.version.identity;
         let Some(directory) = shared.find_directory("lock", path, Links::Refuse)? else {
             return Err(StorageError::new(StorageErrorKind::NotFound, "lock", path));

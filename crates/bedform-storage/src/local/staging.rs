@@ -1,9 +1,11 @@
-//! Bytes on their way to a file: collected into large aligned blocks, written past the page cache by
-//! threads of their own while the caller makes more. Two writes are in flight: a distant place that takes
-//! a time for each request, whatever its size, is then kept busy, and so is a device close by.
+//! Staging of the bytes of one file: large aligned blocks, written past the page cache by
+//! background threads.
 //!
-//! Small objects never get that far: they are one buffered write. Nor does the little that a growing
-//! object gains between two syncs: each flush is a new start.
+//! Two writes are in flight while the caller fills another block. That hides the fixed time for
+//! each request of a distant file system, and keeps a local device busy.
+//!
+//! An object of at most [`Staging::small_bytes_max`] bytes is one buffered write. So are the few
+//! bytes that a growing object gains between two syncs: each flush starts again.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -17,31 +19,32 @@ use crate::LargeMemory;
 use crate::file_system::{FileSystem, uninterrupted};
 use crate::memory_limit::threads_that_fit;
 
-/// What offsets, lengths and addresses of direct writes are multiples of.
+/// The multiple of bytes for offsets, lengths and addresses of direct writes.
 const ALIGNMENT: usize = 4096;
 
-/// Blocks that wait for a writer at most.
+/// The most blocks kept for later writers.
 const SPARE_BLOCKS_MAX: usize = 16;
 
-/// How many times as much is set aside at once for an object whose size was said before.
+/// The factor on [`Staging::reserve_bytes`] for an object whose size is known beforehand.
 const HINTED_STEPS: u64 = 16;
 
-/// How writers stage bytes. The defaults were measured; tests use smaller ones.
+/// The parameters of staging. The defaults were measured; tests use smaller ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staging {
-    /// Objects up to this size are kept in memory and written in one piece.
+    /// Objects of at most this many bytes are kept in memory and written in one piece.
     pub small_bytes_max: usize,
     /// Bytes of one block; a multiple of 4,096.
     pub block_bytes: usize,
-    /// Blocks that one writer has at most, with one write in flight; each more adds one.
+    /// The most blocks of one writer while one write is in flight; each further write adds one
+    /// block.
     pub blocks_max: usize,
-    /// Writes in flight of one writer, where writing goes on beside the caller. Several writers of an
-    /// object have twice as many together, and each one at least: they keep the device busy together.
+    /// Writes in flight of one writer, where a second thread writes. The writers of a shared object
+    /// have twice as many together, and each one at least: together they keep the device busy.
     pub writes_max: usize,
-    /// Bytes that are set aside ahead of the writes of large objects whose size is not known; for
-    /// others it is sixteen times as much.
+    /// Bytes reserved ahead of the writes of a large object of unknown size. For a known size the
+    /// step is sixteen times as large.
     pub reserve_bytes: u64,
-    /// Write past the page cache where the system can, if the object is to be durable.
+    /// Write durable objects past the page cache, where the system can.
     pub direct: bool,
 }
 
@@ -78,7 +81,7 @@ impl Block {
         self.length == self.memory.len()
     }
 
-    /// Takes what fits of `bytes` and says how much.
+    /// Copies as many of `bytes` as fit, and returns their number.
     fn fill(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.memory.len() - self.length);
         self.memory[self.length..self.length + count].copy_from_slice(&bytes[..count]);
@@ -87,8 +90,8 @@ impl Block {
     }
 }
 
-/// Empty blocks of all writers of a handle, which go round among them: memory that is new costs as much as
-/// to fill it. When the last writer has ended they go, too.
+/// Empty blocks that the writers of a handle share: allocating a block costs as much as filling it.
+/// They are freed when the last writer ends.
 #[derive(Debug, Default)]
 pub(super) struct SpareBlocks(Mutex<Spare>);
 
@@ -111,7 +114,7 @@ impl SpareBlocks {
         self.spare().blocks.pop()
     }
 
-    /// Ends a writer, whose blocks others may have.
+    /// Ends a writer, whose blocks other writers may reuse.
     fn end(&self, blocks: impl Iterator<Item = Block>) {
         let mut spare = self.spare();
         spare.writers -= 1;
@@ -124,36 +127,36 @@ impl SpareBlocks {
     }
 }
 
-/// A file, and where in it the next bytes go.
+/// A file with the offset of the next write, shared by the writing threads.
 struct Sink<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
-    /// Which bytes of the file these are.
+    /// The byte ranges of the file that belong to this writer.
     lane: Lane,
-    /// Bytes of the whole object as far as known, 0 if not.
+    /// The expected size of the whole object in bytes, 0 if unknown.
     size_hint: u64,
     state: Mutex<State>,
 }
 
-/// What all who write to a file have to agree on.
+/// State that all threads writing to a file share.
 struct State {
-    /// Bytes that are written, or that somebody is writing.
+    /// Bytes that are written or assigned to a thread.
     position: u64,
-    /// Where the first write failed: nothing more is written then, and nothing behind it counts.
+    /// The offset of the first failed write: later bytes do not count, and nothing more is written.
     failed: Option<u64>,
-    /// Large pieces are to go past the page cache.
+    /// Large pieces are to be written past the page cache.
     wants_direct: bool,
-    /// Writes go past it now.
+    /// Direct writes are turned on at present.
     direct: bool,
-    /// How long the file was made ahead of the writes; nothing where that is not to be had.
+    /// Bytes of this writer for which the file was extended; `None` where reserving failed.
     reserved: Option<u64>,
     is_reserving: bool,
-    /// The longest that the file may have become so.
+    /// The largest size in bytes that reserving may have given the file.
     longest: u64,
 }
 
 impl State {
-    /// Bytes that count.
+    /// Bytes that were written without a failure before them.
     fn end(&self) -> u64 {
         self.failed.unwrap_or(self.position)
     }
@@ -164,7 +167,7 @@ impl<F: FileSystem> Sink<F> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the place of the next `count` bytes, which the caller is to write.
+    /// Returns the offset of the next `count` bytes, which the caller must write.
     fn take(&self, count: usize) -> u64 {
         let mut state = self.state();
         let start = state.position;
@@ -172,9 +175,9 @@ impl<F: FileSystem> Sink<F> {
         start
     }
 
-    /// Makes the file long enough for bytes up to `end`. Allocating in large steps ahead of the
-    /// writes is what makes them fast, also through the page cache. Who comes while somebody else does
-    /// that goes on: some file systems take long.
+    /// Extends the file for bytes up to `end`. Allocating in large steps ahead of the writes makes
+    /// them fast, also through the page cache. While one thread reserves, other threads continue
+    /// without waiting: some file systems take long.
     fn reserve(&self, end: u64) {
         let (start, size) = {
             let mut state = self.state();
@@ -184,7 +187,8 @@ impl<F: FileSystem> Sink<F> {
             }
             let Some((start, size)) = self.next_reserve(end) else { return };
             if self.lane.is_alone() {
-                // A refusal may come after some of the work is done; what it means the writes will tell.
+                // A failed call may have done a part of the work; the writes will report a real
+                // lack of space.
                 state.longest = state.longest.max(size);
             }
             state.is_reserving = true;
@@ -201,17 +205,17 @@ impl<F: FileSystem> Sink<F> {
         });
     }
 
-    /// Bytes of a stripe of each lane.
+    /// Bytes of one stripe of every lane.
     fn row(&self) -> u64 {
         STRIPE_BYTES * u64::from(self.lane.lanes().count())
     }
 
-    /// From where to where the file is to be set aside, so that bytes up to `end` have room. Nothing if
-    /// the system does not tell its length.
+    /// Returns the current and the next size of the file, so that bytes up to `end` have room.
+    /// `None` if the system does not report the size.
     fn next_reserve(&self, end: u64) -> Option<(u64, u64)> {
         let step = self.shared.staging.reserve_bytes;
         if self.lane.is_alone() {
-            // In steps: a hint may be far too large, and a full disk is everybody's.
+            // In steps: a hint may be far too large, and all users share a full disk.
             let size = if self.size_hint >= end {
                 end.saturating_add(step.saturating_mul(HINTED_STEPS)).min(self.size_hint)
             } else {
@@ -219,9 +223,9 @@ impl<F: FileSystem> Sink<F> {
             };
             return Some((0, size));
         }
-        // Each time the system waits for what all lanes are writing, so whoever comes first sets aside
-        // whole rows of stripes, and the file's length tells the others. All together set aside as much
-        // ahead as one alone.
+        // Reserving makes the system wait for the writes of all lanes. The first writer therefore
+        // reserves whole rows of stripes, and the file's size informs the others. All lanes
+        // together reserve as far ahead as a single writer.
         let row = self.row();
         let needed = end.div_ceil(STRIPE_BYTES).saturating_mul(row);
         let status = uninterrupted(|| self.shared.system.status(&self.file)).ok()?;
@@ -229,9 +233,9 @@ impl<F: FileSystem> Sink<F> {
         Some((size, if size < needed { needed.saturating_add(step / row * row) } else { size }))
     }
 
-    /// Gives back the stripes that were set aside and not written, also those that writers of other
-    /// lanes set aside, as far as the file's length tells. Nobody cuts the file, since nobody knows where
-    /// the others are: it may end in a hole.
+    /// Frees the stripes of this lane that were reserved and not written, also those that writers
+    /// of other lanes reserved. The file's size tells how far they reach. No writer knows the ends
+    /// of the other lanes, so none truncates the file: it may end in a hole.
     fn release_stripes(&self) {
         let mut state = self.state();
         let Some(own) = state.reserved else { return };
@@ -240,7 +244,8 @@ impl<F: FileSystem> Sink<F> {
         let (mut at, reserved) = (state.end(), reserved.max(own));
         while at < reserved {
             let run = self.lane.run(at);
-            // Where it cannot be given back it is there for what comes, or goes with the file.
+            // A system that cannot free the space keeps it for later writes, or until the file is
+            // deleted.
             let release = || self.shared.system.release(&self.file, run.offset, run.length);
             if uninterrupted(release).is_err() {
                 break;
@@ -250,7 +255,7 @@ impl<F: FileSystem> Sink<F> {
         state.reserved = Some(state.end());
     }
 
-    /// Cuts off what was reserved and not written.
+    /// Truncates the file to the written bytes.
     fn cut(&self) -> io::Result<()> {
         let mut state = self.state();
         let end = state.end();
@@ -263,13 +268,13 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Writes one of many blocks, behind what was written before.
+    /// Writes one of many blocks at the next offset.
     fn write_block(&self, block: &Block) -> io::Result<()> {
         self.write_block_at(self.take(block.length), block)
     }
 
-    /// Writes one of many blocks, whose place was [taken](Sink::take); nothing once a write of somebody
-    /// has failed, who says so.
+    /// Writes one of many blocks at an offset from [`Sink::take`]. Does nothing after a failed
+    /// write, which the failing thread reports.
     fn write_block_at(&self, start: u64, block: &Block) -> io::Result<()> {
         if self.state().failed.is_some() {
             return Ok(());
@@ -278,12 +283,12 @@ impl<F: FileSystem> Sink<F> {
         self.write_at(start, block.bytes())
     }
 
-    /// Writes `bytes` behind what was written before.
+    /// Writes `bytes` at the next offset.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.write_at(self.take(bytes.len()), bytes)
     }
 
-    /// Writes `bytes`, whose place was [taken](Sink::take).
+    /// Writes `bytes` at an offset from [`Sink::take`].
     fn write_at(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -296,9 +301,9 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Writes some of `bytes`, and says how many.
+    /// Writes some of `bytes`, and returns their number.
     fn write_some(&self, position: u64, bytes: &[u8]) -> io::Result<usize> {
-        // The end of the object is rarely aligned: it takes the way through the page cache.
+        // The end of an object is rarely aligned and goes through the page cache.
         let aligned = bytes.len() / ALIGNMENT * ALIGNMENT;
         let direct = {
             let mut state = self.state();
@@ -318,7 +323,7 @@ impl<F: FileSystem> Sink<F> {
                 }
                 Ok(count)
             }
-            // The system took the flag but not the write.
+            // The system accepted the flag but not the write.
             Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
                 let mut state = self.state();
                 state.wants_direct = false;
@@ -340,7 +345,7 @@ impl<F: FileSystem> Sink<F> {
     }
 }
 
-/// Threads that write full blocks and hand them back empty, or their first failure.
+/// Threads that write full blocks and return them empty, or return their first failure.
 struct WritingThreads {
     full: SyncSender<(u64, Block)>,
     empty: Receiver<io::Result<Block>>,
@@ -348,7 +353,8 @@ struct WritingThreads {
 }
 
 impl WritingThreads {
-    /// As many threads as writes are to be in flight, all to `sink`; none if the system has no more.
+    /// Starts one thread for each write in flight, all writing to `sink`; `None` if the system has
+    /// no more threads.
     fn start<F: FileSystem>(sink: &Arc<Sink<F>>, writes: usize, blocks: usize) -> Option<Self> {
         let (full, incoming) = sync_channel::<(u64, Block)>(blocks);
         let (outgoing, empty): (Sender<io::Result<Block>>, _) = channel();
@@ -368,13 +374,13 @@ impl WritingThreads {
                 }
             };
             let name = "bedform-write".to_owned();
-            // One thread less is slower, no more.
+            // A missing thread only makes writing slower.
             threads.extend(std::thread::Builder::new().name(name).spawn(work).ok());
         }
         (!threads.is_empty()).then_some(Self { full, empty, threads })
     }
 
-    /// An empty block, when there is one.
+    /// Waits for an empty block.
     fn receive(&self) -> io::Result<Block> {
         self.empty.recv().unwrap_or_else(|_| Err(stopped()))
     }
@@ -384,7 +390,7 @@ impl WritingThreads {
         self.full.send((start, block)).map_err(|_| failure())
     }
 
-    /// Waits until all blocks are written, adds them to `spare`, and ends the threads.
+    /// Waits for all writes, adds the blocks to `spare`, and ends the threads.
     fn finish(self, spare: &mut Vec<Block>) -> io::Result<()> {
         let Self { full, empty, threads } = self;
         drop(full);
@@ -407,25 +413,26 @@ fn stopped() -> io::Error {
     io::Error::other("the writing thread has stopped")
 }
 
-/// The bytes of one object, in order. Between flushes it has no thread.
+/// The writer of one object's bytes, in order. Between flushes it has no thread.
 pub(super) struct Stream<F: FileSystem> {
     shared: Arc<Shared<F>>,
     file: Arc<F::Handle>,
     sink: Arc<Sink<F>>,
-    /// What was appended since the last flush, while it is little.
+    /// Bytes appended since the last flush, while they are at most [`Staging::small_bytes_max`].
     small: Vec<u8>,
-    /// The block that is being filled, once it is more.
+    /// The block that is being filled, after more bytes came.
     block: Option<Block>,
     threads: Option<WritingThreads>,
-    /// Blocks that are empty, out of `blocks` in all.
+    /// Empty blocks, out of `blocks` in all.
     spare: Vec<Block>,
     blocks: usize,
-    /// The process whose threads and file these are.
+    /// The process that owns the threads and the file.
     process: u32,
 }
 
 impl<F: FileSystem> Stream<F> {
-    /// Starts at the front of the empty `file`, or of a lane of it. `direct`: large objects go past the page cache.
+    /// Starts at the front of the empty `file`, or of a lane of it. `direct`: large objects bypass
+    /// the page cache.
     pub(super) fn new(
         shared: &Arc<Shared<F>>,
         file: F::Handle,
@@ -435,7 +442,7 @@ impl<F: FileSystem> Stream<F> {
     ) -> Self {
         let small_max = shared.staging.small_bytes_max;
         let hint = usize::try_from(size_hint.unwrap_or(0)).unwrap_or(usize::MAX);
-        // An object that is known to be large goes to a block at once.
+        // An object known to be large is written to a block from the start.
         let small = Vec::with_capacity(if hint > small_max { 0 } else { hint });
         let file = Arc::new(file);
         shared.blocks.begin();
@@ -467,12 +474,12 @@ impl<F: FileSystem> Stream<F> {
         }
     }
 
-    /// The file, which has the bytes up to the last flush.
+    /// Returns the file, which has the bytes up to the last flush.
     pub(super) fn file(&self) -> &F::Handle {
         &self.file
     }
 
-    /// Takes `bytes` over; a failure may be that of earlier ones.
+    /// Takes `bytes`; an error may stem from earlier bytes.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if self.block.is_none() {
             if self.small.len() + bytes.len() <= self.shared.staging.small_bytes_max {
@@ -495,8 +502,8 @@ impl<F: FileSystem> Stream<F> {
         Ok(())
     }
 
-    /// Writes what is staged, waits for it, and cuts off what was set aside. More may then be
-    /// appended; after a failure, not.
+    /// Writes and waits for all staged bytes, and truncates reserved space. After success more
+    /// bytes may be appended; after a failure none.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if let Some(threads) = self.threads.take() {
             threads.finish(&mut self.spare)?;
@@ -506,7 +513,7 @@ impl<F: FileSystem> Stream<F> {
             block.length = 0;
             self.spare.push(block);
         } else {
-            // Memory of any alignment.
+            // This memory has any alignment.
             self.sink.set_direct(&mut self.sink.state(), false)?;
             self.sink.write(&self.small)?;
             self.small.clear();
@@ -514,7 +521,7 @@ impl<F: FileSystem> Stream<F> {
         self.sink.cut()
     }
 
-    /// As [`Stream::flush`]; returns the file, of which no other handle is left.
+    /// As [`Stream::flush`]; returns the file after closing all other handles.
     pub(super) fn finish(mut self) -> io::Result<F::Handle> {
         self.flush()?;
         let file = Arc::clone(&self.file);
@@ -527,18 +534,19 @@ impl<F: FileSystem> Stream<F> {
         self.threads.is_some()
     }
 
-    /// Writes that are in flight at most.
+    /// Returns the most writes in flight.
     fn writes(&self) -> usize {
         let (each, lanes) = (self.shared.staging.writes_max, self.sink.lane.lanes().count());
         (2 * each / (lanes as usize).max(1)).clamp(1, each.max(1))
     }
 
-    /// Blocks that there are at most.
+    /// Returns the most blocks in use.
     fn blocks_max(&self) -> usize {
         self.shared.staging.blocks_max + self.writes() - 1
     }
 
-    /// Takes the first block of what turns out to be much, and threads if that is worth while.
+    /// Takes the first block of an object that is larger than expected, and starts threads if they
+    /// pay.
     fn start_blocks(&mut self) -> io::Result<()> {
         self.block = Some(self.empty_block()?);
         let direct = {
@@ -552,7 +560,7 @@ impl<F: FileSystem> Stream<F> {
         Ok(())
     }
 
-    /// Gives the full `block` on and returns an empty one.
+    /// Passes the full `block` to a writing thread and returns an empty one.
     fn exchange(&mut self, mut block: Block) -> io::Result<Block> {
         if self.threads.is_none() {
             self.sink.write_block(&block)?;
@@ -584,14 +592,14 @@ impl<F: FileSystem> Drop for Stream<F> {
     fn drop(&mut self) {
         let threads = self.threads.take();
         if self.process != std::process::id() {
-            // A fork has copied the value, but not the threads; and the file is the parent's.
+            // A fork copies the value, but not the threads, and the file belongs to the parent.
             std::mem::forget(threads);
             return;
         }
         if let Some(threads) = threads {
             let _ = threads.finish(&mut self.spare);
         }
-        // What is set aside would be lost to everybody for as long as the file has a name.
+        // Reserved space would be lost to all users for as long as the file has a name.
         let _ = self.sink.cut();
         if !self.sink.lane.is_alone() {
             self.sink.release_stripes();

@@ -1,12 +1,13 @@
-//! Trees that are staged in a directory of their own and published as a whole.
+//! Trees that are staged in a directory and published as a whole.
 //!
-//! - A workspace is a directory whose lock, that of [`Storage::lock`](crate::Storage::lock), its owner holds.
-//!   A unique one has a temporary name, so that listings hide it, and a sweep removes it once the lock is
-//!   free. An owner takes the lock after it has made the directory: one that finds the directory gone or
-//!   locked has met a sweeper, and makes another.
-//! - Publication is one rename of a directory, which an empty directory gives way to on every POSIX system,
-//!   or one exchange of two names. Both parent directories are then synced: a journal has the change in one
-//!   transaction, so that one sync makes all of it durable, and two do so elsewhere.
+//! - A workspace is a directory whose [lock](crate::Storage::lock) its owner holds. A unique
+//!   workspace has a temporary name, so that listings hide it, and a sweep removes it once the lock
+//!   is free. An owner creates the directory before it takes the lock. If a sweeper removes or
+//!   locks the directory in between, the owner makes another one.
+//! - Publication is one rename of a directory, which may replace an empty directory on every POSIX
+//!   system, or one exchange of two names. Both parent directories are then synced. A journal has
+//!   the change in one transaction, which the first sync makes durable; other file systems need
+//!   both syncs.
 
 use std::io;
 use std::sync::Arc;
@@ -22,18 +23,18 @@ use crate::{
     Durability, Lock, StorageError, StorageErrorKind, TreePublication, Workspace, WorkspaceName,
 };
 
-/// A workspace, while its owner holds it.
+/// A workspace that its owner holds.
 pub(super) struct LocalWorkspace<F: FileSystem> {
     shared: Arc<Shared<F>>,
     path: ObjectPath,
     is_unique: bool,
-    /// Nothing where the system has no locks.
+    /// `None` where the system has no locks.
     lock: Option<Box<dyn Lock>>,
-    /// The owner: a child that was forked is not.
+    /// The process number of the owner; a forked child does not own the workspace.
     process: u32,
 }
 
-/// See [`Storage::workspace`](crate::Storage::workspace).
+/// Implements [`Storage::workspace`](crate::Storage::workspace).
 pub(super) fn workspace<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     directory: &ObjectPath,
@@ -68,7 +69,8 @@ pub(super) fn workspace<F: FileSystem>(
     Err(StorageError::new(StorageErrorKind::NotFound, "create", &path))
 }
 
-/// Makes the directory `path` and takes its lock; nothing if somebody had the name, or a sweeper was quicker.
+/// Creates the directory `path` and takes its lock; `None` if the name was taken, or a sweeper got
+/// the lock.
 fn make_and_lock<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     path: &ObjectPath,
@@ -91,7 +93,7 @@ fn make_and_lock<F: FileSystem>(
 }
 
 impl<F: FileSystem> LocalWorkspace<F> {
-    /// Deletes all of it; the directory that had its name.
+    /// Deletes the whole tree, and returns the directory that had its name.
     fn delete(&self) -> Result<Option<F::Handle>> {
         let (shared, path) = (&self.shared, &self.path);
         let Some(directory) = shared.find_directory("delete", path, Links::Refuse)? else {
@@ -118,7 +120,7 @@ impl<F: FileSystem> Workspace for LocalWorkspace<F> {
 
     fn remove(mut self: Box<Self>) -> Result<()> {
         let parent = self.delete();
-        // What is left after a failure, dropping does not try again.
+        // After a failure, dropping does not try again to delete the rest.
         self.is_unique = false;
         match parent? {
             Some(parent) => {
@@ -135,25 +137,26 @@ impl<F: FileSystem> Drop for LocalWorkspace<F> {
         if self.process != std::process::id() {
             std::mem::forget(self.lock.take());
         } else if self.is_unique {
-            // What cannot be removed goes with a sweep.
+            // A sweep removes the rest.
             let _ = self.delete();
         }
     }
 }
 
-/// Removes the workspace of the temporary name `path` if its owner is gone, and says whether it did.
+/// Removes the workspace with the temporary name `path` if its owner died, and returns whether it
+/// did.
 pub(super) fn remove_dead_workspace<F: FileSystem>(
     shared: &Arc<Shared<F>>,
     path: ObjectPath,
 ) -> Result<bool> {
-    // Taken: the owner lives. Any refusal: nobody can prove that it does not.
+    // Locked: the owner is alive. On any error its death is unproven.
     let Ok(Some(lock)) = lock(shared, &path, Wait::Never) else { return Ok(false) };
     let (shared, process) = (Arc::clone(shared), std::process::id());
     let dead = LocalWorkspace { shared, path, is_unique: false, lock: Some(lock), process };
     Ok(dead.delete()?.is_some())
 }
 
-/// See [`Storage::publish_tree`](crate::Storage::publish_tree).
+/// Implements [`Storage::publish_tree`](crate::Storage::publish_tree).
 pub(super) fn publish_tree<F: FileSystem>(
     shared: &Shared<F>,
     staged: &ObjectPath,
@@ -182,7 +185,7 @@ pub(super) fn publish_tree<F: FileSystem>(
         shared.make_path_durable(&target.parent(), &to)?;
     }
     give_tree_name(shared, (&from, staged), (&to, target), how)?;
-    // Others have their names now.
+    // The two names stand for other directories now.
     shared.forget_durable(staged);
     shared.forget_durable(target);
     if durability == Durability::Disk {
@@ -219,7 +222,7 @@ fn give_tree_name<F: FileSystem>(
         }
     };
     let Err(error) = outcome else { return Ok(()) };
-    // A network file system may say that a call failed which a server has carried out.
+    // A network file system may report a failure of a call that its server has carried out.
     match current(system, to, target.name()) {
         Ok(Some(now)) if now.version.identity == tree.version.identity => Ok(()),
         Ok(_) => Err(refusal(target, how, error)),
@@ -227,7 +230,7 @@ fn give_tree_name<F: FileSystem>(
     }
 }
 
-/// The directory `path` in its parent, if there is something.
+/// Returns the status of the directory `path` in its parent; `None` if there is nothing.
 fn directory_at<F: FileSystem>(
     system: &F,
     parent: &F::Handle,
@@ -242,7 +245,7 @@ fn directory_at<F: FileSystem>(
     }
 }
 
-/// The error for a name that a tree did not get.
+/// Returns the error for a tree that did not get its name.
 fn refusal(target: &ObjectPath, how: TreePublication, error: io::Error) -> StorageError {
     use io::ErrorKind as Kind;
     match (how, error.kind()) {

@@ -1,4 +1,4 @@
-//! Writing side: an object on its way.
+//! Writing of an object before publication.
 
 use std::io;
 use std::sync::Arc;
@@ -13,8 +13,7 @@ use crate::{
     Condition, Durability, Hint, ObjectWriter, StorageError, StorageErrorKind, Version, implement,
 };
 
-/// A file under a temporary name. Dropping it removes the name; directories that were made for it
-/// stay.
+/// A file under a temporary name. Dropping it removes the name; directories created for it stay.
 pub(super) struct LocalWriter<F: FileSystem> {
     shared: Arc<Shared<F>>,
     path: ObjectPath,
@@ -22,21 +21,21 @@ pub(super) struct LocalWriter<F: FileSystem> {
     position: u64,
     temporary: Temporary<F>,
     bytes: Stage<F>,
-    /// Where what is replaced stays.
+    /// The suffix of the sibling storage, and the path there, for the replaced object.
     kept: Option<(&'static str, ObjectPath)>,
 }
 
-/// Where the bytes are.
+/// The stage of the bytes on their way to the system.
 enum Stage<F: FileSystem> {
-    /// On their way.
+    /// Being appended and written.
     Appended(Stream<F>),
-    /// With the system, and somebody else makes them durable.
+    /// Handed to the system; the caller makes them durable.
     HandedOver(F::Handle),
-    /// A write has failed.
+    /// Lost by a failed write.
     Lost,
 }
 
-/// A temporary name, removed on drop unless it was given away.
+/// A temporary name, removed on drop unless it was renamed.
 struct Temporary<F: FileSystem> {
     shared: Arc<Shared<F>>,
     directory: F::Handle,
@@ -47,7 +46,7 @@ struct Temporary<F: FileSystem> {
 impl<F: FileSystem> Drop for Temporary<F> {
     fn drop(&mut self) {
         if self.is_ours {
-            // What stays behind if this fails is hidden, and a sweep removes it.
+            // If this fails, a hidden name stays until a sweep removes it.
             let _ = uninterrupted(|| self.shared.system.unlink(&self.directory, &self.name));
         }
     }
@@ -81,7 +80,7 @@ impl<F: FileSystem> LocalWriter<F> {
         StorageError::from_io(operation, &self.path, error)
     }
 
-    /// The file, with all bytes that were appended.
+    /// Returns the file with all appended bytes.
     fn take_file(&mut self) -> Result<F::Handle> {
         match std::mem::replace(&mut self.bytes, Stage::Lost) {
             Stage::Appended(stream) => stream.finish().map_err(|error| self.fail("write", error)),
@@ -90,7 +89,7 @@ impl<F: FileSystem> LocalWriter<F> {
         }
     }
 
-    /// Makes the bytes of `file`, and the directories that lead to it, durable.
+    /// Makes the bytes of `file`, and the names of its directories, durable.
     fn sync(&self, file: &F::Handle) -> Result<()> {
         self.shared
             .system
@@ -99,7 +98,7 @@ impl<F: FileSystem> LocalWriter<F> {
         self.shared.make_path_durable(&self.path.parent(), &self.temporary.directory)
     }
 
-    /// Closes `file` and gives it its name, both under the naming lock: closing gives up the lock
+    /// Closes `file` and gives it its name, both under the naming lock. Closing releases the lock
     /// that keeps sweepers away from the temporary name.
     fn name(&mut self, file: F::Handle, condition: Condition<'_>) -> Result<Version> {
         let shared = &*self.shared;
@@ -110,7 +109,7 @@ impl<F: FileSystem> LocalWriter<F> {
         let lock =
             publish::naming_lock(system, directory).map_err(|error| self.fail("publish", error))?;
         match system.close(file) {
-            // A signal came while the file was being closed; closed it is.
+            // A signal came during the close, which closes the file all the same.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             outcome => outcome.map_err(|error| self.fail("close", error))?,
         }
@@ -122,7 +121,7 @@ impl<F: FileSystem> LocalWriter<F> {
             condition,
             lock.is_some(),
         )?;
-        // Who needs it finds out where it is not there.
+        // If this fails, the later reader of the kept object finds it missing.
         let kept = self.kept.as_ref().and_then(|(suffix, kept)| {
             publish::keep(shared, (directory, self.path.name()), suffix, kept).ok()
         });
@@ -137,7 +136,7 @@ impl<F: FileSystem> LocalWriter<F> {
         if outcome.is_ok() {
             self.temporary.is_ours = false;
         } else if let Some((directory, name)) = kept {
-            // It has not been replaced.
+            // The object was not replaced.
             let _ = uninterrupted(|| system.unlink(&directory, name));
         }
         outcome

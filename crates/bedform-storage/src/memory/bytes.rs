@@ -1,9 +1,9 @@
-//! What an object in memory holds.
+//! The contents of an object in memory.
 
 use bedform_format::log::STRIPE_BYTES;
 
-/// The bytes of an object: one run, or of several writers stripe by stripe, so that what nobody has
-/// written takes no memory.
+/// The bytes of an object: one run, or the stripes of several writers. Stripes without writes take
+/// no memory.
 #[derive(Debug)]
 pub(super) enum Bytes {
     Run(Vec<u8>),
@@ -18,8 +18,8 @@ impl Bytes {
         }
     }
 
-    /// Puts `bytes` at `start`, with zeros before them where there was nothing. Those of stripes lie in
-    /// one of them.
+    /// Writes `bytes` at `start`, with zeros before them if needed. In a striped object they lie in
+    /// one stripe.
     pub(super) fn put(&mut self, start: usize, bytes: &[u8]) {
         let (all, start) = match self {
             Self::Run(all) => (all, start),
@@ -39,7 +39,7 @@ impl Bytes {
         all[start..end].copy_from_slice(bytes);
     }
 
-    /// Fills `buffer`, all of which there is.
+    /// Fills `buffer` with bytes from `start` on, all of which must exist.
     pub(super) fn copy_to(&self, start: usize, buffer: &mut [u8]) {
         match self {
             Self::Run(all) => buffer.copy_from_slice(&all[start..start + buffer.len()]),
@@ -61,6 +61,6 @@ impl Bytes {
     }
 }
 
-/// Bytes of a stripe.
+/// Bytes of a stripe, as a length in memory.
 #[allow(clippy::cast_possible_truncation)]
 const STRIPE: usize = STRIPE_BYTES as usize;

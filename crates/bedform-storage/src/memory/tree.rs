@@ -1,4 +1,4 @@
-//! Trees in memory that are staged and published.
+//! Staged and published trees in memory.
 
 use bedform_format::ObjectPath;
 
@@ -8,7 +8,7 @@ use crate::{
     WorkspaceName, implement,
 };
 
-/// A directory in which a tree grows.
+/// A workspace in memory.
 struct MemoryWorkspace {
     storage: MemoryStorage,
     path: ObjectPath,
@@ -40,7 +40,7 @@ impl State {
         self.objects.keys().any(is_below) || self.directories.iter().any(is_below)
     }
 
-    /// Lets two directories change places, with all below them.
+    /// Exchanges the names of two directories, with everything below them.
     fn exchange(&mut self, one: &str, other: &str) {
         let renamed = |key: String| {
             let swapped = [(one, other), (other, one)].into_iter().find_map(|(from, to)| {
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// See [`Storage::workspace`].
+/// Implements [`Storage::workspace`].
 pub(super) fn workspace(
     storage: &MemoryStorage,
     directory: &ObjectPath,
@@ -74,7 +74,7 @@ pub(super) fn workspace(
     Ok(Some(Box::new(MemoryWorkspace { storage, path, is_unique, _lock: lock })))
 }
 
-/// See [`Storage::publish_tree`].
+/// Implements [`Storage::publish_tree`].
 pub(super) fn publish_tree(
     storage: &MemoryStorage,
     staged: &ObjectPath,
@@ -115,7 +115,7 @@ pub(super) fn publish_tree(
     Ok(())
 }
 
-/// See [`Storage::publish_object`].
+/// Implements [`Storage::publish_object`].
 pub(super) fn publish_object(
     storage: &MemoryStorage,
     staged: &ObjectPath,

@@ -1,32 +1,32 @@
-//! What cold requests take, by their size, as they were measured through the engine.
+//! Times of cold requests by size, measured through the engine.
 //!
-//! Small requests wait for the device, larger ones for the page cache, which takes bytes in slower than a fast
-//! device gives them, the largest go past it: no two rates describe that. So a few sizes are measured, and what
-//! lies between two of them is interpolated.
+//! Small requests wait for the device. Larger ones wait for the page cache, which takes bytes in
+//! more slowly than a fast device delivers them; the largest bypass it. No two rates describe that,
+//! so a few sizes are measured, and times between two sizes are interpolated.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Profile, ProfileError, RATE_RANGE, SECONDS_RANGE, malformed, within};
 
-/// Sizes that a profile may have.
+/// The most sizes in a profile.
 const SIZES_MAX: usize = 32;
 
-/// What a request of one size takes that finds nothing in memory.
+/// The times of a request of one size whose bytes are not in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColdRequest {
-    /// Bytes of the request.
+    /// Size of the request in bytes.
     pub bytes: f64,
-    /// Seconds of one that is alone.
+    /// Seconds of a request with no other in flight.
     pub seconds_one: f64,
-    /// Seconds for each of many that a read makes: time over count.
+    /// Seconds per request of a read that makes many: time over count.
     pub seconds_many: f64,
-    /// Seconds of processors for each.
+    /// Processor seconds per request.
     pub processor_seconds: f64,
 }
 
 impl ColdRequest {
-    /// So many times its bytes, and all that they take.
+    /// Returns the bytes and times multiplied by `factor`.
     fn times(self, factor: f64) -> Self {
         Self {
             bytes: self.bytes * factor,
@@ -36,7 +36,7 @@ impl ColdRequest {
         }
     }
 
-    /// The point between this one and `other`, at `bytes`.
+    /// Interpolates linearly between this request and `other`, at `bytes`.
     fn towards(self, other: Self, bytes: f64) -> Self {
         let part = (bytes - self.bytes) / (other.bytes - self.bytes);
         let between = |here: f64, there: f64| here + part * (there - here);
@@ -50,7 +50,7 @@ impl ColdRequest {
 }
 
 impl Profile {
-    /// What a cold request of so many bytes takes; nothing where that was not measured.
+    /// Returns the times of a cold request of `bytes` bytes; `None` if not measured.
     ///
     /// ```
     /// use bedform_storage::{ColdRequest, Profile};
@@ -76,7 +76,7 @@ impl Profile {
         ))
     }
 
-    /// Holds what was measured of cold requests against what a device can have.
+    /// Checks that the times of cold requests are plausible for a device.
     ///
     /// # Errors
     /// As [`Profile::check`].

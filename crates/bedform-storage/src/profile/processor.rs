@@ -1,4 +1,4 @@
-//! What a machine's processor and memory take for their part of a read.
+//! Processor and memory times of a machine, for the parts of a read.
 //!
 //! ```text
 //! seconds = read_seconds + (work / gain + threads_started * thread_seconds)
@@ -9,8 +9,8 @@
 //!         = chunks * chunk_seconds + encoded bytes * encoded_byte_seconds + decoded bytes * decoded_byte_seconds
 //! ```
 //!
-//! A codec has two terms of bytes because data differ: a Zstandard frame of noise costs its entropy coded
-//! bytes, one of zeros those that come out.
+//! A codec has two terms of bytes because data differ. For a Zstandard frame of noise the
+//! entropy-coded bytes count, for one of zeros the decoded bytes.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,30 +19,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_MAX, ProfileError, RATE_RANGE, TEXT_BYTES_MAX, malformed, within};
 
-/// Between nothing and an hour.
+/// Seconds: between nothing and an hour.
 const SECONDS_RANGE: (f64, f64) = (0.0, 3600.0);
 const CORES_MAX: u32 = 1 << 16;
-/// Up to here the C library gives freed memory to the next read, whose pages are there already.
+/// The most bytes that the C library's allocator keeps after `free`: the next read gets mapped
+/// pages.
 const KEPT_BYTES_MAX: f64 = 32e6;
-/// Up to here a result stays in the core's own cache while it is filled.
+/// The most bytes of a result that stay in the core's own cache while it is filled.
 const NEAR_BYTES_MAX: f64 = 1e6;
 
-/// What a codec takes of one core.
+/// The times of a codec on one core.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodecTimes {
-    /// Seconds to decode a chunk, beside its bytes.
+    /// Seconds to decode a chunk, in addition to its bytes.
     pub chunk_seconds: f64,
-    /// Seconds to decode, for each encoded byte.
+    /// Seconds of decoding per encoded byte.
     pub encoded_byte_seconds: f64,
-    /// Seconds to decode, for each byte that comes out.
+    /// Seconds of decoding per decoded byte.
     pub decoded_byte_seconds: f64,
-    /// Bytes per second that are encoded.
+    /// Bytes per second of encoding.
     pub encode_bytes_per_second: f64,
 }
 
 impl CodecTimes {
-    /// Seconds of one core to decode `chunks` of so many bytes together.
+    /// Returns the seconds of one core to decode `chunks` chunks with these bytes in total.
     pub fn decoding(&self, chunks: f64, encoded_bytes: f64, decoded_bytes: f64) -> f64 {
         chunks * self.chunk_seconds
             + encoded_bytes * self.encoded_byte_seconds
@@ -50,7 +51,7 @@ impl CodecTimes {
     }
 }
 
-/// What the processor and the memory of a machine take for the parts of a read.
+/// The processor and memory times of a machine for the parts of a read.
 ///
 /// ```
 /// use bedform_storage::{Processor, ProcessorWork};
@@ -63,85 +64,85 @@ impl CodecTimes {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Processor {
-    /// The model, as the system says it; empty if nothing was measured.
+    /// The model, as the system reports it; empty if nothing was measured.
     pub name: String,
-    /// Cores that the process may use.
+    /// The number of cores that the process may use.
     pub cores: u32,
-    /// How many times one core's work all cores do together: less than `cores` where cores share
-    /// units or memory.
+    /// The speed-up of all cores over one core: less than `cores` where cores share units or
+    /// memory.
     pub gain: f64,
-    /// Seconds of a read without chunks: its plan, its call.
+    /// Seconds of a read without chunks: planning and the call.
     pub read_seconds: f64,
     /// Seconds to start and join a thread.
     pub thread_seconds: f64,
-    /// Seconds to open an object whose pages are in memory, and to look at its index.
+    /// Seconds to open an object whose pages are in memory, and to look up its index.
     pub object_seconds: f64,
-    /// Seconds of a request that memory answers.
+    /// Seconds of a request whose bytes are in memory.
     pub request_seconds: f64,
     /// Bytes per second of such requests.
     pub cached_bytes_per_second: f64,
-    /// Seconds to find a chunk and to deliver it, beside decoding and copying.
+    /// Seconds to find and deliver a chunk, in addition to decoding and copying.
     pub chunk_seconds: f64,
-    /// Seconds of each stretch that lies together both in a chunk and in the result.
+    /// Seconds per run of bytes that is contiguous both in a chunk and in the result.
     pub run_seconds: f64,
-    /// The same where the result is larger than a core's own cache: each stretch waits for memory.
+    /// The same where the result is larger than a core's own cache: each run waits for memory.
     #[serde(default = "far_run_seconds")]
     pub far_run_seconds: f64,
-    /// Bytes per second that are copied to memory which the process has.
+    /// Bytes per second of copying to memory that the process has already.
     pub copy_bytes_per_second: f64,
-    /// Bytes per second that are copied to memory which the system gives.
+    /// Bytes per second of copying to fresh pages from the system.
     pub fresh_bytes_per_second: f64,
-    /// By codec; one that was not measured counts as `"other"`.
+    /// Times by codec; a codec without a measurement uses `"other"`.
     pub codecs: BTreeMap<String, CodecTimes>,
 }
 
-/// What a read has the processor do.
+/// The processor work of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ProcessorWork {
-    /// Objects opened.
+    /// Number of opened objects.
     pub objects: f64,
-    /// Requests.
+    /// Number of requests.
     pub requests: f64,
-    /// Bytes of these.
+    /// Bytes of the requests.
     pub bytes: f64,
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: f64,
-    /// Seconds of one core for decoding them: see [`Processor::codec`].
+    /// Seconds of one core to decode the chunks: see [`Processor::codec`].
     pub decoding_seconds: f64,
-    /// Stretches that lie together in a chunk and in the result.
+    /// Number of runs that are contiguous both in a chunk and in the result.
     pub runs: f64,
     /// Bytes of the result.
     pub copied_bytes: f64,
 }
 
-/// Seconds of one core for each part of a read.
+/// Seconds of one core, by part of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ProcessorSeconds {
-    /// Of opening objects and asking for bytes that memory has.
+    /// Seconds of opening objects and of requests whose bytes are in memory.
     pub requests: f64,
-    /// Of the bytes that come from there.
+    /// Seconds of copying the requested bytes from memory.
     pub bytes: f64,
-    /// Of finding and decoding chunks.
+    /// Seconds of finding and decoding chunks.
     pub decoding: f64,
-    /// Of filling the result.
+    /// Seconds of filling the result.
     pub copying: f64,
 }
 
 impl ProcessorSeconds {
-    /// All of them.
+    /// Returns the sum of the parts.
     pub fn sum(&self) -> f64 {
         self.requests + self.bytes + self.decoding + self.copying
     }
 }
 
 impl Processor {
-    /// What a codec takes; that of any other where it was not measured.
+    /// Returns the times of a codec; those of `"other"` if it was not measured.
     pub fn codec(&self, name: &str) -> CodecTimes {
         let known = self.codecs.get(name).or_else(|| self.codecs.get("other"));
         known.copied().unwrap_or(OTHER)
     }
 
-    /// How many times the work of one core `threads` threads do.
+    /// Returns the speed-up of `threads` threads over one core.
     pub fn gain_of(&self, threads: u32) -> f64 {
         let (cores, threads) = (f64::from(self.cores.max(1)), f64::from(threads.max(1)));
         match cores > 1.0 {
@@ -150,7 +151,7 @@ impl Processor {
         }
     }
 
-    /// Seconds of one core.
+    /// Returns the seconds of one core for each part of `work`.
     pub fn parts_of(&self, work: &ProcessorWork) -> ProcessorSeconds {
         let copy = match work.copied_bytes > KEPT_BYTES_MAX {
             true => self.fresh_bytes_per_second,
@@ -168,13 +169,14 @@ impl Processor {
         }
     }
 
-    /// Seconds of so much work of one core, done by `threads` threads, of which the first is there.
+    /// Returns the seconds of a read with `seconds` of one core's work, shared by `threads`
+    /// threads. The first thread is running already.
     pub fn shared(&self, seconds: f64, threads: u32) -> f64 {
         let started = f64::from(threads.saturating_sub(1)) * self.thread_seconds;
         self.read_seconds + seconds / self.gain_of(threads) + started
     }
 
-    /// Holds every field against what a machine can have.
+    /// Checks that every field is plausible for a machine.
     ///
     /// # Errors
     /// As [`Profile::check`](super::Profile::check).
@@ -225,12 +227,12 @@ impl Processor {
     }
 }
 
-/// What is assumed.
+/// The assumed seconds per run for documents without a measurement.
 const fn far_run_seconds() -> f64 {
     20e-9
 }
 
-/// A codec of which nothing is known.
+/// The assumed times of an unknown codec.
 const OTHER: CodecTimes = times(2e-6, 1e-9, 1e-9, 2e8);
 
 const fn times(chunk: f64, encoded: f64, decoded: f64, encode: f64) -> CodecTimes {
@@ -242,15 +244,15 @@ const fn times(chunk: f64, encoded: f64, decoded: f64, encode: f64) -> CodecTime
     }
 }
 
-/// Cores that this process may use, counted once: the count is read from several files, and is asked for whenever
-/// something is opened.
+/// Returns the number of cores that this process may use, counted once: counting reads several
+/// files, and each opening of a store needs the number.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 impl Processor {
-    /// The times of codecs that are assumed where nothing was measured.
+    /// Returns the assumed times of codecs that were not measured.
     pub fn assumed_codecs() -> BTreeMap<String, CodecTimes> {
         let codecs = [
             ("blosc-lz4-bit", times(2e-6, 0.1e-9, 0.20e-9, 6e8)),
@@ -269,8 +271,8 @@ impl Processor {
 }
 
 impl Default for Processor {
-    /// Two cores of a server of 2024: what is assumed where nothing was measured, on every machine, since codecs
-    /// and layouts follow from it.
+    /// Assumes two cores of a server of 2024 on every machine without a measurement. The choice of
+    /// codecs and layouts depends on these values, so they are the same everywhere.
     fn default() -> Self {
         Self {
             name: String::new(),

@@ -1,29 +1,30 @@
-//! What reads really took, over what was predicted of them.
+//! Correction factors: measured over predicted times of earlier reads.
 //!
-//! A profile keeps factors for each codec: of cold reads, apart for those that mostly wait, and of cached ones by
-//! one thread and by several. Each is the mean of the ratios of the last reads, as a geometric one. Few reads
-//! count little, no read counts for much, and no factor goes far: a machine that is busy for a while does not
-//! spoil the profile.
+//! A profile keeps four factors for each codec: cold reads, cold reads that mostly wait, cached
+//! reads by one thread and by several. Each is the geometric mean of the ratios of the last reads.
+//! Few reads have little weight, and each ratio and factor is bounded. A machine that is busy for a
+//! while therefore does not spoil the profile.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_MAX, Profile, ProfileError, TEXT_BYTES_MAX, malformed, within};
 
-/// Reads that a factor remembers.
+/// The most reads that a factor averages.
 const REMEMBERED: u32 = 32;
-/// Reads after which a factor counts for half.
+/// The number of reads at which a factor has half its weight.
 const HALF: f64 = 3.0;
-/// What one read may say at most, and a factor.
+/// The largest ratio that one read may add; its inverse is the smallest. Below, the same for a
+/// factor.
 const RATIO_MAX: f64 = 8.0;
 const FACTOR_MAX: f64 = 4.0;
 
-/// How many times as long as predicted reads took.
+/// The mean ratio of measured to predicted read times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
-    /// The mean ratio.
+    /// The geometric mean of the ratios.
     pub ratio: f64,
-    /// Reads that it is of; it does not count on beyond what is remembered.
+    /// The number of reads averaged, at most 32.
     pub reads: u32,
 }
 
@@ -34,7 +35,7 @@ impl Default for Factor {
 }
 
 impl Factor {
-    /// A read took so many times what was predicted, before any factor.
+    /// Adds a read with this ratio of measured to uncorrected predicted time.
     pub fn add(&mut self, ratio: f64) {
         if !ratio.is_finite() || ratio <= 0.0 {
             return;
@@ -45,7 +46,7 @@ impl Factor {
         self.ratio = mean.exp().clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
     }
 
-    /// What a prediction is multiplied by.
+    /// Returns the multiplier for a prediction, weighted by the number of reads.
     ///
     /// ```
     /// use bedform_storage::Factor;
@@ -61,44 +62,44 @@ impl Factor {
     }
 }
 
-/// The factors of the reads of one codec.
+/// The correction factors of one codec.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refined {
-    /// Of reads that found nothing in memory, and mostly move or decode bytes.
+    /// For reads with nothing in memory that mostly move or decode bytes.
     #[serde(default)]
     pub cold: Factor,
-    /// Of reads that found nothing in memory, and mostly wait for answers.
+    /// For reads with nothing in memory that mostly wait for answers.
     #[serde(default)]
     pub waiting: Factor,
-    /// Of reads whose objects were in the page cache, by one thread.
+    /// For reads by one thread whose objects are in the page cache.
     #[serde(default)]
     pub cached: Factor,
-    /// Of such reads by several threads: what they gain is another thing than what the work takes.
+    /// For such reads by several threads, whose speed-up has its own error.
     #[serde(default)]
     pub shared: Factor,
 }
 
-/// Which factor a read is about.
+/// The class of a read, which selects its correction factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadKind {
-    /// It found nothing in memory, and mostly moves or decodes bytes.
+    /// Nothing was in memory; most of the time went to moving or decoding bytes.
     Cold,
-    /// It found nothing in memory, and mostly waits for answers.
+    /// Nothing was in memory; most of the time was waiting for answers.
     Waiting,
-    /// Its objects were in the page cache, and one thread read them.
+    /// The objects were in the page cache, and one thread read them.
     Cached,
     /// The same with several threads.
     Shared,
 }
 
 impl Refined {
-    /// The factor of a kind of reads.
+    /// Returns the factor for a class of reads.
     pub fn of(mut self, kind: ReadKind) -> Factor {
         *self.factor(kind)
     }
 
-    /// A read of that kind took so many times what was predicted, before any factor.
+    /// Adds a read of this class with this ratio of measured to uncorrected predicted time.
     pub fn learn(&mut self, kind: ReadKind, ratio: f64) {
         self.factor(kind).add(ratio);
     }
@@ -114,6 +115,8 @@ impl Refined {
 }
 
 impl Profile {
+    /// Checks that the correction factors are plausible.
+    ///
     /// # Errors
     /// As [`Profile::check`].
     pub(super) fn check_refinement(&self) -> Result<(), ProfileError> {
@@ -147,7 +150,7 @@ mod tests {
         assert_eq!(factor.reads, 1);
         (0..1000).for_each(|_| factor.add(1e9));
         assert!(factor.counts() <= FACTOR_MAX);
-        // What was learnt is forgotten as it was learnt.
+        // Later reads replace earlier ones.
         (0..200).for_each(|_| factor.add(0.5));
         assert!((0.5..0.6).contains(&factor.counts()), "{factor:?}");
     }

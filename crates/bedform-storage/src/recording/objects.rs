@@ -1,4 +1,4 @@
-//! Objects of a recorded storage, and what writes them.
+//! Objects and writers of a recorded storage.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl GrowingObject for RecordedGrowing {
     fn sync(&mut self) -> Result<()> {
         self.inner.sync()?;
         let end = self.inner.position();
-        // Of a shared object whatever was written before.
+        // The sync of a shared object covers all earlier bytes.
         let range =
             if self.lane.is_alone() { self.synced..end } else { 0..self.lane.run(end).offset };
         self.synced = end;

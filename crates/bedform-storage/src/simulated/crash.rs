@@ -1,9 +1,8 @@
-//! What a power cut may leave.
+//! The states that a power cut may leave.
 //!
-//! Every change that no sync has confirmed is kept or lost by itself: bytes of a write in units of a
-//! sector or page, the size of a file apart from its bytes, each change of names in a directory
-//! apart from all others. Kept changes apply in their order. Lost bytes inside the kept size read
-//! as what was there before, or zero.
+//! Every change without a confirming sync is kept or lost on its own. The units are a sector or
+//! page of a write, the size of a file, and one change of names in a directory. Kept changes apply
+//! in their order. Lost bytes inside the kept size read as the earlier bytes, or as zeros.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +11,18 @@ use super::state::{
     Body, Directory, File, FileChange, Inode, Pending, State, TOP, apply_names, index, overlay,
 };
 
-/// Answers the questions of one crash.
+/// The decisions of one power cut.
 pub(super) trait Fate {
-    /// Is this change kept?
+    /// Returns true if the next change is kept.
     fn keeps(&mut self) -> bool;
-    /// Bytes that are kept or lost together; `None`: each write as a whole.
+    /// Returns the number of bytes that are kept or lost together; `None` for each write as a
+    /// whole.
     fn unit(&mut self) -> Option<usize>;
-    /// Which of `count` sizes the file has, in the order in which it had them.
+    /// Returns the index of the size that the file gets, among `count` sizes in order of time.
     fn size(&mut self, count: usize) -> usize;
 }
 
-/// A small generator whose numbers depend on the seed alone.
+/// A small generator of numbers that depend on the seed alone.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// Decides by a generator; how much is kept differs from image to image.
+/// Decisions by a generator; the kept share differs between images.
 pub(super) struct Sampled {
     random: Random,
     kept_percent: u64,
@@ -48,7 +48,7 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// Decisions by `seed`; if `is_torn`, no write is kept or lost as a whole.
+    /// Returns decisions by `seed`; with `is_torn`, no write is kept or lost as a whole.
     pub(super) fn new(seed: u64, is_torn: bool) -> Self {
         let mut random = Random(seed);
         let kept_percent = [10, 50, 50, 90][random.below(4)];
@@ -71,7 +71,7 @@ impl Fate for Sampled {
     }
 }
 
-/// Decides by the bits of a number: one per change, and one per file for its size.
+/// Decisions by the bits of a number: one per change, and one per file for its size.
 pub(super) struct Enumerated {
     pub(super) bits: u64,
     pub(super) asked: u32,
@@ -99,7 +99,7 @@ impl Fate for Enumerated {
     }
 }
 
-/// The state in which a system comes up again when the power fails now.
+/// Returns the state in which a system restarts after a power cut now.
 pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
     let mut inodes: BTreeMap<u64, Inode> = BTreeMap::new();
     let mut transactions = BTreeMap::new();
@@ -128,14 +128,14 @@ pub(super) fn image(state: &State, fate: &mut dyn Fate) -> State {
     State { inodes, ..*state }
 }
 
-/// How many yes-or-no questions the state has for a crash.
+/// Returns the number of yes-or-no decisions of a power cut now.
 pub(super) fn questions(state: &State) -> u32 {
     let mut counter = Counter(0);
     let _ = image(state, &mut counter);
     counter.0
 }
 
-/// Keeps everything, so that all that can be reached is asked about, and counts.
+/// Decisions that keep everything, so that every reachable change is counted.
 struct Counter(u32);
 
 impl Fate for Counter {
@@ -154,7 +154,7 @@ impl Fate for Counter {
     }
 }
 
-/// `transactions`: what was decided for those seen so far.
+/// Returns the surviving names. `transactions` holds the decisions on transactions seen so far.
 fn surviving_names(
     directory: &Directory,
     fate: &mut dyn Fate,
@@ -195,7 +195,7 @@ fn surviving_file(file: &File, fate: &mut dyn Fate) -> File {
     File { durable: Arc::clone(&bytes), bytes, pending: Vec::new() }
 }
 
-/// Writes those units of `bytes` that survive.
+/// Writes the surviving units of `bytes`.
 fn write_torn(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut dyn Fate) {
     let Some(unit) = fate.unit() else {
         if fate.keeps() {
@@ -205,7 +205,7 @@ fn write_torn(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut dyn
     };
     let mut start = 0;
     while start < bytes.len() {
-        // Units are those of the device: they lie on its grid, wherever the write began.
+        // Units lie on the device's grid, not on that of the write.
         let end = ((offset + start) / unit * unit + unit - offset).min(bytes.len());
         if fate.keeps() {
             overlay(content, offset + start, &bytes[start..end]);

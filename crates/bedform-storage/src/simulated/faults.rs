@@ -1,4 +1,4 @@
-//! Which calls were made, and which are to fail.
+//! Counts of calls, and scheduled failures.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,20 +61,20 @@ impl CallKind {
         Self::Lock,
     ];
 
-    /// True for those after whose failure nobody knows what is durable.
+    /// True for a call whose failure leaves it unknown which changes are durable.
     pub fn is_sync(self) -> bool {
         matches!(self, Self::SyncFile | Self::SyncDirectory | Self::SyncWhole)
     }
 }
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// With this system error number, having done nothing.
+    /// With this system error number, before any work.
     Error(i32),
-    /// With this system error number, having done its work.
+    /// With this system error number, after its work is done.
     ErrorAfter(i32),
-    /// A read or write does half of its work, at least one byte; other calls succeed.
+    /// A read or write does half of its work, rounded up; other calls succeed.
     Short,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Counts a call and says how it is to fail.
+    /// Counts a call and returns its scheduled failure.
     pub(super) fn next(&mut self, kind: CallKind) -> io::Result<Option<Failure>> {
         let call = self.calls;
         self.calls += 1;

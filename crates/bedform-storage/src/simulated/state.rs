@@ -1,4 +1,4 @@
-//! Files and directories in memory, each with what is durable of it and what is still under way.
+//! Files and directories in memory, each with its durable state and its unconfirmed changes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use crate::Version;
 use crate::file_system::{FileKind, Replace, Status};
 
-/// The directory that has the roots of all places.
+/// The number of the directory that holds the roots of all places.
 pub(super) const TOP: u64 = 1;
-/// The place that is there from the start.
+/// The name of the first root.
 pub(super) const FIRST: &str = "simulated";
-/// Any number: there is one device.
+/// An arbitrary device number: there is one device.
 const DEVICE: u64 = 7;
 
 pub(super) fn refuse<T>(errno: Errno) -> io::Result<T> {
@@ -27,22 +27,22 @@ pub(super) enum FileChange {
     Size(u64),
 }
 
-/// A change of names in one directory that no sync has confirmed: all of it or nothing.
+/// An atomic change of names in one directory that no sync has confirmed.
 pub(super) type NameChange = Vec<(String, Option<u64>)>;
 
-/// A change, and whether a sync has failed since: then a later sync does not confirm it either.
+/// A change, with a mark if a sync has failed since: a later sync does not confirm it either.
 #[derive(Debug, Clone)]
 pub(super) struct Pending<T> {
     pub(super) change: T,
     pub(super) is_doubtful: bool,
-    /// What it has in common with the change of another directory, with which it is kept or lost: journals
-    /// of file systems have both in one transaction.
+    /// The number that this change shares with one of another directory. Both are kept or lost
+    /// together, because a file system's journal has them in one transaction.
     pub(super) transaction: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
-    /// What every reader sees.
+    /// The bytes that readers see.
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) durable: Arc<Vec<u8>>,
     pub(super) pending: Vec<Pending<FileChange>>,
@@ -78,11 +78,11 @@ pub(super) struct State {
     pub(super) next_token: u64,
     pub(super) next_transaction: u64,
     pub(super) clock: i64,
-    /// What the clock goes on by with every change.
+    /// The step of the clock for every change.
     pub(super) clock_step: i64,
 }
 
-/// Puts `bytes` into `content` at `offset`, filling a gap with zeros.
+/// Writes `bytes` into `content` at `offset`, filling a gap with zeros.
 pub(super) fn overlay(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
     if content.len() < end {
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// What `path` stands for in `place`.
+    /// Returns the inode number of `path` below the root `place`.
     pub(super) fn resolve(&self, place: &str, path: &str) -> io::Result<u64> {
         let mut at = TOP;
         for segment in place.split('/').chain(path.split('/')).filter(|segment| !segment.is_empty())
@@ -205,12 +205,12 @@ impl State {
         Ok(())
     }
 
-    /// Carries out `change` in `directory` and counts the names of the files concerned.
+    /// Applies `change` to `directory` and updates the name counts of its files.
     pub(super) fn change_names(&mut self, directory: u64, change: NameChange) -> io::Result<()> {
         self.change_names_in(directory, change, None)
     }
 
-    /// Carries out two changes, in two directories or in the same one, that are kept or lost together.
+    /// Applies two changes, in one directory or two, that are kept or lost together.
     fn change_both(
         &mut self,
         (first, mut change): (u64, NameChange),
@@ -255,7 +255,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a file or directory; its one name is counted as it is given.
+    /// Adds a file or directory; giving the name counts it.
     pub(super) fn add(&mut self, directory: u64, name: &str, body: Body) -> io::Result<u64> {
         if name == "." || self.directory(directory)?.entries.contains_key(name) {
             return refuse(Errno::EXIST);
@@ -329,7 +329,7 @@ impl State {
         self.change_names(directory, vec![(name.to_owned(), None)])
     }
 
-    /// Confirms what is under way in a file, except what a failed sync left in doubt.
+    /// Confirms the changes of a file, except those that a failed sync left in doubt.
     pub(super) fn sync_file(&mut self, number: u64) -> io::Result<()> {
         let file = self.file_mut(number)?;
         if file.pending.iter().all(|pending| !pending.is_doubtful) {
@@ -361,7 +361,7 @@ impl State {
         Ok(())
     }
 
-    /// Confirms what is left of a transaction, and what has happened before to the same names.
+    /// Confirms the rest of a transaction, and earlier changes of the same names.
     fn confirm(&mut self, transaction: u64) {
         let mut others = Vec::new();
         for inode in self.inodes.values_mut() {
@@ -389,7 +389,7 @@ impl State {
         others.into_iter().for_each(|other| self.confirm(other));
     }
 
-    /// Confirms what is under way anywhere.
+    /// Confirms all changes.
     pub(super) fn sync_whole(&mut self) -> io::Result<()> {
         let numbers: Vec<u64> = self.inodes.keys().copied().collect();
         numbers.into_iter().try_for_each(|number| match self.inode(number)?.body {
@@ -398,13 +398,14 @@ impl State {
         })
     }
 
-    /// What it does when it fails.
+    /// Marks all changes as doubtful, after a failed sync of the whole device.
     pub(super) fn doubt_whole(&mut self) {
         let numbers: Vec<u64> = self.inodes.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.doubt(number));
     }
 
-    /// What a failed sync does: nothing that was under way will be confirmed by a later one.
+    /// Marks the changes of a file or directory as doubtful after a failed sync: no later sync
+    /// confirms them.
     pub(super) fn doubt(&mut self, number: u64) {
         match self.inodes.get_mut(&number).map(|inode| &mut inode.body) {
             Some(Body::File(file)) => {

@@ -1,4 +1,4 @@
-//! Every storage is held to the contract, and the local one to its protocol.
+//! Every storage against the contract, and the local one against its protocol.
 
 use bedform_storage::conformance::{Budget, check, cut_power, cut_power_again, fail_calls};
 use bedform_storage::{

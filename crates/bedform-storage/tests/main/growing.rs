@@ -1,4 +1,4 @@
-//! Objects that grow, and places beside a store: what only the real system can show, and what it costs.
+//! Growing objects and sibling storages: behaviour of the real system, and costs.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn grow(storage: &dyn Storage, name: &str) -> Box<dyn GrowingObject> {
     storage.grow(&path(name), Durability::Disk, None).unwrap()
 }
 
-/// How the open of the place beside `root` fails.
+/// Returns the error of opening the sibling of `root`.
 fn refusal(root: &Path) -> String {
     let storage = LocalStorage::open(root, Mode::ReadOnly).unwrap();
     storage.beside(SUFFIX).unwrap_err().to_string()
@@ -156,7 +156,8 @@ fn what_the_writer_of_one_lane_set_aside_for_the_others_is_given_back_by_them() 
             storage.grow_lane(&path("a"), lane, Durability::Disk).unwrap()
         })
         .collect();
-    // The last one writes nothing, the others less and less, so that rows behind theirs are set aside.
+    // Lane 3 has no writes, and lanes 2, 1 and 0 ever more, so that the longer lanes reserve rows
+    // beyond the shorter ones.
     for (lane, megabytes) in [(2, 5), (1, 20), (0, 90)] {
         writers[lane].append(&vec![7; megabytes << 20]).unwrap();
         writers[lane].flush().unwrap();
@@ -167,13 +168,13 @@ fn what_the_writer_of_one_lane_set_aside_for_the_others_is_given_back_by_them() 
     assert!((written..written + (2 << 20)).contains(&taken), "{taken} bytes are taken");
 }
 
-/// A simulated system, and storage on it with the defaults.
+/// Returns a simulated system, and a storage on it with the default staging.
 fn simulated() -> (SimulatedFileSystem, LocalStorage<SimulatedFileSystem>) {
     let system = SimulatedFileSystem::new();
     (system.clone(), LocalStorage::over(system, Mode::ReadWrite, Staging::default()))
 }
 
-/// The calls that `work` makes, by kind.
+/// Returns the calls that `work` makes, by kind.
 fn calls(system: &SimulatedFileSystem, work: impl FnOnce()) -> Vec<(CallKind, u64)> {
     let before = CallKind::ALL.map(|kind| system.count(kind));
     work();
@@ -190,7 +191,7 @@ fn a_sync_costs_one_of_the_file_and_the_first_one_those_of_the_names() {
     let mut growing = grow(&*beside, "segments/1");
     assert_eq!(calls(&system, || growing.append(&[1; 100_000]).unwrap()), []);
     let first = calls(&system, || growing.sync().unwrap());
-    // The file; and its name, that of its directory and that of the place.
+    // The file; its name, that of its directory and that of the root.
     for call in [(Write, 1), (SyncFile, 1), (SyncDirectory, 3)] {
         assert!(first.contains(&call), "{first:?}");
     }
@@ -198,7 +199,7 @@ fn a_sync_costs_one_of_the_file_and_the_first_one_those_of_the_names() {
 
     growing.append(&[2; 100_000]).unwrap();
     assert_eq!(calls(&system, || growing.sync().unwrap()), [(Write, 1), (SyncFile, 1)]);
-    // Four blocks, the last of which the sync writes.
+    // Four blocks; the sync writes the last one.
     let appended = calls(&system, || growing.append(&vec![3; 7 << 20]).unwrap());
     assert_eq!(appended, [(Write, 3), (Reserve, 1), (SetDirect, 1)]);
     let synced = calls(&system, || growing.sync().unwrap());
@@ -266,7 +267,7 @@ fn after_a_failed_write_nothing_more_is_synced_and_other_objects_go_on() {
         assert_eq!(outcome.unwrap_err().kind, StorageErrorKind::NoSpace);
         assert!(growing.sync().is_err() && growing.append(b"more").is_err());
         let left = get(&*storage.open(&path("a")).unwrap());
-        // With threads the write before that which failed may have begun after it.
+        // With threads, the write before the failed one may start after it.
         let written = 4096 + if threaded { 4 << 20 } else { 2 << 20 };
         assert!(left.starts_with(b"synced") && left.len() <= written, "{}", left.len());
         assert!(left[4096..].iter().all(|byte| *byte == 1), "nothing is set aside behind them");
@@ -274,7 +275,8 @@ fn after_a_failed_write_nothing_more_is_synced_and_other_objects_go_on() {
     }
 }
 
-/// Time that passes for large requests when two of them are under way, or for one after a while.
+/// A clock for large requests: it advances when two of them are in flight, or one has waited for a
+/// while.
 #[derive(Debug, Default)]
 struct Meeting {
     waiting: Mutex<(u32, u32)>,
@@ -295,7 +297,7 @@ impl Clock for Meeting {
         waiting.1 = waiting.1.max(waiting.0);
         self.changed.notify_all();
         let together = |waiting: &mut (u32, u32)| waiting.1 < 2;
-        // Only where writes are made one after the other.
+        // Reached only if writes are made one after the other.
         let patience = Duration::from_secs(300);
         let (mut waiting, _) =
             self.changed.wait_timeout_while(waiting, patience, together).unwrap();
@@ -306,7 +308,7 @@ impl Clock for Meeting {
 #[test]
 fn two_long_writes_of_a_writer_are_under_way_at_once_and_lie_where_they_belong() {
     let clock = Arc::new(Meeting::default());
-    // A second a byte, and no time for requests without any.
+    // One second per byte, and no latency.
     let pace = Pace::by_clock(Throttle::new(1, Duration::ZERO), clock.clone());
     let system = Throttled::new(SimulatedFileSystem::new().with_threads(), pace);
     let storage = LocalStorage::over(system, Mode::ReadWrite, Staging::default());

@@ -1,4 +1,4 @@
-//! Local files: what only the real system can show.
+//! Local files: behaviour of the real system.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use bedform_storage::{
     Storage, StorageErrorKind,
 };
 
-/// A directory that goes away with the test.
+/// A directory that is deleted with the test's value.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -175,7 +175,7 @@ fn large_objects_of_any_length_come_back_as_written() {
     }
 }
 
-/// Empties the page cache of a file.
+/// Evicts a file from the page cache.
 fn forget(file: &std::path::Path) {
     let file = std::fs::File::open(file).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -189,13 +189,13 @@ fn what_is_read_for_the_second_time_stays_in_the_page_cache() {
     forget(&scratch.0.join("a"));
     let (offset, length) = (1_000_001, 2_000_000);
     let mut block = bedform_storage::ReadBlock::default();
-    // Each time as another process would.
+    // A new handle each time, as in another process.
     let open = || LocalStorage::open(&scratch.0, Mode::ReadOnly).unwrap().open(&path("a")).unwrap();
     let Some(first) = open().read_past(offset, length, &mut block).unwrap() else {
         return; // This place has no reads past the page cache.
     };
     assert_eq!(first, &bytes[1_000_001..3_000_001]);
-    // The mark comes when the device has answered.
+    // The mark arrives once the device has answered.
     let started = std::time::Instant::now();
     while open().read_past(offset, length, &mut block).unwrap().is_some() {
         assert!(started.elapsed().as_secs() < 600, "it is never taken for the second time");
@@ -207,7 +207,7 @@ fn what_is_read_for_the_second_time_stays_in_the_page_cache() {
     second.fill(0);
     assert_eq!(open().read_resident(offset, &mut second).unwrap(), length);
     assert_eq!(second, &bytes[1_000_001..3_000_001]);
-    // Neighbours, which share a page with it, were not read before.
+    // Neighbouring ranges share a page with it and were not read before.
     let mut next = |offset| open().read_past(offset, length, &mut block).unwrap().is_some();
     assert!(next(3_000_001) && next(5_000_001));
 }

@@ -1,4 +1,4 @@
-//! Storage seen from outside.
+//! Tests of storage through its public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

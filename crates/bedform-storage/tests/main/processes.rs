@@ -1,4 +1,4 @@
-//! Several processes on one directory: they are this test, started again with a role to play.
+//! Several processes on one directory: this test starts itself again with a role.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn start(role: &str, root: &Path) -> Child {
         .unwrap()
 }
 
-/// What the other processes do; nothing when the tests are run as usual.
+/// Plays the role of a started process; does nothing in a usual run of the tests.
 #[test]
 fn a_process_plays_its_role() {
     let (Ok(role), Ok(root)) = (std::env::var(ROLE), std::env::var(ROOT)) else { return };

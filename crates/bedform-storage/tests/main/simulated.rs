@@ -1,4 +1,4 @@
-//! The simulated file system: it must lose what a real one may lose, and do so reproducibly.
+//! The simulated file system: it loses the same changes that a real one may lose, reproducibly.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use bedform_storage::{
     SimulatedFileSystem, Staging, Storage, StorageErrorKind, TreePublication, WorkspaceName,
 };
 
-/// A system with a synced file `a` of `size` bytes of 1.
+/// Returns a system with a synced file `a` of `size` bytes of 1.
 fn with_file(size: usize) -> SimulatedFileSystem {
     let system = SimulatedFileSystem::new();
     let root = system.open_directory("", Links::Refuse).unwrap();
@@ -190,7 +190,7 @@ fn a_directory_that_changes_its_parent_has_one_name_or_the_other_in_every_image(
     };
     let [old, new] = ["from/tree/x", "to/renamed/x"].map(|name| vec![name.to_owned()]);
     assert_eq!(names(&system), BTreeSet::from([old, new.clone()]));
-    // A journal has both changes in one transaction: a sync of either directory is one of both.
+    // A journal has both changes in one transaction: a sync of either directory syncs both.
     system.sync_directory(&from).unwrap();
     assert_eq!(names(&system), BTreeSet::from([new]));
 }

@@ -1,4 +1,4 @@
-//! Answers as they may be: no longer, no slower, and as they lie on the server.
+//! Limits of answers: length, speed, and no encoding.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,25 +16,26 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::{Call, Failure, Pace};
 use crate::remote::object::WHOLE_BYTES_MAX;
 
-/// Bytes of an answer that is no object: a page of a list, or what was done.
+/// The most bytes of an answer that is no object, such as a page of a list.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that are read of an error page.
+/// The most bytes that are read of an error page.
 const ERROR_PAGE_BYTES_MAX: usize = 64 << 10;
-/// What `Content-Encoding` says where there is none; the last is one of requests, which some servers keep.
+/// Values of `Content-Encoding` without an encoding; the last belongs to requests, but some servers
+/// keep it.
 const PLAIN: [&str; 3] = ["", "identity", "aws-chunked"];
 
-/// What an answer may be.
+/// The limits of an answer to one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     bytes_max: u64,
-    /// A part of an object was requested, and is known by its status: a whole object is not read.
+    /// The request has a range, so the status must be that of a part: a whole object is not read.
     is_part: bool,
-    /// What is missing is said by the page of a 404: the object, or all that there is.
+    /// The page of a 404 is needed, which tells whether the object or the bucket is missing.
     is_judged: bool,
 }
 
 impl Expected {
-    /// What may be answered to `request`, by an object store or by a server of files.
+    /// Returns the limits of the answer to `request`, from an object store or a web server.
     pub(super) fn of(request: &HttpRequest, is_store: bool) -> Self {
         let is_judged = is_store && *request.method() == Method::GET;
         let range = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
@@ -42,19 +43,19 @@ impl Expected {
             return Self { bytes_max: length_of(range).unwrap_or(0), is_part: true, is_judged };
         }
         let query = request.uri().query().unwrap_or_default();
-        // A server of files gives nothing else.
+        // A web server sends nothing else.
         let is_object = *request.method() == Method::GET && (query.is_empty() || !is_store);
         let bytes_max = if is_object { WHOLE_BYTES_MAX } else { ANSWER_BYTES_MAX };
         Self { bytes_max, is_part: false, is_judged }
     }
 
-    /// True for a range that has no bytes.
+    /// True for a range without bytes.
     pub(super) fn is_of_nothing(self) -> bool {
         self.is_part && self.bytes_max == 0
     }
 }
 
-/// Bytes of a range; nothing if it is none of those that we write.
+/// Returns the bytes of a range; `None` for a form that this crate does not write.
 fn length_of(range: &str) -> Option<u64> {
     match range.strip_prefix("bytes=")?.split_once('-')? {
         ("", last) => last.parse().ok(),
@@ -65,10 +66,10 @@ fn length_of(range: &str) -> Option<u64> {
     }
 }
 
-/// `response` with a body that ends with an error where it is not as `expected`.
+/// Returns `response` with a body that ends with an error where it exceeds the `expected` limits.
 ///
 /// # Errors
-/// If its header says so already.
+/// If its header exceeds them.
 pub(super) async fn bounded(
     response: HttpResponse,
     expected: Expected,
@@ -106,13 +107,12 @@ fn encoding_of(headers: &HeaderMap) -> Option<String> {
     let mut encodings = encodings.flat_map(|value| value.to_str().unwrap_or("?").split(','));
     let is_plain = |encoding: &str| PLAIN.iter().any(|plain| encoding.eq_ignore_ascii_case(plain));
     encodings.find(|encoding| !is_plain(encoding.trim())).map(|encoding| {
-        // A server may say anything.
+        // A server may send any text.
         encoding.trim().chars().filter(char::is_ascii_graphic).take(20).collect()
     })
 }
 
-/// An answer that says what went wrong, with as much of its page as comes soon; false if that was
-/// cut off.
+/// Returns an error answer with as much of its page as arrives soon; false if the page was cut off.
 async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> (HttpResponse, bool) {
     let (parts, mut body) = response.into_parts();
     call.note(format!("the server answered {}", parts.status));
@@ -131,13 +131,13 @@ async fn error_page(response: HttpResponse, pace: Pace, call: &Call) -> (HttpRes
             }
         }
     };
-    // The status is known whatever becomes of the page.
+    // The status counts even if the page is incomplete.
     let _ = timeout(pace.stall.min(call.left(pace)), reading).await;
     let page = String::from_utf8_lossy(&page).into_owned();
     (HttpResponse::from_parts(parts, page.into()), is_whole)
 }
 
-/// A body that is passed on as it comes, while it is short and fast enough.
+/// A body that is passed on as it arrives, within the limits of length and speed.
 #[derive(Debug)]
 struct Bounded {
     body: HttpResponseBody,
@@ -145,9 +145,9 @@ struct Bounded {
     left: u64,
     pace: Pace,
     call: Arc<Call>,
-    /// Bytes that came in the present window.
+    /// Bytes that arrived in the present window.
     moved: u64,
-    /// The end of the present window; the first begins when the body is waited for.
+    /// The end of the present window; the first one starts when the body is polled.
     window: Option<Pin<Box<Sleep>>>,
 }
 
@@ -162,7 +162,7 @@ impl Bounded {
         Ok(())
     }
 
-    /// Ready with the failure if too little has come while the body was waited for.
+    /// Returns a failure if too few bytes arrived in a window.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let stall = self.pace.stall;
         let moved = &mut self.moved;

@@ -1,12 +1,13 @@
-//! Where servers of files may redirect to.
+//! The rules for redirects of web servers.
 //!
-//! Within http and https, never from https to http, ten times at most. Never into a network that the server
-//! need not have access to: a redirect may lead to public addresses, and to private ones or those of this
-//! machine only from such; never to those that hand out a machine's credentials. Names count by the addresses
-//! that the connection uses, so that one which resolves to something else the second time gains nothing. Where
-//! a proxy resolves names, it alone decides.
+//! At most ten redirects, within http and https, never from https to http. A redirect may lead to
+//! public addresses. It may lead to private ones, or those of this machine, only from such an
+//! address. It never leads to addresses that hand out a machine's credentials. The rules apply to
+//! the addresses that the connection uses, so that a name that resolves differently the second time
+//! gains nothing. Where a proxy resolves names, the proxy alone decides.
 //!
-//! Another server gets the range and the condition of a request, and nothing else.
+//! Another server receives the range and the conditions of a request, and the formats that it
+//! accepts; no other header.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
@@ -22,9 +23,9 @@ use super::Failure;
 use crate::remote::put::random;
 
 const REDIRECTS_MAX: usize = 10;
-/// By how many segments at the end of their paths two addresses are taken for those of the same object.
+/// The number of last path segments by which two addresses count as those of the same object.
 const SAME_SEGMENTS: usize = 2;
-/// What another server is told of a request.
+/// The headers that another server receives.
 const HEADERS: [HeaderName; 7] = [
     ACCEPT,
     ACCEPT_ENCODING,
@@ -34,12 +35,12 @@ const HEADERS: [HeaderName; 7] = [
     IF_MODIFIED_SINCE,
     IF_UNMODIFIED_SINCE,
 ];
-/// Addresses at which clouds hand out credentials, beside those that are link-local.
+/// Addresses at which clouds hand out credentials, in addition to link-local ones.
 const CREDENTIALS_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
 const CREDENTIALS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// From where an address can be reached.
+/// The scope from which an address can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     Public,
@@ -47,7 +48,7 @@ pub(super) enum Reach {
     Private,
     /// From the same machine.
     Loopback,
-    /// From the same link, or from nowhere: nothing redirects there.
+    /// From the same link, or from nowhere: no redirect leads there.
     Nowhere,
 }
 
@@ -65,7 +66,7 @@ impl Reach {
         let [first, second, ..] = address.octets();
         match first {
             _ if CREDENTIALS_V4.contains(&address) || address.is_link_local() => Self::Nowhere,
-            // "This" network, and everything that is no address of one machine.
+            // "This" network, and all ranges that are no address of one machine.
             0 | 224.. => Self::Nowhere,
             127 => Self::Loopback,
             _ if address.is_private() => Self::Private,
@@ -92,7 +93,7 @@ impl Reach {
         }
     }
 
-    /// What both reach.
+    /// Returns the scope that both reach.
     fn and(self, other: Self) -> Self {
         if self == other { self } else { Self::Public }
     }
@@ -106,7 +107,8 @@ impl Reach {
     }
 }
 
-/// The address of version 4 that one of version 6 stands for: mapped, translated (NAT64), or tunnelled (6to4).
+/// Returns the IPv4 address that an IPv6 address stands for: mapped, translated (NAT64), or
+/// tunnelled (6to4).
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
@@ -118,13 +120,13 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Where a request went, and may go from there.
+/// The redirects of a request so far, and the rules for the next.
 #[derive(Debug)]
 pub(super) struct Trail {
     origin: Url,
     at: Url,
     steps: usize,
-    /// What may be reached, once the origin was left.
+    /// The allowed scope, once the origin was left.
     reach: Option<Reach>,
 }
 
@@ -137,12 +139,12 @@ impl Trail {
         &self.at
     }
 
-    /// What may be reached; nothing at the origin.
+    /// Returns the allowed scope; `None` at the origin.
     pub(super) fn reach(&self) -> Option<Reach> {
         self.reach
     }
 
-    /// Goes `to` where `response` redirects.
+    /// Follows the redirect of `response` to `to`.
     ///
     /// # Errors
     /// `Redirected` if that is not allowed.
@@ -165,15 +167,16 @@ impl Trail {
             check_host(&to, reach)?;
             self.reach = Some(reach);
         }
-        // A name and a password in the address of another server are not ours to send.
+        // A user name and password in another server's address are not sent.
         let _ = to.set_username("");
         let _ = to.set_password(None);
         self.at = to;
         Ok(())
     }
 
-    /// True if where the request went has the address of the same object: whether that is there says whether the
-    /// one that was asked for is. A page to log in at, or a store behind a short link, has another.
+    /// True if the present address is that of the same object: only then does a 404 say that the
+    /// requested object is missing. A login page, or a store behind a short link, has another
+    /// address.
     pub(super) fn is_of_same_object(&self) -> bool {
         let last = |url: &Url| {
             let segments = url.path_segments().map(|segments| segments.rev().take(SAME_SEGMENTS));
@@ -182,7 +185,7 @@ impl Trail {
         last(&self.at) == last(&self.origin)
     }
 
-    /// Those of the headers that the request has here.
+    /// Returns the headers that the request has at the present address.
     pub(super) fn headers(&self, all: &HeaderMap) -> HeaderMap {
         match self.reach {
             None => all.clone(),
@@ -195,7 +198,7 @@ impl Trail {
     }
 }
 
-/// Where an answer redirects to; nothing if it does not.
+/// Returns the target of a redirect; `None` for other answers.
 pub(super) fn location_of(response: &HttpResponse, at: &Url) -> Option<Url> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
@@ -212,7 +215,7 @@ fn check_scheme(at: &Url, to: &Url) -> Result<(), Failure> {
 
 const NO_ACCESS: &str = "nothing there is to be read from elsewhere";
 
-/// Fails for an address that is spelled and may not be reached; names are looked at when they are resolved.
+/// Fails for a literal address outside the allowed scope; names are checked when they are resolved.
 fn check_host(to: &Url, reach: Reach) -> Result<(), Failure> {
     let address = match to.host() {
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
@@ -223,14 +226,14 @@ fn check_host(to: &Url, reach: Reach) -> Result<(), Failure> {
     if reach.reaches(address) { Ok(()) } else { Err(Failure::redirected(to, NO_ACCESS)) }
 }
 
-/// The reach of the address that an answer came from.
+/// Returns the scope of the address that sent an answer.
 fn met(response: &HttpResponse) -> Reach {
     let mut same = reqwest::Response::from(::http::Response::new(""));
     same.extensions_mut().clone_from(response.extensions());
     same.remote_addr().map_or(Reach::Public, |address| Reach::of(address.ip()))
 }
 
-/// The reach of all addresses of a host.
+/// Returns the common scope of all addresses of a host.
 async fn resolved(host: Option<Host<&str>>) -> Reach {
     let addresses = match host {
         Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
@@ -250,17 +253,16 @@ async fn look_up(name: String) -> std::io::Result<Vec<IpAddr>> {
     looking.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
-/// Resolves names.
+/// A resolver of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     All,
-    /// To public addresses, and those of this reach.
+    /// Public addresses, and those of this scope.
     Within(Reach),
 }
 
 impl Names {
-    /// The addresses of `name` that may be used, in an order that differs from time to time: servers share the
-    /// work.
+    /// Returns the allowed addresses of `name`, in random order, so that servers share the work.
     fn allowed(self, name: &str, mut found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Failure> {
         if let Self::Within(reach) = self {
             found.retain(|address| reach.reaches(*address));
@@ -401,7 +403,7 @@ mod tests {
         assert!(kept(Names::Within(Reach::Public), &all[..3]).is_empty());
     }
 
-    /// Each step of a redirected request, and whether it is allowed.
+    /// Checks each step of a redirected request.
     #[test]
     fn schemes_and_their_number_are_bounded() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -416,7 +418,7 @@ mod tests {
         for to in ["ftp://1.1.1.1/", "file:///etc/passwd", "gopher://1.1.1.1/", "data:,x"] {
             assert!(go(&mut trail("http://8.8.8.8/a"), to).is_err(), "{to}");
         }
-        // What answered is not known here, and so counts as public.
+        // The address of this answer is unknown here, and so counts as public.
         assert!(go(&mut trail("http://127.0.0.1:1/"), "http://127.0.0.1:2/").is_err());
         let mut around = trail("http://8.8.8.8/");
         for step in 0..REDIRECTS_MAX {

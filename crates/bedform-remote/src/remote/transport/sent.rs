@@ -1,4 +1,4 @@
-//! How much of a request's body has left this process.
+//! A counter of the bytes of a request's body that have left this process.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,21 +10,21 @@ use ::http_body::Body as _;
 use ::object_store::PutPayload;
 use ::object_store::client::HttpRequestBody;
 
-/// Bytes after which the count grows: what is smaller is sent at once.
+/// Bytes of a slice, the unit of counting; a smaller body is sent at once.
 const SLICE_BYTES: usize = 64 << 10;
 
-/// Bytes that were sent.
+/// The number of sent bytes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sent(Arc<AtomicU64>);
 
-/// Part of a body, counted when the connection lets go of it.
+/// A slice of a body, counted when the connection drops it.
 struct Slice {
     bytes: Bytes,
     sent: Sent,
 }
 
 impl Sent {
-    /// The same body, in slices that are counted; nothing counts a small one.
+    /// Cuts a body into counted slices; a small body is not counted.
     pub(super) async fn watch(mut body: HttpRequestBody) -> (HttpRequestBody, Option<Self>) {
         if body.content_length() <= SLICE_BYTES {
             return (body, None);
