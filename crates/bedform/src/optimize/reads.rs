@@ -221,7 +221,8 @@ pub(super) fn kinds_of(
         (false, _) => expected_kinds(source, place, reads, deciding)?,
     };
     kinds.extend(listed_kinds(source, place, selections)?);
-    // Knowledge comes from a file that may be damaged, and an expected read may span an axis without elements.
+    // Drops malformed kinds: the file of learned reads may be damaged, and an expected read may
+    // span an axis without elements.
     kinds.retain(Kind::has_elements);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     match deciding {
