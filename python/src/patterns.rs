@@ -11,8 +11,9 @@ use pyo3::types::PyBytes;
 use crate::error::raise;
 use crate::signals::detached;
 
-/// Returns the kind of pattern that predicted each read, from the earlier reads in its stream: a
-/// code per read, and the kinds by code, from 1 on. The code of an unpredicted read is 0.
+/// Returns the kind of pattern that predicted each read, from the earlier reads in its stream. The
+/// result is a code per read, and the kinds by code, from 1 on. The code of an unpredicted read is
+/// 0.
 ///
 /// Reads are in the order in which they began, with streams mixed. The three arguments have equal
 /// numbers of elements, of type `uint64`.

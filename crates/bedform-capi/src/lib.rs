@@ -10,7 +10,7 @@
 //! | `handles` | the table behind all handles |
 //! | `arguments` | the validation of arguments from C |
 //! | [`stopping`] | the callback that stops calls |
-//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, by kind of object |
+//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, by object |
 
 // The text in `bedform.h`, for C programmers, is the contract of every call: pointers are null, or
 // valid for the bytes that the call reads or writes.

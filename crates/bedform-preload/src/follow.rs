@@ -2,9 +2,9 @@
 //!
 //! The window holds the predicted places ahead of the program. It is filled again when half of it
 //! has been read, so that most reads give no advice. Its length is at most a quarter of the correct
-//! predictions so far (at least [`PLACES_MIN`]), so that at most a fifth of the advice is wasted
-//! when a pattern ends. Its limit in bytes begins with a setting, and doubles each time that the
-//! limit cuts the window.
+//! predictions so far, or [`PLACES_MIN`]. So at most a fifth of the advice is wasted when a pattern
+//! ends. Its limit in bytes begins with a setting, and doubles each time that the limit cuts the
+//! window.
 //!
 //! Places that follow the last read without a gap are in the window, but get no advice: the
 //! kernel's own readahead fetches them.

@@ -176,9 +176,9 @@ impl ReplicaDirectory {
     }
 }
 
-/// Finds or makes the directory for the replicas: where `sidecars` or the environment says, at the
-/// site for the users who keep its sidecars, else beside the source. A home directory takes
-/// replicas only if the user names it.
+/// Finds or makes the directory for the replicas. It is that of `sidecars` or the environment, that
+/// of the site for the users who keep its sidecars, or else one beside the source. A home directory
+/// takes replicas only if the user names it.
 pub(super) fn directory_of(
     place: &SourcePlace,
     sidecars: Option<&Path>,

@@ -298,8 +298,9 @@ impl<'a> ArrayKinds<'a> {
         })
     }
 
-    /// Returns the boxes that a replica could hold, each with the kinds that it would be laid out
-    /// for: the bounds and the hot region of each kind, and the boxes around several hot regions.
+    /// Returns the boxes that a replica could hold, each with the kinds that decide its layout. The
+    /// boxes are the bounds and the hot region of each kind, and the boxes around several hot
+    /// regions.
     fn boxes(&self) -> Vec<(Region, Vec<usize>)> {
         let mut all: Vec<(Region, Vec<usize>)> = Vec::new();
         for &number in &self.boxed() {
@@ -606,8 +607,8 @@ impl HeldPart {
     }
 
     /// Returns the seconds `x` of a whole listed read for [`CandidateReplica::serves`], so that
-    /// `share * x + (1 - share) * of_array` is the actual cost: `seconds` for the replica's part,
-    /// and `rest * of_array` for the remainder.
+    /// `share * x + (1 - share) * of_array` is the actual cost. That is `seconds` for the replica's
+    /// part, and `rest * of_array` for the remainder.
     fn seconds_of_all(self, seconds: f64, of_array: f64) -> f64 {
         (seconds + (self.rest - (1.0 - self.share)) * of_array) / self.share
     }

@@ -86,8 +86,8 @@ pub(super) fn choose(
             pays.then(|| (gain / one.bytes.max(1) as f64, gain, one))
         });
         let worthy: Vec<_> = worthy.collect();
-        // Only candidates with at least 0.8 of the largest gain compete by gain per byte: many
-        // small ones would otherwise fill the budget first and leave no room for a large one.
+        // Only candidates with at least 0.8 of the largest gain compete by gain per byte. Otherwise
+        // many small ones would fill the budget first and leave no room for a large one.
         let most = worthy.iter().map(|(_, gain, _)| *gain).fold(0.0, f64::max);
         let large = worthy.iter().filter(|(_, gain, _)| *gain >= 0.8 * most);
         let best = large.max_by(|a, b| a.0.total_cmp(&b.0));

@@ -32,8 +32,8 @@ fn place_of(path: &Path) -> Result<PolicyPlace> {
     Sidecar::of_path(path)?.as_ref().and_then(PolicyPlace::new).ok_or_else(none)
 }
 
-/// Sets the policy of the store or file at `path`: after every `after` recorded reads, a background
-/// process makes and renews replicas within `budget`. 0 for `after` removes the policy.
+/// Sets the policy of the store or file at `path`. After every `after` recorded reads, a background
+/// process makes and renews replicas within `budget`. An `after` of 0 removes the policy.
 ///
 /// # Errors
 /// `InvalidArgument` for a malformed budget; `PermissionDenied` if replicas cannot lie beside the

@@ -29,8 +29,8 @@ const CHANCE: usize = 4;
 const LOOKED_AT: u64 = 8;
 /// The least time between reads, as a share of a read's time, if reads do not wait for a device.
 const GAP_SHARE: f64 = 0.1;
-/// The same share for reads of [`LARGE_BYTES`] or more, which keep all cores and the memory busy:
-/// allocating and copying a buffer costs more than the overlap saves.
+/// The same share for reads of [`LARGE_BYTES`] or more, which keep all cores and the memory busy.
+/// Allocating and copying a buffer costs more than the overlap saves.
 const GAP_SHARE_LARGE: f64 = 0.5;
 const LARGE_BYTES: u64 = 8 << 20;
 /// The most background threads of the process.
@@ -212,8 +212,8 @@ impl Followed<'_> {
     }
 
     /// Records that the read was made directly and took `took`. It counts as waiting for a device
-    /// if `waits`, or if this thread was on the CPU for less than half of the time, as with a
-    /// directory on a server.
+    /// if `waits`. It also does if this thread was on the CPU for less than half of the time, as
+    /// with a directory on a server.
     pub(crate) fn was_made(&self, took: Duration, waits: bool) {
         let idled = self.computed.map(|before| 2 * (workers::computed() - before) < took);
         let mut state = self.follower.lock();

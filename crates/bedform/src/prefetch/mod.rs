@@ -31,7 +31,7 @@
 //!   exit waits for. A forked child begins without any (`threads/per_process`). No thread here
 //!   calls into the program: an array that a callback reads is not read ahead.
 //!
-//! `auto` follows only the main thread of the process, except for lists of reads: a program with
+//! `auto` follows only the main thread of the process, except for lists of reads. A program with
 //! reading threads of its own, such as Dask, already overlaps its reads.
 //!
 //! The strategy is that of Tang, *Dynamic data prefetching and layout optimizations*, section

@@ -89,7 +89,8 @@ pub(crate) fn bounds(kind: &ReadKind, shape: &[u64]) -> Option<Region> {
 }
 
 /// Returns the smallest box of whole stretches, within the bounds, that leaves out rarely read
-/// stretches: those with at most `1 - share` of the reads of the busiest stretch of their axis.
+/// stretches. Such a stretch has at most `1 - share` of the reads of the busiest stretch of its
+/// axis.
 pub(crate) fn hot_box(kind: &ReadKind, shape: &[u64], share: f64) -> Option<Region> {
     let bounds = bounds(kind, shape)?;
     let (mut start, mut lengths) = (Vec::new(), Vec::new());

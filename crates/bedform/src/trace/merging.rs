@@ -263,7 +263,7 @@ fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
 }
 
 impl Followed {
-    /// True for an array that is read as a whole, such as an index coordinate of a data set: xarray
+    /// True for an array that is read as a whole, such as an index coordinate of a data set. xarray
     /// reads its first and last element, then all of it.
     fn is_loaded(&self) -> bool {
         self.whole_bytes > self.read_bytes / 2

@@ -1,8 +1,8 @@
 //! Traces: the recorded reads of a store or file, kept in its sidecar, and the knowledge learned
 //! from them.
 //!
-//! Recording is off until somebody turns it on: [`watch`] leaves a file `watch` in the sidecar,
-//! which every later open by this user sees; `BEDFORM_TRACE=1` does the same for one process. Then
+//! Recording is off until somebody turns it on. [`watch`] leaves a file `watch` in the sidecar,
+//! which every later open by this user sees. `BEDFORM_TRACE=1` does the same for one process. Then
 //! each process appends [blocks](bedform_format::trace) to a file of its own in `traces/`, which
 //! only this user may read. It holds paths of arrays, positions and times; no names of machines or
 //! users.

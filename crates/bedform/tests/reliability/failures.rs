@@ -101,7 +101,7 @@ impl Trial<'_> {
         found: Option<StoreModel>,
     ) -> Result<(), String> {
         // The state may be partial here. Region writes are atomic per shard; a commit stays if
-        // settling fails; the first of many commits already shows the state of all; arrays of a
+        // settling fails. The first of many commits already shows the state of all; arrays of a
         // session appear before their data.
         let in_parts = matches!(
             &progress.under_way,

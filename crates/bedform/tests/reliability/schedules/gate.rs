@@ -207,7 +207,7 @@ impl State {
 /// few calls.
 ///
 /// The second way finds faults that need a few calls in a certain order, with any number of calls
-/// between them: Burckhardt et al., "A randomized scheduler with probabilistic guarantees of
+/// between them. See Burckhardt et al., "A randomized scheduler with probabilistic guarantees of
 /// finding bugs", 2010.
 struct Chooser {
     order: Order,
