@@ -1,14 +1,14 @@
 ! Bedform: storage for scientific arrays, in Fortran.
 !
-! docs/c-api.md is the guide, bedform.h says what each call does; here is what differs in Fortran:
+! docs/c-api.md is the guide, bedform.h the reference of each call. Fortran differs in these points:
 !
-! - Dimensions are given in Fortran's order: the first varies fastest, and is the last one of the store. An
-!   array t(x, y, step) here is t(step, y, x) for Python and C.
+! - Dimensions are in Fortran's order: the first varies fastest, and is the last one of the store. An array
+!   t(x, y, step) here is t(step, y, x) in Python and C.
 ! - Indices begin at 1. They and shapes are integer(bf_index), of 64 bits.
-! - The shape of a box is that of the data. Data of fewer dimensions than the array have length 1 along the
+! - The shape of a box is that of the data. Data with fewer dimensions than the array have length 1 along the
 !   last ones: a plane u(x, y) is written into t(x, y, step) at [1, 1, step].
-! - Data are contiguous arrays or scalars of an integer, real or complex kind that has the size of the array's
-!   elements. Where an array section is not contiguous the compiler makes a copy.
+! - Data are arrays or scalars of an integer, real or complex kind with the size of the array's elements. The
+!   compiler copies an array section that is not contiguous.
 ! - Every call has an optional last argument `status`. Without it an error stops the program, with its text.
 !
 ! Licence: Apache-2.0 or MIT, at your choice.
@@ -31,7 +31,7 @@ module bedform
     bf_session_write_decomposed, bf_session_append, bf_define_begin, bf_define_end, bf_session_define_end, &
     bf_list, bf_array_explain, bf_convert, bf_snapshot
 
-  ! One procedure for each kind of data; bedform_data.inc has them.
+  ! One procedure per kind of data; bedform_data.inc defines them.
   interface bf_read
     module procedure bf_read_int8, bf_read_int16, &
       bf_read_int32, bf_read_int64, &
@@ -71,7 +71,7 @@ module bedform
 
 contains
 
-  ! What the last call of this thread that failed says of it.
+  ! Returns the error text of this thread's last failed call.
   function bf_last_error() result(text)
     character(:), allocatable :: text
     text = text_at(c_last_error())
@@ -94,7 +94,7 @@ contains
     end do
   end function
 
-  ! Gives a status to who wants it; else an error stops the program.
+  ! Sets the caller's `status` if it is present; without it an error stops the program.
   subroutine settle_status(code, status)
     integer(c_int), intent(in) :: code
     integer, intent(out), optional :: status
@@ -106,7 +106,7 @@ contains
     end if
   end subroutine
 
-  ! A text as C has it; an absent one is empty.
+  ! Converts a text to C, with a NUL at its end; an absent text becomes empty.
   function c_text(text) result(terminated)
     character(*), intent(in), optional :: text
     character(:), allocatable :: terminated
@@ -130,7 +130,7 @@ contains
     call settle_status(c_open(c_text(path), c_text(mode), c_text(options), store), status)
   end subroutine
 
-  ! The store as of now, read-only: everything of one moment.
+  ! Opens a read-only snapshot of the store: its arrays, groups and attributes at this moment.
   subroutine bf_snapshot(store, snapshot, status)
     type(bf_store), intent(in) :: store
     type(bf_store), intent(out) :: snapshot
@@ -150,7 +150,8 @@ contains
     call settle_status(c_settle(store), status)
   end subroutine
 
-  ! As bf_settle, by all processes of `comm`, all of which make the call; without it by this one.
+  ! Settles as bf_settle does, with the work shared by all processes of `comm`; collective. Without `comm` by
+  ! this process alone.
   subroutine bf_settle_together(store, comm, options, status)
     type(bf_store), intent(in) :: store
     type(bf_comm), intent(in), optional, target :: comm
@@ -162,7 +163,7 @@ contains
     call settle_status(c_settle_together(store, comm_at, c_text(options)), status)
   end subroutine
 
-  ! The attributes of an array or group ("" is the root), as JSON.
+  ! Returns the attributes of an array or group ("" is the root), as JSON.
   subroutine bf_attributes(store, path, attributes, status)
     type(bf_store), intent(in) :: store
     character(*), intent(in) :: path
@@ -181,7 +182,7 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  ! Everything below the root, as JSON.
+  ! Lists all arrays and groups below the root, as JSON.
   subroutine bf_list(store, nodes, status)
     type(bf_store), intent(in) :: store
     character(:), allocatable, intent(out) :: nodes
@@ -199,7 +200,7 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  ! Converts a store or foreign file; `options` name axes and lengths as C does, in the order of the store.
+  ! Converts a store or foreign file; axes and lengths in `options` are in the order of the store, as in C.
   subroutine bf_convert(source, target, options, status)
     character(*), intent(in) :: source, target
     character(*), intent(in), optional :: options
@@ -215,7 +216,7 @@ contains
   end subroutine
 
   ! Creates an array. `shape`, `chunks`, `shards` and the names in `dims` ("x,y,step") are in Fortran's order;
-  ! the names in `options` are in none.
+  ! the order of names in `options` has no meaning.
   subroutine bf_create_array(store, path, dtype, shape, dims, chunks, shards, options, array, status)
     type(bf_store), intent(in) :: store
     character(*), intent(in) :: path, dtype
@@ -288,7 +289,7 @@ contains
     call settle_status(c_close_array(array), status)
   end subroutine
 
-  ! Elements along each dimension, as storage has them now.
+  ! Returns the present number of elements along each dimension.
   subroutine bf_array_shape(array, shape, status)
     type(bf_array), intent(in) :: array
     integer(bf_index), allocatable, intent(out) :: shape(:)
@@ -304,7 +305,7 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  ! What a read of the box of `shape` at `start` would do, as JSON.
+  ! Returns the plan of a read of the box of `shape` at `start`, as JSON.
   subroutine bf_array_explain(array, start, shape, explanation, status)
     type(bf_array), intent(in) :: array
     integer(bf_index), intent(in) :: start(:), shape(:)
@@ -338,7 +339,7 @@ contains
     call settle_status(c_comm_free(comm), status)
   end subroutine
 
-  ! Begins a session of the processes of `comm`, all of which make the call; without it of this one.
+  ! Begins a session of the processes of `comm`; collective. Without `comm` of this process alone.
   subroutine bf_session_begin(store, session, comm, options, status)
     type(bf_store), intent(in) :: store
     type(bf_session), intent(out) :: session
@@ -391,14 +392,14 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  ! Begins the commit, which becomes durable while the program goes on; bf_session_commit_wait ends it.
+  ! Begins a commit, which becomes durable while the program computes; bf_session_commit_wait completes it.
   subroutine bf_session_commit_begin(session, status)
     type(bf_session), intent(in) :: session
     integer, intent(out), optional :: status
     call settle_status(c_session_commit_begin(session), status)
   end subroutine
 
-  ! Ends a commit that has begun, as bf_session_commit.
+  ! Completes the commit begun with bf_session_commit_begin; collective.
   subroutine bf_session_commit_wait(session, number, status)
     type(bf_session), intent(in) :: session
     integer(bf_index), intent(out), optional :: number
@@ -406,7 +407,7 @@ contains
     call bf_session_commit(session, number, status)
   end subroutine
 
-  ! Waits until every commit has left the burst tiers and is visible; `number` gets that of the last one.
+  ! Waits until every commit has left the burst tiers and is visible; `number` receives the last one's number.
   subroutine bf_session_drain(session, number, status)
     type(bf_session), intent(in) :: session
     integer(bf_index), intent(out), optional :: number
@@ -431,7 +432,7 @@ contains
     call settle_status(c_session_abort(session), status)
   end subroutine
 
-  ! Declares boxes: starts and shapes, one column for each.
+  ! Declares boxes by their starts and shapes, one column per box.
   subroutine bf_decomposition_declare(starts, shapes, decomposition, status)
     integer(bf_index), intent(in) :: starts(:, :), shapes(:, :)
     type(bf_decomposition), intent(out) :: decomposition
@@ -452,7 +453,8 @@ contains
     call settle_status(c_decomposition_free(decomposition), status)
   end subroutine
 
-  ! A box in C's order: the start counted from 0, and data of fewer dimensions have length 1 along the rest.
+  ! Converts a box to C's order, with the start counted from 0. Data with fewer dimensions have length 1 along
+  ! the rest.
   pure function c_box(start, extents) result(box)
     integer(bf_index), intent(in) :: start(:), extents(:)
     integer(c_int64_t) :: box(max(size(start), size(extents)), 2)
@@ -499,7 +501,7 @@ contains
       bytes), status)
   end subroutine
 
-  ! Appends along a dimension, of which `start` gets the first new index.
+  ! Appends along a dimension; `start` receives the first new index along it.
   subroutine append_raw(array, dimension, extents, data, bytes, start, status)
     type(bf_array), intent(in) :: array
     integer, intent(in) :: dimension
@@ -534,8 +536,8 @@ contains
     call settle_status(code, status)
   end subroutine
 
-  ! Writes the boxes of a decomposition; `record` counts from 1 along the last dimension of an array that
-  ! has one more, and is 0 for an array that has no other.
+  ! Writes the boxes of a decomposition. For an array with one more dimension, `record` is the index along the
+  ! last one, from 1; for an array of the same rank it is 0.
   subroutine session_write_decomposed_raw(session, path, record, decomposition, data, bytes, status)
     type(bf_session), intent(in) :: session
     character(*), intent(in) :: path

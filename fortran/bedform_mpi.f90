@@ -1,6 +1,6 @@
 ! The processes of an MPI communicator, for sessions of Bedform.
 !
-! Compile it, and bedform_mpi_fortran.c, with your MPI: libbedform links none.
+! Compile this file, and bedform_mpi_fortran.c, with your MPI: libbedform links no MPI.
 !
 !   type(bf_comm) :: comm
 !   call bf_comm_from_mpi(MPI_COMM_WORLD, comm)   ! of the module mpi_f08: MPI_COMM_WORLD%mpi_val
@@ -24,8 +24,8 @@ module bedform_mpi
 
 contains
 
-  ! Fills `comm` with the processes of `mpi_comm`, all of which make the call. `status` is that of MPI;
-  ! without it an error stops the program. bf_comm_free frees it, before MPI_Finalize.
+  ! Fills `comm` with the processes of `mpi_comm`; collective. `status` is an error code of MPI; without it an
+  ! error stops the program. bf_comm_free frees `comm`, before MPI_Finalize.
   subroutine bf_comm_from_mpi(mpi_comm, comm, status)
     integer, intent(in) :: mpi_comm
     type(bf_comm), intent(out) :: comm

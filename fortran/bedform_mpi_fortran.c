@@ -1,4 +1,4 @@
-/* What the Fortran module bedform_mpi needs of C: compile it with your MPI.
+/* The C part of the Fortran module bedform_mpi: compile it with your MPI.
  *
  * Licence: Apache-2.0 or MIT, at your choice. */
 #include <bedform_mpi.h>

@@ -1,18 +1,19 @@
 /* Bedform: storage for scientific arrays, in C.
  *
- * docs/c-api.md is the guide; this header is the reference of each call. In all of them:
+ * docs/c-api.md is the guide; this header is the reference of each call. For all calls:
  *
- * - A call returns a status: BF_OK, or a code by the remedy of the error. bf_last_error() is the text of the
- *   error, one line. After an error nothing was given: handles are null, buffers unspecified.
- * - Handles (bf_store, bf_array, ...) are numbers, not pointers. They are copied freely, and closed once.
- *   One that is null, closed or of another kind gives BF_INVALID_ARGUMENT, never a crash.
- * - Every call may be made by any thread; calls on one session wait for each other.
- * - Elements are in memory in C order (the last axis varies fastest), in the machine's byte order. The size
- *   of a buffer is given in bytes, and must be that of the selection.
+ * - A call returns a status: BF_OK, or a code by the remedy of the error. bf_last_error() returns the text of
+ *   the error, one line. After an error handles are null, and the contents of buffers are unspecified.
+ * - Handles (bf_store, bf_array, ...) are numbers, not pointers. They may be copied, and are closed once.
+ *   A null or closed handle, or one of another kind, results in BF_INVALID_ARGUMENT, never in a crash.
+ * - Any thread may make any call. Calls on one session run one at a time.
+ * - Elements in memory are in C order (the last axis varies fastest), in the machine's byte order. The size
+ *   of a buffer is in bytes, and must be that of the selection.
  * - Texts are UTF-8 and end with a NUL. Options and attributes are JSON objects; NULL stands for none.
- *   Options whose names end with _bytes are numbers, or texts such as "256 MiB" or "1.5 GB".
- * - Texts are given into a buffer of the caller's: `needed` gets the bytes with the NUL. With buffer NULL and
- *   capacity 0 a call only says that; a buffer that is too small is BF_LIMIT_EXCEEDED.
+ *   An option with a name in _bytes is a number, or a text such as "256 MiB" or "1.5 GB".
+ * - A call that returns a text writes it to the caller's buffer, and its length in bytes, with the NUL, to
+ *   `needed`. With buffer NULL and capacity 0 it only writes the length. A buffer that is too small results
+ *   in BF_LIMIT_EXCEEDED.
  *
  * Licence: Apache-2.0 or MIT, at your choice. */
 #ifndef BEDFORM_H
@@ -29,15 +30,15 @@ extern "C" {
 typedef enum bf_status {
   BF_OK = 0,
   BF_NOT_FOUND = 1,         /* no such store, array or group: check the name */
-  BF_EXISTS = 2,            /* it exists and was to be created: open it, or choose another name */
+  BF_EXISTS = 2,            /* the object to create exists: open it, or choose another name */
   BF_INVALID_ARGUMENT = 3,  /* the call is wrong: fix the argument */
   BF_OUT_OF_BOUNDS = 4,     /* a selection leaves the array: fix the selection */
   BF_UNSUPPORTED = 5,       /* the data need a feature that this version lacks */
   BF_CORRUPT = 6,           /* stored bytes are damaged: restore them from a copy */
-  BF_CONFLICT = 7,          /* another writer was faster: read again and retry; of a session: in a new one */
+  BF_CONFLICT = 7,          /* another writer was faster: read again, retry; for a session: in a new one */
   BF_SNAPSHOT_MOVED = 8,    /* the data moved on while they were read: read again */
-  BF_LIMIT_EXCEEDED = 9,    /* more than a limit or a buffer allows: raise it, if the data are trusted */
-  BF_READ_ONLY = 10,        /* the store is read-only or was opened so */
+  BF_LIMIT_EXCEEDED = 9,    /* a limit or a buffer is too small: raise it, if the data are trusted */
+  BF_READ_ONLY = 10,        /* the store is read-only, or was opened for reading */
   BF_PERMISSION_DENIED = 11, /* the system refuses access */
   BF_NO_SPACE = 12,         /* no space left: free some and retry */
   BF_POISONED = 13,         /* an earlier write has an unknown outcome, or the session is over: open again */
@@ -46,18 +47,18 @@ typedef enum bf_status {
   BF_INTERNAL = 100         /* a bug of Bedform: please report it */
 } bf_status;
 
-/* The name of a status: "NotFound". */
+/* Returns the name of a status: "NotFound". */
 const char *bf_status_name(bf_status status);
 
-/* The error text of the last call of this thread that failed. Valid until this thread's next call. */
+/* Returns the error text of this thread's last failed call. Valid until this thread's next call. */
 const char *bf_last_error(void);
 
-/* The version of the library: "0.1.0". */
+/* Returns the version of the library: "0.1.0". */
 const char *bf_version(void);
 
-/* Lets the calls of this thread be stopped. While a call works or waits it asks `stop`, every 50 ms at most, on
- * the thread that made the call; anything but 0 ends it with BF_INTERRUPTED. `stop` returns normally (no longjmp)
- * and calls nothing of this library. NULL: calls are not stopped. */
+/* Sets the callback that can stop the calls of this thread. A call that works or waits calls `stop` at most
+ * every 50 ms, on its own thread. A result other than 0 ends the call with BF_INTERRUPTED. `stop` must return
+ * normally (no longjmp) and call nothing of this library. NULL removes the callback. */
 typedef int (*bf_stop)(void *context);
 bf_status bf_set_stop(bf_stop stop, void *context);
 
@@ -70,51 +71,54 @@ typedef struct bf_decomposition { uint64_t id; } bf_decomposition;
 
 /* ---- Stores -------------------------------------------------------------------------------------- */
 
-/* Creates an empty store: a plain Zarr v3 group in the directory `path`, which is missing or empty.
- * Durable on return. Options: cache_bytes (256 MiB without it), durability ("disk", as without it, or
- * "process"), threads (one for each core), direct_reads (true). */
+/* Creates an empty store: a plain Zarr v3 group in the directory `path`, which must be missing or empty.
+ * Durable on return. Options with their defaults: cache_bytes (256 MiB), durability ("disk"; or "process"),
+ * threads (one per core), direct_reads (true). */
 bf_status bf_create(const char *path, const char *attributes, const char *options, bf_store *store);
 
 /* Opens the store in the directory `path`; mode "r" to read, "r+" to write as well. Options: those of
- * bf_create, freshness (when to look for changes of others: "read", as without it on disks, "open", as without it
- * where `path` is a URL, or "never": a handle that does not look keeps the shape that it saw, and reads the fill
- * value for rows that others have removed since), gap_bytes, prefetch (the limit for reading ahead of reads that
- * follow a pattern: "auto", as without it, for reads of the main thread, false, or bytes, for reads of any thread).
+ * bf_create, and
+ *   freshness  when to look for changes of other writers: "read" (the default on disks), "open" (the default
+ *              for a URL) or "never". A handle that does not look keeps the shape that it saw, and reads the
+ *              fill value for rows that another writer has removed since.
+ *   gap_bytes  the largest gap between two byte ranges that one request reads
+ *   prefetch   the limit for reading ahead along a pattern: "auto" (the default: for reads of the main
+ *              thread), false, or bytes, for reads of any thread
  *
- * A NetCDF classic, NetCDF-4 or HDF5 file is opened in mode "r": its variables are arrays, its groups groups.
- * An HDF5 file that only its library understands is BF_UNSUPPORTED until `bedform info PATH` has asked that, once
- * for each state of the file and for the same user. So is bf_open_array of a variable that only the library of the
- * format reads. Calls that write are BF_READ_ONLY. */
+ * A NetCDF classic, NetCDF-4 or HDF5 file opens in mode "r": its variables are arrays, its groups groups.
+ * An HDF5 file that only the HDF5 library understands is BF_UNSUPPORTED until the same user has run
+ * `bedform info PATH`, once for each state of the file. The same holds for bf_open_array of a variable that
+ * only the library of the format reads. Calls that write fail with BF_READ_ONLY. */
 bf_status bf_open(const char *path, const char *mode, const char *options, bf_store *store);
 
-/* Opens the store as of now as another one, read-only: every array, group and attribute of one moment, whatever
- * is committed, settled, written and deleted meanwhile. A read gives what there was, or is BF_SNAPSHOT_MOVED once
- * that is gone: nothing is kept for a snapshot. bf_close closes it. */
+/* Opens a read-only snapshot of the store: its arrays, groups and attributes at this moment. Later commits,
+ * settling, writes and deletions do not change it. A read fails with BF_SNAPSHOT_MOVED once its data are
+ * gone: no data are kept for a snapshot. bf_close closes it. */
 bf_status bf_snapshot(bf_store store, bf_store *snapshot);
 
-/* Closes the handle. Arrays and sessions of the store that are open stay so. */
+/* Closes the handle. Open arrays and sessions of the store stay open. */
 bf_status bf_close(bf_store store);
 
-/* Everything below the root, as JSON: {"t": "array", "forcing": "group"}. */
+/* Lists all arrays and groups below the root, as JSON: {"t": "array", "forcing": "group"}. */
 bf_status bf_list(bf_store store, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* The kind of the object at a path. */
+/* Looks up the kind of the object at a path. */
 enum { BF_NOTHING = 0, BF_ARRAY = 1, BF_GROUP = 2 };
 bf_status bf_kind(bf_store store, const char *path, int *kind);
 
 /* Creates a group with its missing parents. Atomic, durable on return. */
 bf_status bf_create_group(bf_store store, const char *path, const char *attributes);
 
-/* Deletes an array or group with all below it. */
+/* Deletes an array, or a group with all arrays and groups below it. */
 bf_status bf_delete(bf_store store, const char *path);
 
-/* The attributes of an array or group ("" is the root), as JSON. */
+/* Returns the attributes of an array or group ("" is the root), as JSON. */
 bf_status bf_attributes(bf_store store, const char *path, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* Replaces them. Atomic, durable on return. */
+/* Replaces the attributes. Atomic, durable on return. */
 bf_status bf_set_attributes(bf_store store, const char *path, const char *attributes);
 
-/* Turns all commits of sessions into shards. Readers and writers may go on meanwhile. It can be repeated. */
+/* Settles the log: turns all commits into shards. Readers and writers may continue. It can be repeated. */
 bf_status bf_settle(bf_store store);
 
 /* ---- Arrays -------------------------------------------------------------------------------------- */
@@ -124,22 +128,22 @@ bf_status bf_settle(bf_store store);
 /* Creates an array. Atomic, durable on return.
  *   dtype   as Zarr has it: bool, int8 ... uint64, float16, float32, float64, complex64, complex128
  *   shape   elements along each axis; 0 along an axis that will grow
- *   dims    names of the axes, "time,lat,lon"; NULL without
+ *   dims    names of the axes, "time,lat,lon"; NULL for none
  *   chunks  elements of a chunk along each axis; NULL lets Bedform choose chunks that fit the reads
  *   shards  elements of a shard, a multiple of the chunk's; NULL for about 64 MiB
- *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that a typical read spans), readers ("any" without:
- *           zarr-python must read it well, too; or "bedform"), append_length, order
- *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto" without: the data
- *           written first decide; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true lets "auto" take
- *           pcodec), fill_value, attributes, checksum (false leaves the CRC-32C out), transpose
- *   array   gets a handle; may be NULL */
+ *   options reads ({"lat,lon": 0.7, "time": 0.3}: the axes that typical reads span, with weights), readers
+ *           ("any", the default: zarr-python must read it well, too; or "bedform"), append_length, order
+ *           ("row-major", "column-major", "z", "hilbert"), codecs ("auto", the default: the first data
+ *           written decide; a list such as ["zstd"]; [] for none), codecs_beyond_zarr (true allows pcodec
+ *           with "auto"), fill_value, attributes, checksum (false omits the CRC-32C), transpose
+ *   array   receives the handle; may be NULL */
 bf_status bf_create_array(bf_store store, const char *path, const char *dtype, uint32_t rank,
                           const uint64_t *shape, const char *dims, const uint64_t *chunks,
                           const uint64_t *shards, const char *options, bf_array *array);
 
-/* Creates many arrays at once: those of bf_create_array between the two calls appear with the second, all or
- * none, and much faster than one by one. They have no handles before; `array` is left null. In a session
- * bf_session_define_end is the second call, and faster still. */
+/* Creates many arrays at once, much faster than one by one. The arrays of bf_create_array between the two
+ * calls appear with the second, all or none. They have no handles before: `array` becomes null. In a session
+ * bf_session_define_end is the second call, and still faster. */
 bf_status bf_define_begin(bf_store store);
 bf_status bf_define_end(bf_store store);
 
@@ -149,103 +153,103 @@ bf_status bf_close_array(bf_array array);
 typedef struct bf_array_facts {
   uint32_t rank;
   uint32_t reserved;
-  uint64_t item_bytes;          /* of an element in memory; 0 for text */
-  uint64_t shape[BF_RANK_MAX];  /* the first `rank` count */
-  uint64_t chunks[BF_RANK_MAX];
-  uint64_t shards[BF_RANK_MAX]; /* those of chunks for an array without shards */
+  uint64_t item_bytes;          /* bytes of an element in memory; 0 for text */
+  uint64_t shape[BF_RANK_MAX];  /* elements along each axis; the first `rank` entries are set */
+  uint64_t chunks[BF_RANK_MAX]; /* elements of a chunk along each axis */
+  uint64_t shards[BF_RANK_MAX]; /* elements of a shard; those of a chunk without shards */
   char dtype[64];               /* "float32" */
 } bf_array_facts;
 
-/* The facts of the array, as storage has it now; `bytes` is sizeof(bf_array_facts). */
+/* Returns the present facts of the array; `bytes` is sizeof(bf_array_facts). */
 bf_status bf_array_info(bf_array array, bf_array_facts *facts, uint64_t bytes);
 
-/* The name of an axis; empty if it has none. */
+/* Returns the name of an axis; empty if it has none. */
 bf_status bf_array_dimension_name(bf_array array, uint32_t axis, char *buffer, uint64_t capacity,
                                   uint64_t *needed);
 
-/* All there is to say of the array, as JSON: codecs, order, fill value, attributes, ... */
+/* Describes the array, as JSON: codecs, order, fill value, attributes, ... */
 bf_status bf_array_describe(bf_array array, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* The plan of bf_read of the same elements, as JSON: objects, requests, bytes, chunks, seconds by the
- * profile. Opens objects and reads their indexes, and no elements. A call that asks for the length gets enough
- * for the next one, whose numbers may have more digits. */
+/* Returns the plan of bf_read of the same elements, as JSON: objects, requests, bytes, chunks, predicted
+ * seconds. Opens objects and reads their indexes, but no elements. The length includes a margin, because the
+ * numbers of the next call may have more digits. */
 bf_status bf_array_explain(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                            const int64_t *stride, char *buffer, uint64_t capacity, uint64_t *needed);
 
-/* Reads `shape` elements from `start` on; with a stride (may be NULL) only every n-th along each axis. */
+/* Reads a box of `shape` elements at `start`; with `stride` (may be NULL) every n-th element along each
+ * axis. */
 bf_status bf_read(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                   const int64_t *stride, void *buffer, uint64_t bytes);
 
-/* Reads `count` boxes, each in C order, one after the other; their starts and shapes have `rank` numbers for
- * each box. */
+/* Reads `count` boxes, each in C order, one after the other; `starts` and `shapes` have `rank` numbers per
+ * box. */
 bf_status bf_read_boxes(bf_array array, uint32_t rank, uint64_t count, const uint64_t *starts,
                         const uint64_t *shapes, void *buffer, uint64_t bytes);
 
-/* Reads `count` single elements; `coordinates` has `rank` numbers for each. */
+/* Reads `count` single elements; `coordinates` has `rank` numbers per element. */
 bf_status bf_read_points(bf_array array, uint32_t rank, uint64_t count, const uint64_t *coordinates,
                          void *buffer, uint64_t bytes);
 
-/* Writes directly: atomic per shard, durable on return. Data that must appear as a whole, and data that many
- * processes write, go through a session. */
+/* Writes directly to shards: atomic per shard, durable on return. Use a session for data that must appear as
+ * a whole, and for data of many processes. */
 bf_status bf_write(bf_array array, uint32_t rank, const uint64_t *start, const uint64_t *shape,
                    const int64_t *stride, const void *data, uint64_t bytes);
 
-/* Changes the shape; new elements are the fill value. */
+/* Changes the shape; new elements have the fill value. */
 bf_status bf_resize(bf_array array, uint32_t rank, const uint64_t *shape);
 
-/* Appends elements of `shape` behind the last ones along `axis`; readers see all of it or nothing. `start`
- * (may be NULL) gets where they begin. */
+/* Appends elements of `shape` at the end of `axis`; readers see all of them or none. `start` (may be NULL)
+ * receives the index of the first one along `axis`. */
 bf_status bf_append(bf_array array, uint32_t axis, uint32_t rank, const uint64_t *shape, const void *data,
                     uint64_t bytes, uint64_t *start);
 
 /* ---- Conversion ---------------------------------------------------------------------------------- */
 
 typedef struct bf_convert_watch {
-  void *context;                                                 /* handed to the functions */
+  void *context;                                                 /* passed to the functions */
   void (*progress)(void *context, uint64_t done, uint64_t total); /* decoded bytes; may be NULL */
-  void (*warning)(void *context, const char *line);               /* about the copy; may be NULL */
+  void (*warning)(void *context, const char *line);               /* a remark; may be NULL */
 } bf_convert_watch;
 
-/* Converts a store or a foreign file (as bf_open reads it) into a store laid out for reads. The target, a
- * directory that does not exist or the URL of a place without a store, appears when it is complete. A
- * conversion to a directory that was stopped goes on where it stopped when the same call is made again.
- * Options:
+/* Converts a store or a foreign file (as bf_open reads it) into a store with a layout for the given reads.
+ * The target, a directory that does not exist or a URL without a store, appears when it is complete. After an
+ * interruption, the same call resumes a conversion to a directory. Options:
  *   reads        {"lat,lon": 0.7, "time": 0.3}: the axes that typical reads span, with weights
- *   layout       {"chunks": [..], "shards": [..], "order": ".."} of every array of its rank; else what costs
- *                least
- *   memory_bytes the limit for values, encoded shards and kept chunks; 512 MiB without it
+ *   layout       {"chunks": [..], "shards": [..], "order": ".."} for every array of this rank; the default is
+ *                the layout with the least predicted cost
+ *   memory_bytes the memory budget for values, encoded shards and kept chunks; 512 MiB by default
  *   exclude      a list of arrays to leave out
  *   verify       true reads both sides again and compares every byte before the target appears
- *   restart      true throws away what an unfinished conversion to this target left
+ *   restart      true deletes the files of an unfinished conversion to this target
  *   profile      the document of a profile of the target's storage
- * `watch` (may be NULL) hears of it, on the calling thread. BF_CONFLICT: another conversion to the target is
- * running. BF_CORRUPT: with "verify", the copy differs. */
+ * The callbacks of `watch` (may be NULL) run on the calling thread. BF_CONFLICT: another conversion to the
+ * target is running. BF_CORRUPT: with "verify", the copy differs. */
 bf_status bf_convert(const char *source, const char *target, const char *options,
                      const bf_convert_watch *watch);
 
 /* ---- Processes that write together --------------------------------------------------------------- */
 
-/* How the processes of a session talk to each other. bf_comm_from_mpi of bedform_mpi.h fills it from an
- * MPI communicator. For your own implementation: all functions return 0 if they succeed. All but `exchange` are
- * collective. They wait without spinning, for there may be more processes than cores. */
+/* The communicator of a session: its processes and their collective operations. bf_comm_from_mpi of
+ * bedform_mpi.h fills it from an MPI communicator. For your own implementation: every function returns 0 on
+ * success. All but `exchange` are collective. They must not spin: there may be more processes than cores. */
 typedef struct bf_message {
   int32_t peer;    /* the other process */
-  void *bytes;     /* read where they are sent, written where they are received */
-  uint64_t length; /* the same on both sides; perhaps more than an int holds */
+  void *bytes;     /* the sender's data, or the receiver's buffer */
+  uint64_t length; /* bytes, the same on both sides; may exceed an int */
 } bf_message;
 
 typedef struct bf_comm {
-  void *context; /* handed to every function */
+  void *context; /* passed to every function */
   int32_t rank;
   int32_t size;
   int (*barrier)(void *context);
-  /* The bytes of `root` to all. */
+  /* Sends the bytes of `root` to all processes. */
   int (*broadcast)(void *context, void *bytes, uint64_t length, int32_t root);
-  /* `length` bytes of each, at most 64 KiB, by rank into `all` of `root`. */
+  /* Collects `length` bytes of each process, at most 64 KiB, by rank in `all` of `root`. */
   int (*gather)(void *context, const void *bytes, void *all, uint64_t length, int32_t root);
-  /* Reserved: NULL, and never called. */
+  /* Reserved: must be NULL. */
   void (*reserved)(void);
-  /* Messages between some processes: only those that send or receive call it. Messages between two arrive
+  /* Sends and receives messages; only the processes involved call it. Messages between two processes arrive
    * in the order of the calls. */
   int (*exchange)(void *context, const bf_message *sent, uint64_t sent_count, const bf_message *received,
                   uint64_t received_count);
@@ -253,116 +257,123 @@ typedef struct bf_comm {
   void (*free)(void *context);
 } bf_comm;
 
-/* Tells a function of a bf_comm how to go on with a wait that has lasted so many seconds, for the processes
- * `missing` (none: they are not known). To be asked about once a second, on the thread that called the function: 0
- * to wait on, 1 to give up and return an error; buffers of the messages stay valid then. Names the missing
- * processes and their call on stderr, once, after BEDFORM_COLLECTIVE_WARN seconds (60; 0 for never); gives up after
- * BEDFORM_COLLECTIVE_TIMEOUT seconds (never without it). */
+/* Decides whether a function of a bf_comm continues a wait that has lasted for `seconds`. `missing` are the
+ * ranks of the processes that it waits for; with `count` 0 they are unknown. The function calls this about
+ * once a second, on its own thread. The result 0 continues the wait; 1 ends it with an error, and the buffers
+ * of the messages stay valid. After BEDFORM_COLLECTIVE_WARN seconds (default 60; 0 for never) it names the
+ * missing processes and their call on stderr, once. After BEDFORM_COLLECTIVE_TIMEOUT seconds (default never)
+ * it returns 1. */
 int bf_comm_waits(double seconds, const int32_t *missing, uint64_t count);
 
-/* Frees what bf_comm_from_mpi gave, after the sessions that use it have ended. Collective. */
+/* Frees a communicator of bf_comm_from_mpi, after the sessions that use it have ended. Collective. */
 bf_status bf_comm_free(bf_comm *comm);
 
-/* As bf_settle, by all processes of `comm` (NULL: this one alone), each a share; collective. Options:
- * memory_bytes (the limit in each process for chunks and for sections read from the log; 512 MiB without it),
- * grace_seconds (data that readers may still need stay in the log so long; 0), arrays (only these: a list of
- * paths). */
+/* Settles the log, as bf_settle does, with the work shared by all processes of `comm` (NULL: this one alone);
+ * collective. Options:
+ *   memory_bytes   the memory budget of each process for chunks and sections of the log; 512 MiB by default
+ *   grace_seconds  the time for which old data stay in the log for readers; 0 by default
+ *   arrays         a list of paths: settles only these arrays */
 bf_status bf_settle_together(bf_store store, const bf_comm *comm, const char *options);
 
 /* ---- Sessions ------------------------------------------------------------------------------------ */
 
-/* Collective calls are made by all processes of the session, in the same order. Where they differ - another call,
- * path, axis or array to create - all get BF_INVALID_ARGUMENT with one text that names the ranks and their calls,
- * and nothing of them is done. If one of them was bf_session_commit, _drain or _end, the session can only end. */
+/* All processes of a session make its collective calls, in the same order. If they differ in the call, path,
+ * axis or array to create, all processes get BF_INVALID_ARGUMENT, with one text that names the ranks and
+ * their calls, and the calls have no effect. If one of them was bf_session_commit, _drain or _end, the
+ * session can only end. */
 
-/* Begins a writing session of all processes of `comm`, which make this call together; `comm` NULL: of this
- * process alone. `comm` must live as long as the session. Options, the first value is the default:
- *   buffer_bytes    64 MiB: the limit for data that wait in memory to be written
- *   settle          "end": bf_session_end turns the commits into shards; "later": bf_settle does; "background":
- *                   the session does while it goes on, and the rest at its end
+/* Begins a writing session of all processes of `comm`, or of this process alone if `comm` is NULL;
+ * collective. `comm` must live as long as the session. Options, with the default first:
+ *   buffer_bytes    64 MiB: the memory budget for data that wait to be written
+ *   settle          "end": bf_session_end settles the commits; "later": bf_settle does; "background": the
+ *                   session settles while it runs, and the rest at its end
  *   settle_bytes, settle_commits
- *                   the limits for commits that wait in the background; without them those of bedform.toml, or
+ *                   the limits for unsettled commits in the background; by default those of bedform.toml, or
  *                   1 GiB and 10,000
- *   durability      "disk"; "node": commits return when they are durable in the burst tier
- *   burst           the directory of a burst tier; without it that of BEDFORM_BURST or bedform.toml; false for
- *                   none
+ *   durability      "disk"; "node": a commit returns once it is durable in the burst tier
+ *   burst           the directory of a burst tier, by default that of BEDFORM_BURST or bedform.toml; false
+ *                   for none
  *   burst_capacity_bytes
- *                   the bytes that this process may have there */
+ *                   the limit for this process's bytes in the burst tier */
 bf_status bf_session_begin(bf_store store, const bf_comm *comm, const char *options, bf_session *session);
 
-/* Takes a box of an array. Not collective, nothing is visible before the commit; the data are copied. Where
- * writes overlap the later counts, between processes in one commit that of the higher rank. */
+/* Writes a box of an array into the session; it becomes visible with the commit. Copies the data. Not
+ * collective. Of overlapping writes the later one counts; of different processes in one commit, that of the
+ * higher rank. */
 bf_status bf_session_write(bf_session session, const char *path, uint32_t rank, const uint64_t *start,
                            const uint64_t *shape, const void *data, uint64_t bytes);
 
-/* As bf_session_write, without a copy where that helps: the data must stay as they are until bf_session_wait
- * for the token, the next commit, or the session's end has returned. */
+/* Writes as bf_session_write does, but may avoid the copy: the data must stay unchanged until bf_session_wait
+ * for the token, the next commit, or the end of the session has returned. */
 bf_status bf_session_write_borrowed(bf_session session, const char *path, uint32_t rank,
                                     const uint64_t *start, const uint64_t *shape, const void *data,
                                     uint64_t bytes, uint64_t *token);
 bf_status bf_session_wait(bf_session session, uint64_t token);
 
-/* Hands everything that was written so far to the system, described, so that it can be recovered if this
- * process dies. Not collective; durable and visible only with a commit. */
+/* Passes all data written so far, with their description, to the operating system, so that they can be
+ * recovered if this process dies. Not collective; only a commit makes them durable and visible. */
 bf_status bf_session_flush(bf_session session);
 
-/* Takes boxes, or points, of an array: arguments as in bf_read_boxes and bf_read_points. */
+/* Write boxes, or points, of an array; the arguments are as in bf_read_boxes and bf_read_points. */
 bf_status bf_session_write_boxes(bf_session session, const char *path, uint32_t rank, uint64_t count,
                                  const uint64_t *starts, const uint64_t *shapes, const void *data,
                                  uint64_t bytes);
 bf_status bf_session_write_points(bf_session session, const char *path, uint32_t rank, uint64_t count,
                                   const uint64_t *coordinates, const void *data, uint64_t bytes);
 
-/* Declares the boxes that this process has of many arrays, or of many time steps, once. */
+/* Declares, once, the boxes of this process for writes to many arrays or of many time steps. */
 bf_status bf_decomposition_declare(uint32_t rank, uint64_t count, const uint64_t *starts,
                                    const uint64_t *shapes, bf_decomposition *decomposition);
 bf_status bf_decomposition_free(bf_decomposition decomposition);
 
-/* Takes those boxes of an array of the decomposition's rank (record -1), or of place `record` along the
- * first axis of an array with one axis more. */
+/* Writes the declared boxes of an array of the decomposition's rank (`record` -1), or at index `record` along
+ * the first axis of an array with one more axis. */
 bf_status bf_session_write_decomposed(bf_session session, const char *path, int64_t record,
                                       bf_decomposition decomposition, const void *data, uint64_t bytes);
 
-/* As bf_session_write_decomposed, without a copy: see bf_session_write_borrowed. */
+/* Writes as bf_session_write_decomposed does, but may avoid the copy: see bf_session_write_borrowed. */
 bf_status bf_session_write_decomposed_borrowed(bf_session session, const char *path, int64_t record,
                                                bf_decomposition decomposition, const void *data,
                                                uint64_t bytes, uint64_t *token);
 
-/* Creates the arrays that were defined since bf_define_begin(store) in the process with rank 0, whose `store`
- * counts; collective. All processes can write to them at once, while they are being created; they become
- * visible with the next commit, all or none; an array that cannot be created is an error of that commit. */
+/* Creates the arrays defined since bf_define_begin(store) in the process with rank 0; collective. Only the
+ * `store` of that process counts. All processes can write to the arrays at once. They become visible with the
+ * next commit, all or none; a failed creation is an error of that commit. */
 bf_status bf_session_define_end(bf_session session, bf_store store);
 
-/* Makes an array larger, from the next commit on. Not collective: of several shapes the largest of each axis
- * counts. */
+/* Makes an array larger with the next commit. Not collective: of several shapes the largest length of each
+ * axis counts. */
 bf_status bf_session_resize(bf_session session, const char *path, uint32_t rank, const uint64_t *shape);
 
-/* Appends elements of `shape` behind the end of an array along `axis`, those of the processes by rank;
- * collective. `start` (may be NULL) gets where those of this process begin. If another session appends before
- * the commit, that fails with BF_CONFLICT. */
+/* Appends elements of `shape` at the end of an array's `axis`, in the order of the ranks; collective. `start`
+ * (may be NULL) receives the index of this process's first element. If another session appends before the
+ * commit, the commit fails with BF_CONFLICT. */
 bf_status bf_session_append(bf_session session, const char *path, uint32_t axis, uint32_t rank,
                             const uint64_t *shape, const void *data, uint64_t bytes, uint64_t *start);
 
-/* Makes what all processes wrote visible, all at once, durably; collective. If one fails, all get its error
- * and nothing is visible. `number` (may be NULL) gets the number of the commit. */
+/* Makes the writes of all processes visible, atomically and durably; collective. If one process fails, all
+ * get its error, and nothing becomes visible. `number` (may be NULL) receives the number of the commit. */
 bf_status bf_session_commit(bf_session session, uint64_t *number);
 
-/* Begins a commit and returns: its data become durable while the program computes. Not collective, no messages are
- * sent. Until bf_session_commit_wait the session takes nothing else, and elements that were lent may not change. */
+/* Begins a commit and returns: the data become durable while the program computes. Not collective; sends no
+ * messages. Until bf_session_commit_wait the session accepts no other call, and borrowed data must not
+ * change. */
 bf_status bf_session_commit_begin(bf_session session);
 
-/* Ends the commit that has begun, as bf_session_commit, which some processes may call in its place; collective. */
+/* Completes the commit begun with bf_session_commit_begin; collective. Some processes may call
+ * bf_session_commit instead. */
 bf_status bf_session_commit_wait(bf_session session, uint64_t *number);
 
-/* Waits until every commit has left the burst tiers and is visible; collective. `number` (may be NULL) gets the
- * number of the last one. */
+/* Waits until every commit has left the burst tiers and is visible; collective. `number` (may be NULL)
+ * receives the number of the last one. */
 bf_status bf_session_drain(bf_session session, uint64_t *number);
 
-/* Commits what is left, settles unless told "later", ends the session; collective. */
+/* Commits the remaining writes, settles unless the option settle is "later", and ends the session;
+ * collective. */
 bf_status bf_session_end(bf_session session);
 
-/* Ends the session without a commit. A process may do that alone when something fails: the next collective
- * call of the others then returns BF_POISONED, and nobody waits. */
+/* Ends the session without a commit. One process may do this alone after a failure: the next collective call
+ * of the others then returns BF_POISONED without waiting. */
 bf_status bf_session_abort(bf_session session);
 
 #ifdef __cplusplus

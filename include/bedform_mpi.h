@@ -1,15 +1,15 @@
 /* The processes of an MPI communicator, for sessions of Bedform.
  *
- * Compiled into your program, with your MPI: libbedform links none, so one build of it serves every MPI.
+ * Compiled into your program, with your MPI: libbedform links no MPI, so one build of it serves all of them.
  *
  *   bf_comm comm;
  *   bf_comm_from_mpi(MPI_COMM_WORLD, &comm);
  *   bf_session_begin(store, &comm, NULL, &session);
  *   ... bf_session_end(session); bf_comm_free(&comm); MPI_Finalize();
  *
- * The communicator is duplicated, so that no message of yours is taken for one of Bedform's. Calls of a
- * session must come from a thread that may call MPI. Waits do not spin: with more processes than cores a
- * process that waits would keep one that works from its core.
+ * The communicator is duplicated, so that your messages and Bedform's stay separate. Only a thread that may
+ * call MPI may call a session. Waits do not spin: with more processes than cores, a spinning process would
+ * take a core from a working one.
  *
  * Licence: Apache-2.0 or MIT, at your choice. */
 #ifndef BEDFORM_MPI_H
@@ -23,12 +23,12 @@
 
 #include "bedform.h"
 
-/* A message has at most so many bytes, which an int holds; longer ones are sent in pieces. */
+/* The most bytes of one MPI message, within an int; longer messages are sent in pieces. */
 #ifndef BF_MPI_PIECE
 #define BF_MPI_PIECE (1 << 30)
 #endif
-/* A wait yields so often before it sleeps, then sleeps from the first number of nanoseconds to the second,
- * half as long again each time. */
+/* The number of yields before a wait sleeps, then its shortest and longest sleep in nanoseconds. Each sleep
+ * is half as long again as the previous one. */
 #define BF_MPI_YIELDS 64
 #define BF_MPI_SLEEP_MIN 20000L
 #define BF_MPI_SLEEP_MAX 1000000L
@@ -39,8 +39,8 @@ static inline double bf_mpi_seconds(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* What to do about a wait that has lasted so long: 0 to wait on, or an error. The first requests receive the
- * pieces of `received`, so that those who have not sent can be named. */
+/* Reports a wait that has lasted for `seconds`; returns 0 to continue it, or an error. The first requests
+ * receive the pieces of `received`, in order, which tells which peers have not sent. */
 static inline int bf_mpi_long_wait(double seconds, MPI_Request *requests, const bf_message *received,
                                    uint64_t received_count) {
   uint64_t i, done, missing_count = 0;
@@ -66,7 +66,7 @@ static inline int bf_mpi_long_wait(double seconds, MPI_Request *requests, const 
   return gives_up ? MPI_ERR_OTHER : 0;
 }
 
-/* Waits for requests, of which the first receive the pieces of `received`. */
+/* Waits for requests; the first ones receive the pieces of `received`. */
 static inline int bf_mpi_wait(int count, MPI_Request *requests, const bf_message *received,
                               uint64_t received_count) {
   int tries = 0, first = 0;
@@ -139,7 +139,7 @@ static inline uint64_t bf_mpi_pieces(const bf_message *messages, uint64_t count)
   return pieces;
 }
 
-/* Begins to send or to receive messages, in pieces. Gives an error code. */
+/* Begins to send or to receive messages, in pieces. Returns an error code of MPI. */
 static inline int bf_mpi_begin(MPI_Comm comm, int sends, const bf_message *messages, uint64_t count,
                                MPI_Request *requests) {
   uint64_t i, done;
@@ -170,7 +170,7 @@ static inline int bf_mpi_exchange(void *context, const bf_message *sent, uint64_
   code = bf_mpi_begin(bf_mpi_of(context), 0, received, received_count, requests);
   if (code == 0) code = bf_mpi_begin(bf_mpi_of(context), 1, sent, sent_count, requests + receives);
   if (code == 0) code = bf_mpi_wait((int)all, requests, received, received_count);
-  /* After an error MPI may still use them. */
+  /* After an error MPI may still use the requests. */
   if (code == 0) free(requests);
   return code;
 }
@@ -182,7 +182,7 @@ static inline void bf_mpi_free(void *context) {
   free(context);
 }
 
-/* Fills `filled` with the processes of `comm`, which it takes over. */
+/* Fills `filled` with the processes of `comm`, and takes ownership of `comm`. */
 static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   int rank, size;
   MPI_Comm *context = (MPI_Comm *)malloc(sizeof(MPI_Comm));
@@ -203,8 +203,8 @@ static inline int bf_mpi_fill(MPI_Comm comm, bf_comm *filled) {
   return 0;
 }
 
-/* The processes of `mpi`, all of which make this call, for bf_session_begin. 0, or an error code of MPI;
- * MPI must be initialized. bf_comm_free frees it, before MPI_Finalize. */
+/* Fills `comm` with the processes of `mpi`, for bf_session_begin; collective. Returns 0 or an error code of
+ * MPI, which must be initialized. bf_comm_free frees `comm`, before MPI_Finalize. */
 static inline int bf_comm_from_mpi(MPI_Comm mpi, bf_comm *comm) {
   MPI_Comm copy;
   MPI_Request request;

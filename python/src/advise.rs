@@ -1,4 +1,4 @@
-//! Calibration and advice.
+//! Calibration of storage, and advice on layouts.
 
 use std::path::PathBuf;
 
@@ -25,19 +25,20 @@ fn url_error(error: UrlError) -> PyErr {
     raise(Error::new(ErrorKind::InvalidArgument, error.to_string()))
 }
 
-/// The options of an object store from JSON, as those of an opened store have them.
+/// Parses the options of an object store from JSON, as for opening a store.
 fn remote_options(text: &str) -> PyResult<RemoteOptions> {
     Ok(options(text)?.remote)
 }
 
-/// The place at `url`. What is asked of it is only its name, which needs no credentials.
+/// Opens the place at `url` for its name alone, which needs no credentials.
 fn nameless(url: &str, remote: &str) -> PyResult<RemoteStorage> {
     let options = RemoteOptions { anonymous: true, ..remote_options(remote)? };
     RemoteStorage::open(url, Mode::ReadOnly, &options).map_err(url_error)
 }
 
-/// Measures the storage below `path`, or at a URL where `remote` has options, and gives its profile as
-/// JSON. `progress` is called with the stage and the part done; what it raises stops the measurement.
+/// Measures the storage below `path`, or at a URL if `remote` has options, and returns its profile
+/// as JSON. Calls `progress` with the stage and the share done; an exception of it stops the
+/// measurement.
 #[pyfunction]
 #[pyo3(signature = (path, *, bytes=None, seconds=None, name=None, remote=None, progress=None))]
 pub(crate) fn calibrate(
@@ -88,7 +89,8 @@ pub(crate) fn calibrate(
     signals::take().map_or(Ok(profile), Err)
 }
 
-/// The kept profile of the storage below `path`, or at a URL where `remote` has options, as JSON.
+/// Returns the stored profile of the storage below `path`, or at a URL if `remote` has options, as
+/// JSON.
 #[pyfunction]
 #[pyo3(signature = (path, remote=None))]
 pub(crate) fn profile_for(
@@ -105,7 +107,8 @@ pub(crate) fn profile_for(
         .map_err(profile_error)
 }
 
-/// Keeps a profile for the storage below `path`, or at a URL where `remote` has options; gives where.
+/// Stores a profile for the storage below `path`, or at a URL if `remote` has options; returns its
+/// path.
 #[pyfunction]
 #[pyo3(signature = (profile, path, remote=None))]
 pub(crate) fn keep_profile(
@@ -126,13 +129,13 @@ pub(crate) fn keep_profile(
     Ok(place.display().to_string())
 }
 
-/// Keeps what reads have taught with the profiles that are kept: for the end of a process.
+/// Saves the measured experience of reads with the stored profiles; called at the end of a process.
 #[pyfunction]
 pub(crate) fn keep_experience() {
     bedform::keep_experience();
 }
 
-/// The profile that stands in where nothing was measured, as JSON: of a disk, or of an object store.
+/// Returns the default profile for unmeasured storage, as JSON: of a disk, or of an object store.
 #[pyfunction]
 #[pyo3(signature = (is_remote=false))]
 pub(crate) fn default_profile(is_remote: bool) -> PyResult<String> {
@@ -140,8 +143,8 @@ pub(crate) fn default_profile(is_remote: bool) -> PyResult<String> {
     assumed.to_json().map_err(profile_error)
 }
 
-/// The best layout for a question in JSON (see `AdviseRequest::from_json`) on a profile in JSON: the
-/// answer as JSON and as text.
+/// Returns the best layout for a request in JSON (see `AdviseRequest::from_json`) on a profile in
+/// JSON, as JSON and as text.
 #[pyfunction]
 pub(crate) fn advise(py: Python<'_>, question: &str, profile: &str) -> PyResult<(String, String)> {
     let profile = Profile::from_json("the profile", profile).map_err(profile_error)?;

@@ -1,4 +1,4 @@
-//! What comes from Python as text, checked: paths, JSON, descriptions.
+//! Validates arguments that Python passes as text: paths, JSON, descriptions.
 
 use bedform::{ErrorKind, NewArray, OpenOptions, size};
 use bedform_format::json::JsonError;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 
 use crate::error::raise;
 
-/// The path of an array or group.
+/// Parses the path of an array or group.
 pub(crate) fn path_of(text: &str) -> PyResult<ObjectPath> {
     ObjectPath::parse(text).map_err(|error| raise(error.into()))
 }
 
-/// A JSON object.
+/// Parses a JSON object.
 pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     let parsed = json::parse_object(text, &Limits::default());
     parsed.map_err(|error| {
@@ -26,12 +26,12 @@ pub(crate) fn json_of(text: &str) -> PyResult<Map<String, Value>> {
     })
 }
 
-/// How a store is opened, from JSON: see `OpenOptions::from_json`.
+/// Parses the options of opening a store: see `OpenOptions::from_json`.
 pub(crate) fn options(text: &str) -> PyResult<OpenOptions> {
     OpenOptions::from_json(&json_of(text)?).map_err(raise)
 }
 
-/// New arrays from (path, JSON) each.
+/// Parses new arrays, each a path and a description in JSON.
 pub(crate) fn new_arrays(
     arrays: &[(String, String)],
     options: &OpenOptions,
@@ -43,25 +43,26 @@ pub(crate) fn new_arrays(
     described.collect()
 }
 
-/// The bytes of a size that is text: see `bedform::size`.
+/// Parses a size with its unit, and returns it in bytes: see `bedform::size`.
 #[pyfunction]
 pub(crate) fn parse_size(text: &Bound<'_, PyString>) -> PyResult<u64> {
     size::from_text(&text.to_string_lossy()).map_err(raise)
 }
 
-/// A name or value as people may see it: see `bedform_format::shown`.
+/// Returns a name or value in printable form: see `bedform_format::shown`.
 #[pyfunction]
 pub(crate) fn printable(text: &str, characters_max: usize) -> String {
     shown::printable(text, characters_max).into_owned()
 }
 
-/// The remedy for a limit of the environment, by the number of the system's error; nothing for any other.
+/// Returns the remedy for a system error that a limit of the environment caused; `None` for other
+/// errors.
 #[pyfunction]
 pub(crate) fn limit_behind(errno: i32) -> Option<&'static str> {
     bedform_storage::limit_behind(&std::io::Error::from_raw_os_error(errno))
 }
 
-/// A message as people may see it: see `bedform_format::shown`.
+/// Returns a message in printable form: see `bedform_format::shown`.
 #[pyfunction]
 pub(crate) fn message(text: String) -> String {
     shown::message(text)

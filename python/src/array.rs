@@ -1,4 +1,4 @@
-//! Arrays.
+//! The class `Array`, and buffers of elements.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -29,8 +29,8 @@ pub(crate) struct Bytes {
     _buffer: PyUntypedBuffer,
 }
 
-// SAFETY: the buffer is held for as long as the value lives, which keeps its memory in place; the
-// threads that use it are those of the engine, which write disjoint parts.
+// SAFETY: the value keeps the buffer, and with it the memory, alive; only threads of the engine use
+// it, which write disjoint parts.
 unsafe impl Send for Bytes {}
 // SAFETY: as above; shared use only reads.
 unsafe impl Sync for Bytes {}
@@ -52,7 +52,7 @@ impl Bytes {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: the pointer and length are those of a held, contiguous buffer.
+        // SAFETY: the pointer and length are those of a contiguous buffer that this value keeps.
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
@@ -60,22 +60,23 @@ impl Bytes {
         if self.length == 0 {
             return &mut [];
         }
-        // SAFETY: as above, and the buffer was checked to be writable. That nobody else uses the
-        // array meanwhile is NumPy's usual contract.
+        // SAFETY: as above, and the buffer was checked to be writable. By NumPy's usual contract,
+        // no other code uses the array meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
     }
 }
 
-/// Elements that were read ahead, as a buffer that NumPy makes an array of.
+/// Elements that were read ahead, as a buffer for a NumPy array.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct ElementsAhead {
-    /// Of a vector that was taken apart.
+    /// The pointer of a disassembled `Vec`.
     pointer: *mut u8,
     length: usize,
     capacity: usize,
 }
 
-// SAFETY: it owns its memory; who changes that meanwhile is NumPy, whose users see to that themselves.
+// SAFETY: it owns its memory. Only NumPy changes that meanwhile, whose users synchronize their
+// accesses.
 unsafe impl Send for ElementsAhead {}
 // SAFETY: as above.
 unsafe impl Sync for ElementsAhead {}
@@ -90,17 +91,18 @@ impl ElementsAhead {
 
 impl Drop for ElementsAhead {
     fn drop(&mut self) {
-        // SAFETY: the parts are those of a vector that nobody else drops; every view of it has held this.
+        // SAFETY: the parts are those of a `Vec` that is dropped only here; each view of it kept
+        // this object alive.
         drop(unsafe { Vec::from_raw_parts(self.pointer, self.length, self.capacity) });
     }
 }
 
 #[pymethods]
 impl ElementsAhead {
-    /// A view of the bytes, which may be written to.
+    /// Returns a writable view of the bytes.
     ///
     /// # Safety
-    /// `view` is one that the interpreter gives.
+    /// `view` comes from the interpreter.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -108,7 +110,7 @@ impl ElementsAhead {
     ) -> PyResult<()> {
         let this = slf.get();
         let length = isize::try_from(this.length).unwrap_or(isize::MAX);
-        // SAFETY: `view` is the interpreter's; it keeps `slf`, which keeps the memory in place.
+        // SAFETY: `view` comes from the interpreter; it keeps `slf`, and with it the memory, alive.
         let done = unsafe {
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), this.pointer.cast(), length, 0, flags)
         };
@@ -123,7 +125,7 @@ pub(crate) fn counts(statistics: ReadStatistics) -> ReadCounts {
     (objects, requests, bytes, chunks, waits)
 }
 
-/// Counts as JSON.
+/// Returns counts as JSON.
 pub(crate) fn counts_json(statistics: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(statistics).map_err(|error| PyTypeError::new_err(error.to_string()))
 }
@@ -140,13 +142,13 @@ impl Array {
         self.inner.path().to_string()
     }
 
-    /// What messages call the array.
+    /// The name of the array in messages.
     #[getter]
     fn name(&self) -> String {
         self.inner.name()
     }
 
-    /// Elements along each axis, as storage has them now.
+    /// Returns the present number of elements along each axis.
     fn shape(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         detached(py, || self.inner.shape()).map_err(raise)
     }
@@ -157,29 +159,30 @@ impl Array {
         detached(py, || self.inner.numpy()).map_err(raise)
     }
 
-    /// The description as JSON: see `bedform::Array::describe`.
+    /// Describes the array, as JSON: see `bedform::Array::describe`.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.inner.describe()).map(|value| value.to_string()).map_err(raise)
     }
 
-    /// Encoded bytes for each byte of the elements that are stored: see `bedform::Array::stored_size`.
+    /// Returns the encoded bytes per byte of the stored elements: see
+    /// `bedform::Array::stored_size`.
     fn stored_size(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         detached(py, || self.inner.stored_size()).map_err(raise)
     }
 
-    /// The document that describes the array, as JSON.
+    /// Returns the metadata document of the array, as JSON.
     fn document(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.inner.document()).map(|value| value.to_string()).map_err(raise)
     }
 
-    /// The bytes of the fill value; none for text.
+    /// Returns the bytes of the fill value; empty for text.
     fn fill_bytes(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         detached(py, || self.inner.fill_bytes()).map_err(raise)
     }
 
-    /// Reads `selection`, which was made for the shape that `shape()` gave last, into `buffer`; gives (objects,
-    /// requests, bytes, chunks, waits). If it `may_take` one, also the buffer that the elements are in if they were
-    /// read ahead: `buffer` is then as it was.
+    /// Reads `selection`, made for the last shape that `shape()` returned, into `buffer`. Returns
+    /// (objects, requests, bytes, chunks, waits), and the buffer of elements that were read ahead.
+    /// With `may_take` false there is none; with one, `buffer` is unchanged.
     fn read(
         &self,
         py: Python<'_>,
@@ -197,8 +200,8 @@ impl Array {
         Ok((counts(done), own.map(ElementsAhead::new)))
     }
 
-    /// Decodes the chunks of `selection` into the cache; gives what `read` gives, and how many chunks were
-    /// there already and how many were left out.
+    /// Decodes the chunks of `selection` into the cache. Returns the counts of `read`, the number
+    /// of chunks that were cached before, and the number left out.
     fn prefetch(
         &self,
         py: Python<'_>,
@@ -210,14 +213,14 @@ impl Array {
             .map_err(raise)
     }
 
-    /// Reads the selections ahead, one after the other, as they are used.
+    /// Reads the selections ahead in turn, as the program uses them.
     fn foresee(&self, py: Python<'_>, selections: Vec<Bound<'_, PyTuple>>) -> PyResult<()> {
         let selections = selections.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
         detached(py, || self.inner.foresee(selections)).map_err(raise)
     }
 
-    /// The bytes of the element at `key`, with what `read` gives; `None` if `key` is not one plain
-    /// integer inside the array for every axis.
+    /// Returns the bytes of the element at `key`, with the counts of `read`; `None` unless `key` is
+    /// one plain integer inside the array per axis.
     fn element<'py>(
         &self,
         py: Python<'py>,
@@ -233,13 +236,13 @@ impl Array {
         Ok(found.map(|(element, statistics)| (PyBytes::new(py, &element), counts(statistics))))
     }
 
-    /// The texts of `selection`, in C order.
+    /// Returns the texts of `selection`, in C order.
     fn read_text(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
         let selection = parse(selection)?;
         detached(py, || self.inner.read_text(&selection)).map_err(raise)
     }
 
-    /// Writes the elements of `buffer` to `selection`; gives (objects, bytes).
+    /// Writes the elements of `buffer` to `selection`; returns (objects, bytes).
     fn write(
         &self,
         py: Python<'_>,
@@ -259,14 +262,14 @@ impl Array {
         detached(py, || self.inner.resize(&shape)).map_err(raise)
     }
 
-    /// The plan of a read as JSON.
+    /// Returns the plan of a read, as JSON.
     fn explain(&self, py: Python<'_>, selection: &Bound<'_, PyTuple>) -> PyResult<String> {
         let selection = parse(selection)?;
         let explanation = detached(py, || self.inner.explain(&selection)).map_err(raise)?;
         to_json(&explanation).map_err(raise)
     }
 
-    /// The requests of a read that so many clients share, as JSON.
+    /// Returns the requests of a read that `clients` processes share, as JSON.
     fn workload(
         &self,
         py: Python<'_>,
@@ -278,12 +281,12 @@ impl Array {
         to_json(&workload).map_err(raise)
     }
 
-    /// Objects that are stored, and how many the shape has room for.
+    /// Returns the number of stored objects, and the number that the shape has space for.
     fn stored_objects(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         detached(py, || self.inner.stored_objects()).map_err(raise)
     }
 
-    /// Reads everything that is stored and checks it; gives a line per problem.
+    /// Reads and checks all stored objects; returns one line per problem.
     fn verify(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         detached(py, || self.inner.verify()).map_err(raise)
     }
@@ -305,7 +308,7 @@ impl BytesOwner {
 
 impl Data {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // A list alone: an empty buffer is a sequence of texts, too.
+        // Only a list counts as texts: an empty buffer is a sequence of texts, too.
         if let Ok(texts) = object.cast::<PyList>() {
             let texts = texts
                 .iter()

@@ -1,7 +1,7 @@
-//! Python functions that read regions, as the engine calls them.
+//! Python functions that read regions for the engine.
 //!
-//! The interpreter is taken for the call alone. What a function raises is kept on the thread that reads
-//! and ends the work, whose error it becomes, as it was raised.
+//! A call holds the interpreter only as long as it runs. An exception is stored on the reading
+//! thread; it ends the work, and is raised unchanged in place of the work's error.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::array::Bytes;
 use crate::error::raise;
 use crate::signals;
 
-/// What a function gives for a region; what it raises is kept, and ends the work.
+/// Calls a function with a region, and converts its result. An exception is stored and ends the
+/// work.
 pub(crate) fn called<T>(
     read: &Py<PyAny>,
     region: &Region,
@@ -26,7 +27,8 @@ pub(crate) fn called<T>(
     })
 }
 
-/// What `act` gives; what it raises is kept, and ends the work, in which `failure` says what has happened.
+/// Calls `act` with the interpreter. An exception is stored, and ends the work with the message
+/// `failure`.
 pub(crate) fn kept_from<T>(
     failure: &str,
     act: impl FnOnce(Python<'_>) -> PyResult<T>,
@@ -37,8 +39,8 @@ pub(crate) fn kept_from<T>(
     })
 }
 
-/// A function that gives the elements of a region as a buffer, as the engine calls it: on the thread that
-/// reads, which keeps what the function raises.
+/// Wraps a Python function that returns the elements of a region as a buffer, for calls by the
+/// engine.
 pub(crate) fn elements_by(read: Py<PyAny>) -> Arc<ReadElements> {
     Arc::new(move |region, buffer| {
         called(&read, region, |given| {

@@ -1,4 +1,4 @@
-//! The processes of a session, through `bedform._comm.Messages`.
+//! The communicator of a session, over `bedform._comm.Messages`.
 
 use bedform::comm::{Members, Messages, ReceivedMessage, SentMessage};
 use bedform::{Error, ErrorKind, Result};
@@ -9,8 +9,8 @@ use pyo3::types::PyBytes;
 use crate::array::Bytes;
 use crate::signals::{detached, warn};
 
-/// What to do about a wait that has lasted so long, for the processes with the ranks `missing`: logs a warning
-/// when that is due; true to give up.
+/// Reports a wait of `seconds` for the processes with the ranks `missing`: logs a due warning, and
+/// returns true to end the wait.
 #[pyfunction]
 pub(crate) fn wait_on(py: Python<'_>, seconds: f64, missing: Vec<u32>) -> PyResult<bool> {
     let due = bedform::comm::wait_on(seconds, &missing);
@@ -20,8 +20,8 @@ pub(crate) fn wait_on(py: Python<'_>, seconds: f64, missing: Vec<u32>) -> PyResu
     Ok(due.gives_up)
 }
 
-/// Tells the other processes, which have begun a collective call, that this one cannot begin it, and why:
-/// an error of this kind.
+/// Tells the other processes of a collective call that this process cannot take part, with the kind
+/// and text of its error.
 #[pyfunction]
 pub(crate) fn decline(comm: &Bound<'_, PyAny>, kind: &str, text: String) -> PyResult<()> {
     let members = Box::new(Members::new(Box::new(PythonMessages::of(comm)?)));
@@ -31,7 +31,7 @@ pub(crate) fn decline(comm: &Bound<'_, PyAny>, kind: &str, text: String) -> PyRe
     Ok(())
 }
 
-/// Messages that a Python object passes.
+/// The messages of a session, passed by a Python object.
 #[derive(Debug)]
 pub(crate) struct PythonMessages {
     object: Py<PyAny>,
@@ -40,13 +40,13 @@ pub(crate) struct PythonMessages {
 }
 
 impl PythonMessages {
-    /// Those of `object`, which stays the caller's to free.
+    /// Wraps `object`, which the caller frees.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (rank, size) = (object.getattr("rank")?.extract()?, object.getattr("size")?.extract()?);
         Ok(Self { object: object.clone().unbind(), rank, size })
     }
 
-    /// Calls a method. What it raises is an error of the engine.
+    /// Calls a method; its exception becomes an error of the engine.
     fn call<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T> {
         Python::attach(|py| act(self.object.bind(py)).map_err(|error| lost(py, &error)))
     }
@@ -60,7 +60,7 @@ fn lost(py: Python<'_>, error: &PyErr) -> Error {
     Error::new(ErrorKind::Io, text.replace('\n', " "))
 }
 
-/// Copies what Python gave into `to`, which has its length.
+/// Copies the bytes that Python returned into `to`, which must have the same length.
 fn copy(given: &Bound<'_, PyAny>, to: &mut [u8]) -> PyResult<()> {
     let mut given = Bytes::of(given, true)?;
     let given = given.get_mut();

@@ -1,4 +1,4 @@
-//! Conversions.
+//! The class `Conversion`, and its workers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::foreign::ForeignFile;
 use crate::signals::{self, detached};
 use crate::store::Store;
 
-/// A conversion that was planned.
+/// A planned conversion.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Conversion {
     source: ConvertSource,
@@ -28,7 +28,8 @@ pub(crate) struct Conversion {
     plan: ConvertPlan,
 }
 
-/// A function that reads a region of an array, and whether it gives texts; by the array's path.
+/// A Python function that reads a region of an array: the array's path, whether it returns texts,
+/// the function.
 type Reader = (String, bool, Py<PyAny>);
 
 fn options_of(text: &str) -> PyResult<ConvertOptions> {
@@ -57,7 +58,8 @@ fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
     RegionReader::Elements(elements_by(read))
 }
 
-/// What was opened, a store or a foreign file, with functions that read what the engine cannot.
+/// Makes a source from an opened store or foreign file, with functions for the arrays that the
+/// engine cannot read.
 fn source_with(
     name: &str,
     opened: &Bound<'_, PyAny>,
@@ -74,7 +76,7 @@ fn from_json<'a, T: serde::Deserialize<'a>>(text: &'a str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| raise(Error::invalid(error.to_string())))
 }
 
-/// Hands tasks to the workers behind a function of Python's: see `bedform._dask_regions`.
+/// Hands tasks to the workers behind a Python function: see `bedform._dask_regions`.
 pub(crate) fn exchange_by(
     exchange: &Py<PyAny>,
     place: &TargetPlace,
@@ -89,7 +91,7 @@ pub(crate) fn exchange_by(
     })
 }
 
-/// The error of a conversion; its own two have kinds that nothing else has.
+/// Converts the error of a conversion; two of its kinds occur nowhere else.
 fn raise_converting(error: ConvertError) -> PyErr {
     match error {
         ConvertError::Busy(text) => EngineError::new_err(("Busy", text)),
@@ -100,8 +102,8 @@ fn raise_converting(error: ConvertError) -> PyErr {
 
 #[pymethods]
 impl Conversion {
-    /// Plans the conversion of what was opened, a store or a foreign file, by the name that the user gave
-    /// it, with functions that read what the engine cannot.
+    /// Plans the conversion of an opened store or foreign file, with functions for the arrays that
+    /// the engine cannot read. `name` is the user's name for it.
     #[new]
     fn new(
         py: Python<'_>,
@@ -122,14 +124,15 @@ impl Conversion {
         ended(outcome)
     }
 
-    /// The plan as JSON.
+    /// Returns the plan, as JSON.
     fn plan(&self) -> PyResult<String> {
         to_json(&self.plan).map_err(raise)
     }
 
-    /// Converts; tells `progress` after each region how many bytes of how many are done. Gives the bytes
-    /// that an earlier run had done, and warnings. With `exchange`, which gets a place and tasks and gives numbers of
-    /// finished tasks, warnings and a number of tasks at once, workers do it.
+    /// Runs the conversion; calls `progress` after each region with the bytes done and in all.
+    /// Returns the bytes that an earlier run had done, and warnings. With `exchange`, workers copy:
+    /// it receives a place and tasks, and returns the numbers of finished tasks, warnings, and the
+    /// number of tasks to pass at once.
     #[pyo3(signature = (progress=None, exchange=None))]
     fn run(
         &self,
@@ -159,13 +162,13 @@ impl Conversion {
     }
 }
 
-/// Source and target of a conversion, opened by a worker in another process.
+/// The source and target of a conversion, opened by a worker in another process.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct RegionWorker(EngineWorker);
 
 #[pymethods]
 impl RegionWorker {
-    /// Opens the target at `place` for a source that was opened, as for a conversion.
+    /// Opens the target at `place`, with a source as for a conversion.
     #[new]
     fn new(
         py: Python<'_>,
@@ -180,7 +183,7 @@ impl RegionWorker {
         ended(detached(py, || EngineWorker::open(source, &place, opening))).map(Self)
     }
 
-    /// Does a task; gives what should be known of it. Durable on return.
+    /// Does a task, and returns warnings. Durable on return.
     fn run(&self, py: Python<'_>, task: &str) -> PyResult<Vec<String>> {
         let task = from_json::<RegionTask>(task)?;
         let outcome = detached(py, || self.0.run(&task)).map_err(raise_converting)?;
@@ -188,7 +191,7 @@ impl RegionWorker {
     }
 }
 
-/// The bytes that a source is to be opened to keep, of the memory that a conversion has.
+/// Returns the cache budget, in bytes, for opening the source of a conversion with this memory.
 #[pyfunction]
 pub(crate) fn source_cache_bytes(memory_bytes: u64) -> u64 {
     let mut options = ConvertOptions::default();

@@ -1,5 +1,5 @@
-//! Errors of the engine as one Python exception that carries the kind; `bedform._errors` maps kinds to
-//! classes.
+//! Errors of the engine as one Python exception that carries the kind; `bedform._errors` maps kinds
+//! to classes.
 
 use std::ffi::CString;
 
@@ -18,7 +18,7 @@ create_exception!(
     "A failed operation of the engine: `args` are the kind's name and the message."
 );
 
-/// The Python exception for an error of the engine.
+/// Converts an error of the engine to a Python exception.
 pub(crate) fn raise(error: Error) -> PyErr {
     let raised = signals::take();
     if error.kind() == ErrorKind::Interrupted {
@@ -26,29 +26,31 @@ pub(crate) fn raise(error: Error) -> PyErr {
     }
     let error = EngineError::new_err((error.kind().name(), error.to_string()));
     let Some(raised) = raised else { return error };
-    // What the work came to when it was stopped, a write of which nobody knows the outcome.
+    // The engine's error becomes the cause: an interrupted write, for example, may have an unknown
+    // outcome.
     let _ = Python::try_attach(|py| raised.set_cause(py, Some(error)));
     raised
 }
 
-/// What work gave, unless something was raised meanwhile: a signal's handler, or a function that is told of it.
+/// Returns the result of work, unless a signal's handler or a callback has raised an exception
+/// meanwhile.
 pub(crate) fn ended<T>(outcome: Result<T, Error>) -> PyResult<T> {
     let done = outcome.map_err(raise)?;
     signals::take().map_or(Ok(done), Err)
 }
 
-/// A value as JSON.
+/// Returns a value as JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> bedform::Result<String> {
     serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The names of all kinds of errors, for the test that holds Python's classes against them.
+/// Returns the names of all kinds of errors, for a test that compares them with Python's classes.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
     ErrorKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// Shows lines as warnings: of what was done, and should be known.
+/// Shows each line as a `UserWarning`.
 pub(crate) fn warn(py: Python<'_>, lines: Vec<String>) -> PyResult<()> {
     for line in lines {
         let line = CString::new(line.replace('\0', "?")).unwrap_or_default();

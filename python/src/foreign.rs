@@ -1,4 +1,4 @@
-//! Foreign files.
+//! The class `ForeignFile`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::progress::telling;
 use crate::selection::parse;
 use crate::signals::detached;
 
-/// A foreign file, opened: its chunk map, and where it is.
+/// An opened foreign file, or an archive of them, with its chunk map.
 #[pyclass(frozen, weakref, module = "bedform._internal")]
 pub(crate) struct ForeignFile {
     pub(crate) inner: bedform::ForeignFile,
@@ -42,8 +42,8 @@ fn table(columns: &Columns<'_>) -> PyResult<ChunkTable> {
     })
 }
 
-/// The chunk map of the file at `path`, by a function that gives its description and chunk tables. What that raises
-/// is kept, and ends the opening.
+/// Makes the chunk map of the file at `path` with a Python function that returns its description
+/// and chunk tables. An exception is stored and ends the opening.
 fn map_by(make_map: &Py<PyAny>, path: &Path) -> bedform::Result<ChunkMap> {
     let failed = "a function that describes a file has failed";
     let (description, tables) = kept_from(failed, |py| {
@@ -56,10 +56,10 @@ fn map_by(make_map: &Py<PyAny>, path: &Path) -> bedform::Result<ChunkMap> {
     map.map_err(|error| Error::new(ErrorKind::Corrupt, format!("{}: {error}", path.display())))
 }
 
-/// How files are joined: the dimension, `compat`, and whether files are sorted by its labels.
+/// The join of files: the dimension, `compat`, and whether files are sorted by its labels.
 pub(crate) type GivenJoin = (Option<String>, String, bool);
 
-/// The same for the engine.
+/// Converts the join for the engine.
 pub(crate) fn join_options((dimension, compat, is_sorted): GivenJoin) -> PyResult<JoinOptions> {
     let order = if is_sorted { FileOrder::ByCoordinate } else { FileOrder::Given };
     let compat = Compat::parse(&compat).map_err(raise)?;
@@ -68,7 +68,7 @@ pub(crate) fn join_options((dimension, compat, is_sorted): GivenJoin) -> PyResul
 
 #[pymethods]
 impl ForeignFile {
-    /// Opens a file by its own header, or by the chunk map that is kept of it; nothing without one.
+    /// Opens a file by its own header, or by its stored chunk map; `None` without one.
     #[staticmethod]
     fn find(
         py: Python<'_>,
@@ -82,7 +82,7 @@ impl ForeignFile {
             .map_err(raise)
     }
 
-    /// Opens a file with the description and chunk tables that its library gave, and keeps them.
+    /// Opens a file with the description and chunk tables from its library, and stores these.
     #[staticmethod]
     fn from_description(
         py: Python<'_>,
@@ -102,8 +102,9 @@ impl ForeignFile {
             .map_err(raise)
     }
 
-    /// Opens files as one, joined as `join` says. `make_map` gives the description and chunk tables of a file that is
-    /// for its library to describe; `progress` is told files done, of how many.
+    /// Opens files as one archive, joined as `join` says. `make_map` returns the description and
+    /// chunk tables of a file that only its library can describe. `progress` receives the files
+    /// done and in all.
     #[staticmethod]
     #[pyo3(signature = (paths, join, opening, make_map, progress=None))]
     fn open_archive(
@@ -125,47 +126,47 @@ impl ForeignFile {
         ended(outcome).map(|inner| Self { inner })
     }
 
-    /// The dimension along which files are joined; nothing for one file.
+    /// Returns the dimension along which files are joined; `None` for one file.
     fn joined_dimension(&self) -> Option<&str> {
         self.inner.joined_dimension()
     }
 
-    /// The order in which files are joined, as numbers of the list that was given, and whether it is that of their
-    /// labels; nothing for one file.
+    /// Returns the order in which files are joined, as indexes of the given list, and whether it is
+    /// that of their labels; `None` for one file.
     fn joined_order(&self) -> Option<(Vec<usize>, bool)> {
         self.inner.joined_order()
     }
 
-    /// A line that names the variables that are read from the first file and have other values in other files.
+    /// Returns a line that names the variables of the first file with other values in other files.
     fn differing_files(&self) -> Option<String> {
         self.inner.differing_files()
     }
 
-    /// What was read ahead, as JSON.
+    /// Returns the statistics of reading ahead, as JSON.
     fn prefetch_statistics(&self) -> PyResult<String> {
         counts_json(&self.inner.prefetch_statistics())
     }
 
-    /// What reads did with replicas, as JSON.
+    /// Returns the use of each replica, as JSON.
     fn replica_statistics(&self) -> PyResult<String> {
         counts_json(&self.inner.replica_statistics())
     }
 
-    /// Drops what was read ahead.
+    /// Drops the buffers of reads ahead.
     fn drop_prefetched(&self, py: Python<'_>) {
         py.detach(|| self.inner.drop_prefetched());
     }
 
-    /// The description of everything in the file, as JSON.
+    /// Returns the description of all variables and groups of the file, as JSON.
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = detached(py, || self.inner.map().description())
             .map_err(|error| raise(Error::invalid(error.to_string())))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The variable at `path` of the file; through `read`, which gives the elements of a region by start and
-    /// shape, where only the library of the format can read it. `is_kept`: whether decoded chunks of
-    /// that may be kept for as long as the file stays the same.
+    /// Opens the variable at `path` of the file. If only the library of the format can read it,
+    /// `read` returns the elements of a region, given by start and shape. With `is_kept`, decoded
+    /// chunks stay in the cache while the file is unchanged.
     #[pyo3(signature = (path, read=None, is_kept=true))]
     fn array(
         &self,
@@ -185,8 +186,8 @@ impl ForeignFile {
         opened.map(|inner| Array { inner }).map_err(raise)
     }
 
-    /// The texts of `selection` of the variable at `path`, in C order: the bytes of each, and all of them one
-    /// behind the other.
+    /// Reads the texts of `selection` of the variable at `path`, in C order. Returns the length of
+    /// each in bytes, and their concatenation.
     fn texts<'py>(
         &self,
         py: Python<'py>,
@@ -200,13 +201,14 @@ impl ForeignFile {
     }
 }
 
-/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now.
+/// Returns the names of the replicas, of this user and of the site, for the present state of the
+/// file at `path`.
 #[pyfunction]
 pub(crate) fn current_replicas(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
     detached(py, || bedform::replica::current_replicas(&path)).map_err(raise)
 }
 
-/// What a path or URL names: the name of its kind, and of a file of another kind what it looks like.
+/// Returns the kind of a path or URL by name, and for an unknown file its likely format.
 #[pyfunction]
 pub(crate) fn place_kind(py: Python<'_>, path: PathBuf) -> PyResult<(String, Option<String>)> {
     let kind = detached(py, || detect(&path, &OpenOptions::default())).map_err(raise)?;

@@ -1,8 +1,8 @@
-//! The Python bindings: thin over the engine, without logic that another door would need.
+//! The Python bindings: a thin layer over the engine.
 //!
-//! Python owns indexing and ergonomics (`python/bedform`); what crosses here is plain: paths and
-//! metadata as text, selections as tuples, elements as buffers. The interpreter is let go around all
-//! I/O and decoding, and signals are looked at while a read or write goes on.
+//! `python/bedform` does the indexing. Arguments here are simple: paths and metadata as text,
+//! selections as tuples, elements as buffers. All I/O and decoding runs without the interpreter
+//! lock, and checks for signals in between.
 
 mod advise;
 mod arguments;

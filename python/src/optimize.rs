@@ -1,4 +1,4 @@
-//! Replicas: which a source should have, and how they are made.
+//! Replicas, layouts, policies and trust.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,11 @@ use crate::selection::parse;
 use crate::signals::detached;
 use crate::store::Store;
 
-/// Axes that reads span, by name, and their weight; where they are, by name, first position and end.
+/// An expected read: the names of the axes that it spans, its weight, and its bounds by name, first
+/// position and end.
 type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
 
-/// A place, or files that are opened as one.
+/// A path, or the files of an archive.
 #[derive(FromPyObject)]
 pub(crate) enum GivenSource {
     One(PathBuf),
@@ -40,10 +41,11 @@ impl GivenSource {
     }
 }
 
-/// What reads count: axes that they span, selections, another source whose learnt reads they are.
+/// The reads to optimize for: expected reads, listed selections, or another source whose learned
+/// reads count.
 type Reads<'py> = (Vec<Expected>, Vec<(String, f64, Bound<'py, PyTuple>)>, Option<GivenSource>);
 
-/// Options of both ways to optimise.
+/// Makes the options of planning replicas or layouts.
 fn options_of(
     (reads, selections, like): Reads<'_>,
     memory_bytes: u64,
@@ -61,7 +63,8 @@ fn options_of(
     Ok(options)
 }
 
-/// Calls `act` with what hands tasks to the workers behind a function of Python's, if there is one.
+/// Calls `act` with an exchange that hands tasks to workers behind a Python function, if there is
+/// one.
 fn with_exchange<T>(
     exchange: Option<&Py<PyAny>>,
     act: impl FnOnce(Option<Exchange<'_>>) -> bedform::Result<T>,
@@ -74,9 +77,9 @@ fn with_exchange<T>(
     }
 }
 
-/// Decides which replicas a source should have, and makes them unless it is a dry run; gives plan and outcome, null
-/// for a dry run, as JSON. `store` is the source, where a place alone does not open it. With `exchange`, as for a
-/// conversion, workers copy.
+/// Chooses the replicas of a source, and makes them unless it is a dry run. Returns the plan and
+/// the outcome, null for a dry run, as JSON. `store` is the source if its path alone does not open
+/// it. With `exchange`, workers copy as in a conversion.
 #[pyfunction]
 #[pyo3(signature = (source, join, store, budget, reads, sidecars, memory_bytes, dry_run, progress=None, exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
@@ -111,8 +114,8 @@ pub(crate) fn optimize(
     ended(outcome)
 }
 
-/// The replicas of a source, of this user and of the site, each with whether it is read, and why not, as JSON. `store`
-/// as in [`optimize`].
+/// Returns the replicas of a source, of this user and of the site, each with its state and the
+/// reason, as JSON. `store` is as in [`optimize`].
 #[pyfunction]
 pub(crate) fn replica_conditions(
     py: Python<'_>,
@@ -126,8 +129,9 @@ pub(crate) fn replica_conditions(
     ended(detached(py, || to_json(&bedform::optimize::conditions(&place, &options)?)))
 }
 
-/// Decides which layouts the arrays of a store should have, and gives them these unless it is a dry run; gives plan
-/// and outcome, null for a dry run, as JSON. With `exchange`, as for a conversion, workers copy.
+/// Chooses the layouts of a store's arrays, and reorganizes the store unless it is a dry run.
+/// Returns the plan and the outcome, null for a dry run, as JSON. With `exchange`, workers copy as
+/// in a conversion.
 #[pyfunction]
 #[pyo3(signature = (source, reads, readers, memory_bytes, dry_run, progress=None, exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "plain arguments of one call")]
@@ -159,13 +163,14 @@ pub(crate) fn optimize_layouts(
     ended(outcome)
 }
 
-/// Has the source at `path` optimised each time that `after` more reads were recorded; 0 for never.
+/// Sets the policy of the source at `path`: it is optimized after every `after` recorded reads; 0
+/// for never.
 #[pyfunction]
 pub(crate) fn set_policy(py: Python<'_>, path: PathBuf, after: u64, budget: &str) -> PyResult<()> {
     detached(py, || bedform::optimize::set_policy(&path, after, budget)).map_err(raise)
 }
 
-/// Whether the reads of the source at `path` are recorded, and what is made of them unasked, as JSON.
+/// Returns the policy of a source, and whether its reads are recorded, as JSON.
 #[pyfunction]
 pub(crate) fn policy_state(py: Python<'_>, source: GivenSource) -> PyResult<String> {
     ended(detached(py, || {
@@ -173,15 +178,16 @@ pub(crate) fn policy_state(py: Python<'_>, source: GivenSource) -> PyResult<Stri
     }))
 }
 
-/// Does what the policy of the source at `path` says, at the lowest priority; gives what came of it as JSON, null
-/// where another process does it.
+/// Carries out the policy of the source at `path`, at the lowest priority. Returns the outcome as
+/// JSON; null if another process is doing so.
 #[pyfunction]
 pub(crate) fn run_policy(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     run_at_low_priority();
     ended(detached(py, || to_json(&bedform::optimize::run_policy(&path)?)))
 }
 
-/// Compares the sidecar beside a source with it, and lets it count from then on; gives what became of it as JSON.
+/// Compares the sidecar beside a source with it, and registers the sidecar; returns the outcome as
+/// JSON.
 #[pyfunction]
 #[pyo3(signature = (source, join, progress=None))]
 pub(crate) fn trust(

@@ -1,4 +1,4 @@
-//! Patterns of reads that somebody else recorded.
+//! Patterns in reads that another tool recorded.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use pyo3::types::PyBytes;
 use crate::error::raise;
 use crate::signals::detached;
 
-/// What had predicted each read before it came, by the reads before it in its stream: a code for each, and
-/// the kinds of patterns by code, from 1 on. A read that nothing predicted has the code 0.
+/// Returns the kind of pattern that predicted each read, from the earlier reads in its stream. The
+/// result is a code per read, and the kinds by code, from 1 on. The code of an unpredicted read is
+/// 0.
 ///
-/// Reads are given in the order in which they began, streams mixed. All arguments have as many elements, of
-/// type `uint64`.
+/// Reads are in the order in which they began, with streams mixed. The three arguments have equal
+/// numbers of elements, of type `uint64`.
 #[pyfunction]
 pub(crate) fn predicted<'py>(
     py: Python<'py>,
@@ -33,7 +34,7 @@ pub(crate) fn predicted<'py>(
     Ok((PyBytes::new(py, &codes), kinds.iter().map(|kind| kind.name().to_owned()).collect()))
 }
 
-/// One stream after another, so that there is one analyzer at a time, however many streams there are.
+/// Analyzes one stream after another, so that memory holds a single analyzer.
 fn codes(offsets: &[u64], lengths: &[u64], streams: &[u64]) -> (Vec<u8>, Vec<Kind>) {
     let mut of_stream: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (number, stream) in streams.iter().enumerate() {
@@ -44,7 +45,7 @@ fn codes(offsets: &[u64], lengths: &[u64], streams: &[u64]) -> (Vec<u8>, Vec<Kin
     for reads in of_stream.values() {
         let mut analyzer = Analyzer::default();
         for &number in reads {
-            // What lies in no file is in no pattern.
+            // An impossible byte range belongs to no pattern.
             let Some(place) = Place::bytes(offsets[number], lengths[number]) else { continue };
             let kind = analyzer.push(place).predicted;
             codes[number] = kind.map_or(0, |kind| code(kind, &mut kinds));

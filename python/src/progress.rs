@@ -1,4 +1,4 @@
-//! Python functions that are told how much of how much is done.
+//! Progress reports to Python functions.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 
 use crate::signals;
 
-/// Calls a Python function, some times a second; what it raises ends the work.
+/// Returns a progress function that calls `progress` a few times a second. An exception of it ends
+/// the work.
 pub(crate) fn telling(progress: Option<&Py<PyAny>>) -> impl Fn(u64, u64) {
     let last = Cell::new(None::<Instant>);
     move |done, total| {

@@ -1,6 +1,6 @@
 //! Stores, groups and files that are built under a hidden name and published as a whole.
 //!
-//! A value is published once; what is dropped or discarded before leaves nothing.
+//! An object can be published once. A dropped or discarded one is removed completely.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::error::raise;
 use crate::signals::detached;
 use crate::store::Store;
 
-/// What is staged, until it is published or discarded.
+/// A staged object until it is published or discarded.
 struct Staged<T>(Mutex<Option<T>>);
 
 impl<T: Send> Staged<T> {
@@ -48,7 +48,7 @@ fn ended() -> PyErr {
     raise(Error::invalid("it was published or discarded before"))
 }
 
-/// A store that is built beside its place.
+/// A store that is built under a hidden name beside its target.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct StagedStore {
     staged: Staged<EngineStore>,
@@ -58,7 +58,7 @@ pub(crate) struct StagedStore {
 
 #[pymethods]
 impl StagedStore {
-    /// Begins a store for the directory `target`; a store that is there gives way if it `replaces`.
+    /// Begins a store for the directory `target`; with `replaces` it may replace an existing store.
     #[new]
     fn new(py: Python<'_>, target: PathBuf, replaces: bool, opening: &str) -> PyResult<Self> {
         let options = options(opening)?;
@@ -68,29 +68,29 @@ impl StagedStore {
         Ok(Self { path: staged.path(), staged: Staged::new(staged), store })
     }
 
-    /// Where the store is until it is published.
+    /// The path of the store until it is published.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// The store.
+    /// Returns the opened store.
     fn store(&self, py: Python<'_>) -> Py<Store> {
         self.store.clone_ref(py)
     }
 
-    /// Gives the finished store its name.
+    /// Renames the finished store to its target.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         self.staged.publish(py, EngineStore::publish)
     }
 
-    /// Removes it, unless it was published.
+    /// Removes the store, unless it was published.
     fn discard(&self, py: Python<'_>) {
         self.staged.discard(py);
     }
 }
 
-/// A group that is built in its store, and takes the place of one that is there.
+/// A group that is built in its store, and replaces an existing one.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct StagedGroup(Staged<EngineGroup>);
 
@@ -127,19 +127,19 @@ impl StagedGroup {
         array.map(|inner| Array { inner }).map_err(raise)
     }
 
-    /// Puts the group in its place, with these attributes.
+    /// Moves the group to its path, with these attributes.
     fn publish(&self, py: Python<'_>, attributes: &str) -> PyResult<()> {
         let attributes = json_of(attributes)?;
         self.0.publish(py, |staged| staged.publish(&attributes))
     }
 
-    /// Removes it, unless it was published.
+    /// Removes the group, unless it was published.
     fn discard(&self, py: Python<'_>) {
         self.0.discard(py);
     }
 }
 
-/// A file that a library writes under a hidden name.
+/// A file that another library writes under a hidden name.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct StagedFile {
     staged: Staged<EngineFile>,
@@ -154,18 +154,18 @@ impl StagedFile {
         Ok(Self { path: staged.path().to_owned(), staged: Staged::new(staged) })
     }
 
-    /// Where the file is to be written.
+    /// The path to write the file to.
     #[getter]
     fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// Makes the finished file durable and gives it its name.
+    /// Makes the finished file durable and renames it to its target.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         self.staged.publish(py, EngineFile::publish)
     }
 
-    /// Removes it, unless it was published.
+    /// Removes the file, unless it was published.
     fn discard(&self, py: Python<'_>) {
         self.staged.discard(py);
     }

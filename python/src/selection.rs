@@ -1,4 +1,4 @@
-//! Selections as Python hands them over.
+//! Parses selections from Python.
 
 use bedform_geometry::{AxisRange, AxisSelection, Points, Region, Selection};
 use pyo3::buffer::PyBuffer;
@@ -8,7 +8,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::error::raise;
 
-/// A selection: `("orthogonal", [axis, ...])`, `("points", [coordinates, ...], count)` or
+/// Parses a selection: `("orthogonal", [axis, ...])`, `("points", [coordinates, ...], count)` or
 /// `("union", [(start, shape), ...])`. An axis is `(start, step, count)` or a buffer of int64.
 pub(crate) fn parse(selection: &Bound<'_, PyTuple>) -> PyResult<Selection> {
     let kind: String = selection.get_item(0)?.extract()?;
@@ -42,7 +42,7 @@ pub(crate) fn parse(selection: &Bound<'_, PyTuple>) -> PyResult<Selection> {
 fn axis(part: &Bound<'_, PyAny>) -> PyResult<AxisSelection> {
     if let Ok(range) = part.cast::<PyTuple>() {
         let (start, step, count): (u64, i64, u64) = range.extract()?;
-        // The step of fewer than two positions does not matter, and zero is refused.
+        // With fewer than two positions the step has no effect, and the engine rejects zero.
         let step = if step == 0 { 1 } else { step };
         let range = AxisRange::new(start, step, count).map_err(|error| raise(error.into()))?;
         return Ok(AxisSelection::Range(range));
@@ -53,7 +53,8 @@ fn axis(part: &Bound<'_, PyAny>) -> PyResult<AxisSelection> {
 fn coordinates(part: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let buffer = PyBuffer::<i64>::get(part)?;
     let values = buffer.to_vec(part.py())?;
-    // Looked over first: what is collected from results is not moved in one go.
+    // Checked before the conversion, which then reuses the buffer; collecting results would copy
+    // it.
     if values.iter().any(|value| *value < 0) {
         return Err(PyTypeError::new_err("coordinates must not be negative here"));
     }

@@ -1,4 +1,4 @@
-//! Writing sessions.
+//! The class `Session`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,33 +19,34 @@ use crate::error::raise;
 use crate::selection::parse;
 use crate::signals::detached;
 
-/// A writing session; used up by `close`.
+/// A writing session; `end` or `close` ends it.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
-    /// What was lent, with the tokens of the writes. Let go behind `inner`, whose thread reads it.
+    /// Borrowed buffers, with the tokens of their writes. Dropped after `inner`, whose thread reads
+    /// them.
     lent: Mutex<Vec<(u64, Data)>>,
-    /// The process that began it: `bedform._session` lets no other one use it.
+    /// The process that began the session: `bedform._session` rejects others.
     process: u32,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // A fork may have copied it as a thread was changing it.
+            // A fork may have copied the session while a thread was changing it.
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(inner.take());
         }
     }
 }
 
-/// Bytes of a buffer that `Session::lent` keeps alive.
+/// The bytes of a buffer that `Session::lent` keeps alive.
 struct Lent {
     pointer: *const u8,
     length: usize,
 }
 
-// SAFETY: the buffer is kept, and its elements stay as they are, until the session has let go of this.
+// SAFETY: the buffer stays alive and unchanged until the session drops this.
 unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
@@ -56,7 +57,7 @@ impl AsRef<[u8]> for Lent {
 }
 
 impl Session {
-    /// A session of the processes that `messages` reaches, or of this one alone.
+    /// Begins a session of the processes that `messages` reaches, or of this process alone.
     pub(crate) fn begin(
         store: &bedform::Store,
         options: &Map<String, Value>,
@@ -68,7 +69,7 @@ impl Session {
         };
         let options = match SessionOptions::from_json(options, &**store.storage()) {
             Ok(options) => options,
-            // The others are waiting in this call.
+            // The other processes wait in this collective call.
             Err(error) => return Err(decline(members, error)),
         };
         let session = store.session(members, options)?;
@@ -76,12 +77,12 @@ impl Session {
         Ok(Self { inner, lent, process: std::process::id() })
     }
 
-    /// Takes the session, whose other calls end.
+    /// Takes the session; later calls of it fail.
     fn take(&self) -> Option<bedform::log::session::Session> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Has `write` take the elements of `buffer` where they are, and keeps them there.
+    /// Calls `write` with the elements of `buffer` in place, and keeps the buffer alive.
     fn keep_lent(
         &self,
         py: Python<'_>,
@@ -92,13 +93,13 @@ impl Session {
         let bytes = bytes_of(&data)?;
         let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
         let taken = detached(py, || self.with(|session| write(session, Box::new(lent))));
-        // After an error it is kept to the end: some of it may be on its way.
+        // After an error the buffer is kept to the end: a thread may still be writing some of it.
         let token = taken.as_ref().map_or(u64::MAX, |token| token.number());
         self.lent.lock().unwrap_or_else(PoisonError::into_inner).push((token, data));
         taken.map(Token::number).map_err(raise)
     }
 
-    /// Lets go of what was lent up to `token`.
+    /// Releases the borrowed buffers of writes up to `token`.
     fn give_back(&self, token: u64) {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         lent.retain(|(number, _)| *number > token);
@@ -119,7 +120,7 @@ impl Session {
     }
 }
 
-/// Boxes of `rank` axes from their starts and shapes, one behind the other.
+/// Makes boxes of `rank` axes from their concatenated starts and shapes.
 fn boxes_of(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> PyResult<Boxes> {
     Boxes::new(rank, starts, shapes)
         .map_err(|error| raise(bedform::Error::invalid(error.to_string())))
@@ -137,7 +138,8 @@ fn bytes_of(data: &Data) -> PyResult<&[u8]> {
 
 #[pymethods]
 impl Session {
-    /// Takes the elements of `buffer` for `selection` of the array at `path`.
+    /// Writes the elements of `buffer` to `selection` of the array at `path`; they become visible
+    /// with the commit.
     fn write(
         &self,
         py: Python<'_>,
@@ -155,8 +157,8 @@ impl Session {
         .map_err(raise)
     }
 
-    /// As `write`, without a copy: the elements stay as they are until `wait` for the number that this
-    /// gives, or the next commit.
+    /// Writes as `write` does, without a copy: the elements must stay unchanged until `wait` for
+    /// the returned token, or the next commit.
     fn lend(
         &self,
         py: Python<'_>,
@@ -168,7 +170,7 @@ impl Session {
         self.keep_lent(py, buffer, |session, lent| session.write_held(&path, &selection, lent))
     }
 
-    /// Waits until what was lent up to `token` may change again.
+    /// Waits until the buffers lent up to `token` may change.
     fn wait(&self, py: Python<'_>, token: u64) -> PyResult<()> {
         let outcome = detached(py, || self.with(|session| session.wait(Token::from_number(token))));
         outcome.map_err(raise)?;
@@ -176,12 +178,12 @@ impl Session {
         Ok(())
     }
 
-    /// Hands everything that was written to the system.
+    /// Passes all data written so far to the operating system.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || self.with(bedform::log::session::Session::flush)).map_err(raise)
     }
 
-    /// As `write`, of boxes.
+    /// Writes boxes, as `write` does.
     fn write_boxes(
         &self,
         py: Python<'_>,
@@ -198,7 +200,7 @@ impl Session {
             .map_err(raise)
     }
 
-    /// Declares boxes; gives their number.
+    /// Declares boxes, and returns their number.
     fn declare(
         &self,
         py: Python<'_>,
@@ -211,7 +213,8 @@ impl Session {
             .map_err(raise)
     }
 
-    /// As `write_boxes`, of declared ones, at `record` along the first axis if it is given.
+    /// Writes declared boxes, as `write_boxes` does, at index `record` along the first axis if it
+    /// is given.
     #[pyo3(signature = (path, record, decomposition, buffer))]
     fn write_declared(
         &self,
@@ -230,7 +233,7 @@ impl Session {
         detached(py, || self.with(write)).map_err(raise)
     }
 
-    /// As `write_declared`, without a copy: see `lend`.
+    /// Writes as `write_declared` does, without a copy: see `lend`.
     #[pyo3(signature = (path, record, decomposition, buffer))]
     fn lend_declared(
         &self,
@@ -247,26 +250,27 @@ impl Session {
         })
     }
 
-    /// Creates arrays, (path, JSON) each, that appear with the next commit.
+    /// Creates arrays, each given by a path and a description in JSON, that become visible with the
+    /// next commit.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
         let options = self.with(|session| Ok(session.options().clone()));
         let new = new_arrays(&arrays, &options.map_err(raise)?)?;
         detached(py, || self.with(|session| session.create_arrays(&new))).map_err(raise)
     }
 
-    /// Looks an array up: another one in its place is a conflict from now on.
+    /// Looks an array up. If another array replaces it later, the next commit is a conflict.
     fn look_up(&self, py: Python<'_>, path: &str) -> PyResult<()> {
         let path = path_of(path)?;
         detached(py, || self.with(|session| session.look_up(&path))).map_err(raise)
     }
 
-    /// Makes an array larger, from the next commit on.
+    /// Makes an array larger with the next commit.
     fn resize(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<()> {
         let path = path_of(path)?;
         detached(py, || self.with(|session| session.resize(&path, &shape))).map_err(raise)
     }
 
-    /// Appends along an axis; gives where the elements of this process start.
+    /// Appends along an axis; returns the index of this process's first element.
     fn append(
         &self,
         py: Python<'_>,
@@ -281,7 +285,7 @@ impl Session {
             .map_err(raise)
     }
 
-    /// Makes what was written visible; gives the number of the commit.
+    /// Makes the writes visible; returns the number of the commit.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let outcome = detached(py, || self.with(bedform::log::session::Session::commit));
         let number = outcome.map_err(raise)?;
@@ -289,17 +293,17 @@ impl Session {
         Ok(number)
     }
 
-    /// Begins a commit, which [`commit`] ends.
+    /// Begins a commit, which [`commit`] completes.
     fn commit_begin(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || self.with(bedform::log::session::Session::commit_begin)).map_err(raise)
     }
 
-    /// Waits until everything that was committed is visible; gives the number of the last commit.
+    /// Waits until all commits are visible; returns the number of the last one.
     fn drain(&self, py: Python<'_>) -> PyResult<u64> {
         detached(py, || self.with(bedform::log::session::Session::drain)).map_err(raise)
     }
 
-    /// Commits what is left, settles if told to, and ends the session.
+    /// Commits the remaining writes, settles if configured, and ends the session.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let has_panicked = self.inner.is_poisoned();
         let Some(session) = self.take() else { return Ok(()) };
@@ -314,7 +318,7 @@ impl Session {
         outcome.map_err(raise)
     }
 
-    /// Ends the session. What was not committed is gone.
+    /// Ends the session without a commit; uncommitted writes are lost.
     fn close(&self, py: Python<'_>) {
         if let Some(session) = self.take() {
             detached(py, || session.leave());

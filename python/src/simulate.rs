@@ -1,4 +1,4 @@
-//! Simulated machines.
+//! Simulated machines and placements.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -20,7 +20,7 @@ fn machine_error(error: MachineError) -> PyErr {
     raise(Error::invalid(error.to_string()))
 }
 
-/// What is run.
+/// The input of a simulation.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Question {
@@ -28,14 +28,14 @@ enum Question {
     Pattern(Pattern),
 }
 
-/// A machine's description in JSON, checked, with all defaults filled in.
+/// Checks a machine's description in JSON, and returns it with all defaults filled in.
 #[pyfunction]
 pub(crate) fn check_machine(machine: &str) -> PyResult<String> {
     to_json(&Machine::from_json(machine).map_err(machine_error)?).map_err(raise)
 }
 
-/// Runs `{"workload": ...}` or `{"pattern": ...}` in JSON on a machine in JSON: what it found, as JSON,
-/// and the seconds that the calculation took.
+/// Simulates `{"workload": ...}` or `{"pattern": ...}` in JSON on a machine in JSON. Returns the
+/// result as JSON, and the seconds that the calculation took.
 #[pyfunction]
 pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResult<(String, f64)> {
     let (found, seconds) = detached(py, || {
@@ -55,8 +55,8 @@ pub(crate) fn simulate(py: Python<'_>, machine: &str, question: &str) -> PyResul
     Ok((to_json(&found).map_err(raise)?, seconds))
 }
 
-/// For each cell of a grid, in C order, the target that holds it: in turn in an order, `spread`, or as shards
-/// of arrays are placed, which may grow (`shards`).
+/// Returns the target of each cell of a grid, in C order. `order` names an order in which targets
+/// alternate, `spread`, or `shards` for the placement of shards of a growing array.
 #[pyfunction]
 pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<Vec<u64>> {
     let found = match order {
@@ -67,33 +67,33 @@ pub(crate) fn placement(order: &str, grid: Vec<u64>, targets: u32) -> PyResult<V
     found.map_err(|error| raise(Error::invalid(error.to_string())))
 }
 
-/// Reads of an array in shards, which are to lie on so many targets.
+/// The reads of an array in shards, and the number of targets for the shards.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SharedReads {
     shape: Vec<u64>,
     shards: Vec<u64>,
     targets: u32,
-    /// For each process its reads: where each begins, and its shape.
+    /// The reads of each process: start and shape.
     reads: Vec<Vec<(Vec<u64>, Vec<u64>)>>,
     element_seconds: f64,
     piece_seconds: f64,
     latency_seconds: f64,
 }
 
-/// Where shards lie, and what that means for the targets.
+/// A placement of shards, with its load on the targets.
 #[derive(Serialize)]
 struct PlacedShards {
-    /// For each shard, in C order.
+    /// The target of each shard, in C order.
     targets: Vec<u64>,
-    /// For each target.
+    /// The processes, then the stored shards, of each target.
     processes: Vec<u64>,
     stored: Vec<u64>,
     seconds: f64,
 }
 
-/// Where the shards of an array lie by the plain spread, and where by the processes that read them: a question
-/// and its answer in JSON.
+/// Compares the plain spread of an array's shards with the placement for its readers. Input and
+/// result are JSON.
 #[pyfunction]
 pub(crate) fn place_by_readers(py: Python<'_>, question: &str) -> PyResult<String> {
     let asked: SharedReads = serde_json::from_str(question)
@@ -127,7 +127,8 @@ pub(crate) fn place_by_readers(py: Python<'_>, question: &str) -> PyResult<Strin
     to_json(&found).map_err(raise)
 }
 
-/// What Smart-IO does with chunks of a shape, as many as a grid says, for an optimized size in bytes, as JSON.
+/// Returns Smart-IO's organization of chunks, as JSON, for a chunk shape, a grid of chunks and an
+/// optimized size in bytes.
 #[pyfunction]
 pub(crate) fn organize(
     chunk_shape: Vec<u64>,

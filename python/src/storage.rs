@@ -1,9 +1,10 @@
-//! Storages that Python gives: another library's store, read by callbacks.
+//! Storage backed by Python callbacks: reads another library's store.
 //!
-//! What the object that is called has: `size(key)`, the bytes of an object, or `None` without it;
-//! `read(key, start, length)`, bytes; `list(path)`, the names directly below, each with whether it is a
-//! directory. It is called by threads of the engine, each of which takes the interpreter for the call alone. Its
-//! objects never change: a version is the state that the whole was opened as, and the key.
+//! The Python object has three methods. `size(key)` returns the bytes of an object, or `None`;
+//! `read(key, start, length)` returns bytes; `list(path)` returns the names directly below a path,
+//! each with whether it is a directory. Threads of the engine call them, and hold the interpreter
+//! only for the call. Objects never change: a version consists of the opened state of the store and
+//! the key.
 
 use std::io;
 use std::sync::Arc;
@@ -22,15 +23,15 @@ use crate::signals;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// A read-only storage over callbacks. Cheap to clone.
+/// A read-only storage over Python callbacks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct PythonStorage {
     calls: Arc<Py<PyAny>>,
     name: Arc<str>,
-    /// What the objects are a part of: an immutable state.
+    /// The immutable state of the store that the objects belong to.
     state: Arc<str>,
     is_remote: bool,
-    /// The directory that is the root of this place.
+    /// The directory that is the root of this storage.
     root: ObjectPath,
 }
 
@@ -63,20 +64,20 @@ impl PythonStorage {
     }
 }
 
-/// What `act` gives; what it raises is the error of the operation.
+/// Calls `act` with the interpreter; its exception becomes the error of the operation.
 fn called<T>(
     operation: &'static str,
     path: &ObjectPath,
     act: impl FnOnce(Python<'_>) -> PyResult<T>,
 ) -> Result<T> {
-    // An interpreter that has ended under a daemon thread calls nothing any more.
+    // In a daemon thread the interpreter may have ended.
     Python::try_attach(|py| act(py).map_err(|error| failed(py, operation, path, error)))
         .unwrap_or_else(|| Err(StorageError::new(StorageErrorKind::Interrupted, operation, path)))
 }
 
-/// What was raised, as an error of storage. What is no `Exception`, above all Ctrl-C, is kept, and ends the work.
-/// All else is what a server says, as that library has it, unless it is our own word that the objects are not what
-/// they should be.
+/// Converts an exception to an error of storage. One that is not an `Exception`, such as Ctrl-C, is
+/// stored and ends the work. A `CorruptError` of ours means invalid objects; every other exception
+/// is an error of the other library's server.
 fn failed(
     py: Python<'_>,
     operation: &'static str,
@@ -145,7 +146,7 @@ impl Storage for PythonStorage {
     }
 
     fn identity(&self) -> Option<String> {
-        // Two handles may read with other rights.
+        // Two handles may have different credentials.
         None
     }
 

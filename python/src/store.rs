@@ -1,4 +1,4 @@
-//! Stores.
+//! The class `Store`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +39,9 @@ impl Store {
             .map_err(raise)
     }
 
-    /// Opens the store that the references in `document`, JSON of kerchunk, are. Relative paths in it are those of
-    /// the directory `base`; the sidecar is that of `place`, if they come from one.
+    /// Opens the store described by the references in `document`, in kerchunk's JSON. Relative
+    /// paths in it start at the directory `base`. The sidecar is that of `place`, the file or URL
+    /// of the references, if there is one.
     #[staticmethod]
     fn open_references(
         py: Python<'_>,
@@ -59,8 +60,8 @@ impl Store {
         .map_err(raise)
     }
 
-    /// Opens the store whose objects `calls` gives: see `PythonStorage`. The sidecar is that of `place`, if they come
-    /// from one.
+    /// Opens a store whose objects `calls` reads: see `PythonStorage`. The sidecar is that of
+    /// `place`, if the store has one.
     #[staticmethod]
     fn open_callback(
         py: Python<'_>,
@@ -88,7 +89,8 @@ impl Store {
             .map_err(raise)
     }
 
-    /// The store as of now, read-only, and the JSON that `open_snapshot` opens it by elsewhere.
+    /// Returns a read-only snapshot of the store, with the JSON by which `open_snapshot` opens it
+    /// in another process.
     fn snapshot(&self, py: Python<'_>) -> PyResult<(Self, String)> {
         let outcome = detached(py, || {
             let inner = self.inner.snapshot()?;
@@ -108,55 +110,55 @@ impl Store {
             .map_err(raise)
     }
 
-    /// 2 or 3.
+    /// Returns the Zarr format: 2 or 3.
     fn zarr_format(&self, py: Python<'_>) -> PyResult<u8> {
         detached(py, || self.inner.zarr_format()).map_err(raise)
     }
 
-    /// What was read ahead, as JSON.
+    /// Returns the statistics of reading ahead, as JSON.
     fn prefetch_statistics(&self) -> PyResult<String> {
         counts_json(&self.inner.prefetch_statistics())
     }
 
-    /// What reads did with replicas, as JSON.
+    /// Returns the use of each replica, as JSON.
     fn replica_statistics(&self) -> PyResult<String> {
         counts_json(&self.inner.replica_statistics())
     }
 
-    /// Drops what was read ahead.
+    /// Drops the buffers of reads ahead.
     fn drop_prefetched(&self, py: Python<'_>) {
         py.detach(|| self.inner.drop_prefetched());
     }
 
-    /// Whether the place holds a single array and no group.
+    /// True if the store is a single array without a group.
     fn is_array(&self) -> bool {
         self.inner.is_array()
     }
 
-    /// "array", "group" or `None`.
+    /// Returns the kind of the object at `path`: "array", "group" or `None`.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
         let path = path_of(path)?;
         Ok(detached(py, || self.inner.kind(&path)).map_err(raise)?.map(kind_name))
     }
 
-    /// The foreign file that this is, if it is one.
+    /// Returns the foreign file behind this store, if there is one.
     fn file(&self) -> Option<ForeignFile> {
         self.inner.file().map(|file| ForeignFile { inner: file.clone() })
     }
 
-    /// Paths and kinds of everything below the root.
+    /// Returns the paths and kinds of all arrays and groups below the root.
     fn nodes(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
         let nodes = detached(py, || self.inner.nodes()).map_err(raise)?;
         Ok(nodes.into_iter().map(|(path, kind)| (path.to_string(), kind_name(kind))).collect())
     }
 
-    /// The array at `path`.
+    /// Opens the array at `path`.
     fn array(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
         let path = path_of(path)?;
         detached(py, || self.inner.array(&path)).map(|inner| Array { inner }).map_err(raise)
     }
 
-    /// The attributes of a group, as JSON.
+    /// Returns the attributes of a group, as JSON.
     fn group_attributes(&self, py: Python<'_>, path: &str) -> PyResult<String> {
         let path = path_of(path)?;
         detached(py, || self.inner.group_attributes(&path))
@@ -176,7 +178,7 @@ impl Store {
         detached(py, || self.inner.create_group(&path, &attributes)).map_err(raise)
     }
 
-    /// Creates an array from its description in JSON; as a draft, no reader sees it before
+    /// Creates an array from its description in JSON. A draft stays invisible to readers until
     /// `commit_drafts`.
     #[pyo3(signature = (path, description, draft, elements=None))]
     fn create_array(
@@ -202,7 +204,7 @@ impl Store {
         .map_err(raise)
     }
 
-    /// Makes drafts visible, all at once, and gives groups their attributes, (path, JSON) each.
+    /// Makes drafts visible, all at once, and sets the attributes of groups, each a path and JSON.
     #[pyo3(signature = (paths, groups=Vec::new()))]
     fn commit_drafts(
         &self,
@@ -219,26 +221,26 @@ impl Store {
         detached(py, || self.inner.commit_drafts_with(&paths, &groups)).map_err(raise)
     }
 
-    /// Removes drafts, with what was written to them.
+    /// Removes drafts with their data.
     fn discard_drafts(&self, py: Python<'_>, paths: Vec<String>) -> PyResult<()> {
         let paths: Vec<ObjectPath> =
             paths.iter().map(|path| path_of(path)).collect::<PyResult<_>>()?;
         detached(py, || self.inner.discard_drafts(&paths)).map_err(raise)
     }
 
-    /// The draft at `path`.
+    /// Opens the draft at `path`.
     fn draft(&self, py: Python<'_>, path: &str) -> PyResult<Array> {
         let path = path_of(path)?;
         detached(py, || self.inner.open_draft(&path)).map(|inner| Array { inner }).map_err(raise)
     }
 
-    /// The array at `path` as it will be with `shape`.
+    /// Returns the array at `path` as it will be with `shape`.
     fn grown(&self, py: Python<'_>, path: &str, shape: Vec<u64>) -> PyResult<Array> {
         let path = path_of(path)?;
         detached(py, || self.inner.grown(&path, &shape)).map(|inner| Array { inner }).map_err(raise)
     }
 
-    /// Lets arrays grow, (array, axis, length) each, with the elements that `fill` writes; it is
+    /// Extends arrays, each given as (array, axis, length). `fill` writes the new elements; it is
     /// called with the new shapes.
     fn append_with(
         &self,
@@ -274,7 +276,8 @@ impl Store {
         detached(py, || self.inner.delete(&path)).map_err(raise)
     }
 
-    /// Starts a writing session of the processes of `comm`, or of this process alone; `options` are JSON.
+    /// Starts a writing session of the processes of `comm`, or of this process alone; `options` are
+    /// JSON.
     #[pyo3(signature = (options, comm=None))]
     fn session(
         &self,
@@ -287,14 +290,14 @@ impl Store {
         detached(py, || Session::begin(&self.inner, &options, messages)).map_err(raise)
     }
 
-    /// Creates arrays, (path, JSON) each: all at once.
+    /// Creates arrays all at once, each given by a path and a description in JSON.
     fn create_arrays(&self, py: Python<'_>, arrays: Vec<(String, String)>) -> PyResult<()> {
         let arrays = new_arrays(&arrays, self.inner.options())?;
         detached(py, || self.inner.create_arrays(&arrays)).map_err(raise)
     }
 
-    /// Finds what writers that died have left, in the burst tier at `burst` or the configured one, too,
-    /// and says what became of it, as JSON; `leftover` is `"keep"`, `"commit"` or `"discard"`.
+    /// Finds the leftovers of dead writers, also in the burst tier at `burst` or the configured
+    /// one, and returns their fate as JSON. `leftover` is `"keep"`, `"commit"` or `"discard"`.
     #[pyo3(signature = (leftover, burst=None))]
     fn recover(&self, py: Python<'_>, leftover: &str, burst: Option<PathBuf>) -> PyResult<String> {
         let outcome = detached(py, || {
@@ -308,9 +311,9 @@ impl Store {
         Ok(ended(outcome)?.to_json().to_string())
     }
 
-    /// Turns commits into shards, of all arrays or those named, or only a share of the objects; tells
-    /// `progress` how many bytes of how many are done. With `comm` each of its processes settles a
-    /// share. Gives what was done, by name.
+    /// Settles commits into shards: of all arrays or those named, or of a share of the objects.
+    /// Calls `progress` with the bytes done and in all. With `comm` each of its processes settles a
+    /// share. Returns counts by name.
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (memory_bytes, arrays, part, grace_seconds, progress, comm))]
     fn settle(
@@ -352,9 +355,9 @@ impl Store {
         ])
     }
 
-    /// Reads everything that is stored and checks it; tells `progress` how many steps of how many are
-    /// done. Gives a line per problem, and of each array with objects that are not there its path, how
-    /// many they are, of how many, and those of them that the log has data of.
+    /// Reads and checks all stored objects. Calls `progress` with the steps done and in all.
+    /// Returns one line per problem. For each array with absent objects it also returns the path,
+    /// the number of absent and of all objects, and the number of absent ones with data in the log.
     #[allow(clippy::type_complexity)]
     fn verify(
         &self,
@@ -371,18 +374,19 @@ impl Store {
         Ok((found.problems, absent.collect()))
     }
 
-    /// Warns of arrays whose chunks are much larger than the sample that their codecs were chosen by.
+    /// Warns about arrays whose chunks are much larger than the sample that chose their codecs.
     fn warn(&self, py: Python<'_>) -> PyResult<()> {
         warn(py, self.inner.take_warnings())
     }
 
-    /// What the log has, as JSON; null for what storage does not tell.
+    /// Returns a summary of the log, as JSON; null for numbers that the storage does not provide.
     fn log_summary(&self, py: Python<'_>) -> PyResult<String> {
         let found = detached(py, || self.inner.log_summary()).map_err(raise)?;
         Ok(found.to_json().to_string())
     }
 
-    /// Removes what nobody needs any more from the log, or says what that is; by name.
+    /// Removes unneeded objects from the log, or only counts them with `dry_run`; returns counts by
+    /// name.
     fn collect_log(
         &self,
         py: Python<'_>,
@@ -402,8 +406,8 @@ impl Store {
         ])
     }
 
-    /// Appends to several arrays at once: (array, axis, shape, elements) each. Gives where the new
-    /// elements start.
+    /// Appends to several arrays at once, each given as (array, axis, shape, elements). Returns the
+    /// index of the first new element of each array.
     fn append(&self, py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Vec<u64>> {
         let data: Vec<Data> =
             parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
@@ -420,7 +424,7 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
         .map_err(|_| raise(bedform::Error::invalid(format!("not a number of seconds: {seconds}"))))
 }
 
-/// One array's part of an append: the array, the axis, the shape of the new elements, the elements.
+/// One array of an append: the array, the axis, the shape of the new elements, the elements.
 type Part<'py> = (PyRef<'py, Array>, usize, Vec<u64>, Bound<'py, PyAny>);
 
 fn append(
@@ -428,7 +432,7 @@ fn append(
     shapes: &[(usize, &Vec<u64>)],
     data: &[Data],
 ) -> bedform::Result<Vec<u64>> {
-    // Texts are borrowed from lists that must outlive the call.
+    // Borrowed texts, in lists that outlive the call.
     let texts: Vec<Vec<&str>> = data
         .iter()
         .map(|data| match data {

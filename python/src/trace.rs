@@ -1,4 +1,4 @@
-//! Traces of reads, and what is learnt from them.
+//! Recording of reads, and learning from the traces.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::optimize::GivenSource;
 use crate::progress::telling;
 use crate::signals::{detached, keep};
 
-/// Turns on, or off, that reads of a source are recorded; gives the directory of the traces.
+/// Turns recording of a source's reads on or off, and returns the directory of the traces.
 #[pyfunction]
 pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<String> {
     let directory = detached(py, || match source.place(JoinOptions::default()) {
@@ -29,13 +29,14 @@ pub(crate) fn watch(py: Python<'_>, source: GivenSource, on: bool) -> PyResult<S
     Ok(directory.map_err(raise)?.display().to_string())
 }
 
-/// Says how `bedform` is started where a policy is due: the program, and what comes before the command.
+/// Sets the program, with its arguments before the command, that runs as `bedform` for a due
+/// policy.
 #[pyfunction]
 pub(crate) fn start_bedform_by(program: Vec<String>) {
     bedform::trace::start_bedform_by(program);
 }
 
-/// Merges the traces of a source into what is known of its reads; gives that as JSON.
+/// Merges the traces of a source into the knowledge of its reads, and returns that as JSON.
 #[pyfunction]
 #[pyo3(signature = (source, progress=None))]
 pub(crate) fn learn(
@@ -51,20 +52,22 @@ pub(crate) fn learn(
     ended(outcome)
 }
 
-/// The sidecar of a source; nothing where no place is named.
+/// Returns the sidecar of a source; `None` if no place for it is configured.
 fn sidecar_of(source: GivenSource) -> PyResult<Option<Sidecar>> {
     let name = source.place(JoinOptions::default()).sidecar_name();
     name.and_then(|name| Sidecar::find(&name, None)).map_err(raise)
 }
 
-/// The directory of the sidecar of a source, there or not; nothing where no place is named.
+/// Returns the directory of a source's sidecar, whether or not it exists; `None` if no place for it
+/// is configured.
 #[pyfunction]
 pub(crate) fn sidecar_directory(source: GivenSource) -> PyResult<Option<PathBuf>> {
     Ok(sidecar_of(source)?.and_then(|sidecar| sidecar.own_directory()))
 }
 
-/// The newest generation of a kind of helper file, as JSON, in the sidecar of a source, or in that of the site where
-/// this user only reads it; nothing without a JSON object of at most `bytes_max`.
+/// Returns the newest generation of a kind of helper file, as JSON, from the sidecar of a source.
+/// With `is_of_site` it reads the sidecar of the site. `None` without a JSON object of at most
+/// `bytes_max` bytes.
 #[pyfunction]
 pub(crate) fn sidecar_document(
     source: GivenSource,
@@ -78,34 +81,34 @@ pub(crate) fn sidecar_document(
     document.map(|document| to_json(&document).map_err(raise)).transpose()
 }
 
-/// True if this user has asked for the reads of a source to be recorded.
+/// True if this user has turned recording on for a source.
 #[pyfunction]
 pub(crate) fn is_watched(source: GivenSource) -> PyResult<bool> {
     Ok(sidecar_of(source)?.is_some_and(|sidecar| bedform::trace::is_marked(&sidecar)))
 }
 
-/// What keeps sidecars from being read, a line each, that was not said before.
+/// Returns new warnings about sidecars that cannot be read, one line each.
 #[pyfunction]
 pub(crate) fn sidecar_warnings() -> Vec<String> {
     bedform::sidecar::take_warnings()
 }
 
-/// Writes the reads that wait to be recorded: for the end of a process.
+/// Writes the reads that wait to be recorded; called at the end of a process.
 #[pyfunction]
 pub(crate) fn keep_traces(py: Python<'_>) {
     py.detach(bedform::trace::keep_traces);
 }
 
-/// The module that knows what a read belongs to, once it was asked for.
+/// The function that returns the current computation number, once it was imported.
 static COMPUTATIONS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The modules that the program has imported.
+/// The dictionary `sys.modules`.
 static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// When Dask was last found not to be imported; a time that is not asked of Python again before it is over.
-/// In microseconds since 1970: no lock, which a forked child could find held.
+/// The time of the last check that found Dask not imported, in microseconds since 1970. An atomic
+/// number and no lock, because a forked child might inherit a held lock.
 static WITHOUT_DASK: AtomicU64 = AtomicU64::new(0);
-/// Microseconds: less than importing Dask takes.
+/// The time in microseconds after which the check is repeated; importing Dask takes longer.
 const WITHOUT_DASK_FOR: u64 = 2000;
 
 fn microseconds() -> u64 {
@@ -113,9 +116,10 @@ fn microseconds() -> u64 {
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Which computation the read that this thread has just made belongs to; 0 for none, and where Python ends.
+/// Returns the computation number of the read that this thread has just made; 0 for none, and while
+/// Python ends.
 pub(crate) fn computation_of_read() -> u64 {
-    // A clock that jumped back makes this large.
+    // Large after the clock was set back, so the check is repeated.
     let ago = microseconds().wrapping_sub(WITHOUT_DASK.load(Ordering::Relaxed));
     if ago < WITHOUT_DASK_FOR {
         return 0;
@@ -125,7 +129,7 @@ pub(crate) fn computation_of_read() -> u64 {
             let modules = py.import("sys")?.getattr("modules")?;
             PyResult::Ok(modules.cast_into::<PyDict>()?.unbind())
         })?;
-        // Nobody pays for Dask who does not use it.
+        // Programs without Dask skip the import.
         let modules = modules.bind(py);
         if !modules.contains(intern!(py, "dask.local"))?
             && !modules.contains(intern!(py, "distributed.worker"))?
@@ -140,7 +144,7 @@ pub(crate) fn computation_of_read() -> u64 {
     };
     let number = Python::try_attach(|py| {
         ask(py).unwrap_or_else(|raised| {
-            // No read fails for its trace, but Ctrl-C may come while Python is asked.
+            // No read fails because of its trace, but Ctrl-C may arrive during this call.
             if !raised.is_instance_of::<PyException>(py) {
                 keep(raised);
             }

@@ -1,7 +1,7 @@
-//! What comes from C, checked: null and misaligned pointers, lengths, text.
+//! Validates arguments from C: null and misaligned pointers, lengths, text.
 //!
-//! That a pointer is valid for as many bytes as its call says cannot be checked; it is what the callers
-//! of these functions must see to, and `bedform.h` asks of programs.
+//! The number of valid bytes behind a pointer cannot be checked. The callers of these functions
+//! guarantee it, and `bedform.h` requires it of programs.
 
 use std::ffi::{CStr, c_char};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::status::misuse;
 
-/// A text, which must be there.
+/// Returns a text; null is an error.
 pub(crate) unsafe fn text<'a>(what: &str, pointer: *const c_char) -> Result<&'a str> {
     if pointer.is_null() {
         return Err(misuse(format!("the {what} is NULL")));
@@ -23,13 +23,13 @@ pub(crate) unsafe fn text<'a>(what: &str, pointer: *const c_char) -> Result<&'a 
     text.to_str().map_err(|_| misuse(format!("the {what} is not UTF-8")))
 }
 
-/// The path of an array or group.
+/// Parses the path of an array or group.
 pub(crate) unsafe fn path(pointer: *const c_char) -> Result<ObjectPath> {
     // SAFETY: the caller's contract.
     Ok(ObjectPath::parse(unsafe { text("path", pointer) }?)?)
 }
 
-/// A JSON object; NULL and the empty text stand for one without keys.
+/// Parses a JSON object; null and the empty text stand for an object without keys.
 pub(crate) unsafe fn object(what: &str, pointer: *const c_char) -> Result<Map<String, Value>> {
     if pointer.is_null() {
         return Ok(Map::new());
@@ -42,7 +42,7 @@ pub(crate) unsafe fn object(what: &str, pointer: *const c_char) -> Result<Map<St
     }
 }
 
-/// `count` values.
+/// Returns the `count` values behind a pointer.
 pub(crate) unsafe fn values<'a, T>(what: &str, pointer: *const T, count: u64) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -56,11 +56,11 @@ pub(crate) unsafe fn values<'a, T>(what: &str, pointer: *const T, count: u64) ->
         return Err(misuse(format!("the pointer to {what} is {problem}")));
     }
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: not null, aligned, of a length that can be; the caller has that many values there.
+    // SAFETY: not null, aligned, of a possible length; the caller guarantees that many values.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// As [`values`], of places in arrays: none is a negative number.
+/// Returns `count` positions in arrays, as [`values`] does; a negative number is an error.
 unsafe fn places<'a>(what: &str, pointer: *const u64, count: u64) -> Result<&'a [u64]> {
     // SAFETY: the caller's contract.
     let places = unsafe { values(what, pointer, count) }?;
@@ -73,7 +73,7 @@ unsafe fn places<'a>(what: &str, pointer: *const u64, count: u64) -> Result<&'a 
     }
 }
 
-/// One value for each of `rank` axes.
+/// Returns one value for each of `rank` axes.
 pub(crate) unsafe fn axes<'a, T>(what: &str, pointer: *const T, rank: u32) -> Result<&'a [T]> {
     check_rank(rank)?;
     // SAFETY: the caller's contract.
@@ -87,13 +87,13 @@ fn check_rank(rank: u32) -> Result<()> {
     Err(misuse(format!("{rank} axes; at most {RANK_MAX} are supported")))
 }
 
-/// The elements of a write.
+/// Returns the elements of a write.
 pub(crate) unsafe fn data<'a>(pointer: *const std::ffi::c_void, bytes: u64) -> Result<&'a [u8]> {
     // SAFETY: the caller's contract.
     unsafe { values("data", pointer.cast(), bytes) }
 }
 
-/// The room for the elements of a read.
+/// Returns the buffer for the elements of a read.
 pub(crate) unsafe fn buffer<'a>(
     pointer: *mut std::ffi::c_void,
     bytes: u64,
@@ -103,21 +103,21 @@ pub(crate) unsafe fn buffer<'a>(
     if length == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as above; nobody else uses the buffer during the call.
+    // SAFETY: as above; no other code uses the buffer during the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast(), length) })
 }
 
-/// Gives `value` to the caller.
+/// Writes `value` to the caller's pointer.
 pub(crate) unsafe fn give<T>(what: &str, pointer: *mut T, value: T) -> Result<()> {
     if pointer.is_null() || !pointer.is_aligned() {
         return Err(misuse(format!("the pointer for {what} is NULL or not aligned")));
     }
-    // SAFETY: not null and aligned; the caller has room for one value there.
+    // SAFETY: not null and aligned; the caller guarantees space for one value.
     unsafe { pointer.write(value) };
     Ok(())
 }
 
-/// As [`give`], if the caller wants it.
+/// Writes `value` to the caller's pointer unless it is null.
 pub(crate) unsafe fn give_if<T>(what: &str, pointer: *mut T, value: T) -> Result<()> {
     if pointer.is_null() {
         return Ok(());
@@ -126,7 +126,7 @@ pub(crate) unsafe fn give_if<T>(what: &str, pointer: *mut T, value: T) -> Result
     unsafe { give(what, pointer, value) }
 }
 
-/// Gives a text with the NUL behind it: into `buffer` if there is one, its length to `needed`.
+/// Writes a text with its NUL to `buffer` unless that is null, and its length in bytes to `needed`.
 pub(crate) unsafe fn give_text(
     text: &str,
     buffer: *mut c_char,
@@ -147,7 +147,7 @@ pub(crate) unsafe fn give_text(
             format!("the text needs a buffer of {length} bytes, this one has {capacity}"),
         ));
     }
-    // SAFETY: the buffer has room for `capacity` bytes, which are enough.
+    // SAFETY: the buffer has `capacity` bytes, which are enough.
     unsafe {
         buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());
         buffer.add(bytes.len()).write(0);
@@ -155,7 +155,7 @@ pub(crate) unsafe fn give_text(
     Ok(())
 }
 
-/// The box of `shape` at `start`; with a stride only every n-th element, `shape` of them.
+/// Returns the box of `shape` at `start`. With a stride it has every n-th element, `shape` of them.
 pub(crate) unsafe fn region(
     rank: u32,
     start: *const u64,
@@ -179,7 +179,7 @@ pub(crate) unsafe fn region(
     Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
 }
 
-/// `count` boxes: starts and shapes, one box after the other.
+/// Returns `count` boxes from their starts and shapes, `rank` numbers per box.
 pub(crate) unsafe fn boxes(
     rank: u32,
     count: u64,
@@ -193,7 +193,7 @@ pub(crate) unsafe fn boxes(
     pairs.map(|(start, shape)| Ok(Region::new(start, shape)?)).collect()
 }
 
-/// The numbers of boxes that have an axis at least.
+/// Returns the starts and shapes of boxes with at least one axis.
 unsafe fn corners<'a>(
     rank: u32,
     count: u64,
@@ -209,7 +209,7 @@ unsafe fn corners<'a>(
     unsafe { Ok((places("starts", starts, numbers)?, values("shapes", shapes, numbers)?)) }
 }
 
-/// As [`boxes`], for a session: those that have elements, whose data follow each other all the same.
+/// Returns the nonempty boxes for a session, as [`boxes`] does; `None` if all are empty.
 pub(crate) unsafe fn boxes_to_write(
     rank: u32,
     count: u64,
@@ -219,7 +219,7 @@ pub(crate) unsafe fn boxes_to_write(
     // SAFETY: the caller's contract.
     let (all_starts, all_shapes) = unsafe { corners(rank, count, starts, shapes) }?;
     let rank = rank as usize;
-    // There may be millions: none of them gets a value of its own.
+    // There may be millions of boxes, so none becomes a value of its own.
     let (mut starts, mut shapes) = (Vec::new(), Vec::new());
     if all_shapes.contains(&0) {
         for (start, shape) in all_starts.chunks_exact(rank).zip(all_shapes.chunks_exact(rank)) {
@@ -242,7 +242,7 @@ pub(crate) unsafe fn boxes_to_write(
     boxes.map(Some).map_err(|error| misuse(error.to_string()))
 }
 
-/// `count` points: the coordinates of one after those of the other.
+/// Returns `count` points from their coordinates, `rank` numbers per point.
 pub(crate) unsafe fn points(rank: u32, count: u64, coordinates: *const u64) -> Result<Selection> {
     check_rank(rank)?;
     let numbers = count.checked_mul(rank.into()).ok_or_else(|| misuse("too many points"))?;

@@ -1,4 +1,4 @@
-//! Arrays: what they are, reading, writing.
+//! Calls on arrays: creation, description, reading, writing.
 
 use std::ffi::{c_char, c_void};
 
@@ -19,13 +19,13 @@ handle!(
     pub ArrayHandle, Array, Array
 );
 
-/// `bf_array_facts`. Later versions add to its end.
+/// `bf_array_facts`. Later versions append fields.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct ArrayFacts {
-    /// Axes.
+    /// The number of axes.
     pub rank: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// Bytes of an element in memory; 0 for text.
     pub item_bytes: u64,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn bf_create_array(
         let mut description = object("options", options)?;
         check_keys(description.keys())?;
         if description.get("codecs").is_none_or(Value::is_null) {
-            // What `create_array` of Python takes.
+            // The default of `create_array` in Python.
             description.insert("codecs".to_owned(), json!("auto"));
         }
         description.insert("shape".to_owned(), json!(axes("shape", shape, rank)?));
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn bf_create_array(
         let description = Value::Object(description);
         let new = NewArray::from_json_with(&description, store.options())?;
         let Some((path, new)) = store.define(path, new) else {
-            // There is nothing yet that a handle could stand for.
+            // The array does not exist yet, so there is no handle.
             return Ok(());
         };
         let made = store.create_array(&path, &new)?;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn bf_create_array(
     })
 }
 
-/// Fails for options of a new array that do not exist.
+/// Rejects unknown options of a new array.
 fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
     const KNOWN: [&str; 10] = [
         "order",
@@ -110,7 +110,7 @@ fn check_keys<'a>(keys: impl Iterator<Item = &'a String>) -> Result<()> {
     }
 }
 
-/// A type by its name, or by what Zarr metadata have in its place.
+/// Parses a data type: a name, or a JSON object of Zarr metadata.
 fn dtype_of(text: &str) -> Result<Value> {
     if !text.starts_with('{') {
         return Ok(json!(text));
@@ -118,7 +118,7 @@ fn dtype_of(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| misuse(format!("the dtype is no JSON: {error}")))
 }
 
-/// Names of axes from `time,lat,lon`; an empty one is none.
+/// Parses the names of axes, as in `time,lat,lon`; an empty name stands for none.
 fn names_of(text: &str, rank: u32) -> Result<Value> {
     let mut names: Vec<Value> = Vec::new();
     if !(text.is_empty() && rank == 0) {
@@ -152,7 +152,7 @@ pub extern "C" fn bf_close_array(array: ArrayHandle) -> Status {
     call(|| array.take().map(drop))
 }
 
-/// `bf_array_info`: as much of the facts as `bytes` has room for.
+/// `bf_array_info`: writes the first `bytes` bytes of the facts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_array_info(
     array: ArrayHandle,
@@ -232,8 +232,8 @@ pub unsafe extern "C" fn bf_array_describe(
     call(|| unsafe { give_text(&array.get()?.describe()?.to_string(), buffer, capacity, needed) })
 }
 
-/// Bytes that an explanation may have more the second time: some of its numbers are measured, and some depend
-/// on what is cached.
+/// Bytes by which an explanation may be longer at the next call: some numbers are measured, and
+/// some depend on the cache.
 const EXPLANATION_ROOM: u64 = 256;
 
 /// `bf_array_explain`.

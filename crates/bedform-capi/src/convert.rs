@@ -1,4 +1,4 @@
-//! Conversions.
+//! Conversion of stores and foreign files.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -9,22 +9,22 @@ use bedform::{Error, OpenOptions, Store};
 use crate::arguments::{object, text};
 use crate::status::{Status, call};
 
-/// `bf_convert_watch`: the functions of a program that hears of a conversion; each may be NULL.
+/// `bf_convert_watch`: callbacks of a conversion; each may be NULL.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Watch {
-    /// Handed to the functions.
+    /// Passed to the callbacks.
     pub context: *mut c_void,
-    /// Told of the decoded bytes that are done, and of all.
+    /// Called with the decoded bytes done so far and in all.
     pub progress: Option<unsafe extern "C" fn(context: *mut c_void, done: u64, total: u64)>,
-    /// Told what should be known of the copy, a line each.
+    /// Called with each remark about the copy, one line per call.
     pub warning: Option<unsafe extern "C" fn(context: *mut c_void, line: *const c_char)>,
 }
 
 impl Watch {
     fn tell_progress(&self, done: u64, total: u64) {
         if let Some(progress) = self.progress {
-            // SAFETY: the program gave the function with this context, for this call.
+            // SAFETY: the program passed the function with this context, for this call.
             unsafe { progress(self.context, done, total) };
         }
     }

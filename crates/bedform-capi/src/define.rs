@@ -1,6 +1,8 @@
-//! Arrays that are created together: `bf_define_begin` to `bf_define_end` or `bf_session_define_end`.
+//! Creates many arrays at once, from `bf_define_begin` to `bf_define_end` or
+//! `bf_session_define_end`.
 //!
-//! The arrays of a definition wait with the handle of their store; closing it forgets them.
+//! The arrays of a definition are stored with the handle of their store; closing the handle drops
+//! them.
 
 use crate::session::{SessionHandle, with};
 use crate::status::{Status, call};
@@ -25,7 +27,7 @@ pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn bf_session_define_end(session: SessionHandle, store: StoreHandle) -> Status {
     call(|| {
-        // What members but the first define counts for nothing.
+        // Only the definition of the process with rank 0 counts.
         let defined = store.get().and_then(|store| store.end_definition());
         with(session, |session| session.create_arrays_given(defined))
     })

@@ -1,10 +1,10 @@
 //! The table behind the handles.
 //!
-//! A handle is a number: the kind of its object, a place in the table, and how often that place was used
-//! before. So a handle that was closed, is of another kind, or was never given out is noticed, and no
-//! misuse reads memory that is not there.
+//! A handle is a number: the kind of its object, an index into the table, and the generation of
+//! that entry. So the library detects a closed handle, a handle of another kind and an arbitrary
+//! number, and no misuse reads invalid memory.
 //!
-//! The table does not know the types of its objects: the module of a type makes its handle with
+//! The table does not know the types of its objects: each module defines its handle type with
 //! [`handle!`].
 
 use std::any::Any;
@@ -14,10 +14,11 @@ use bedform::Result;
 
 use crate::status::misuse;
 
-/// Uses of a place before it is retired: what its part of a handle can count.
+/// The most generations of an entry, as its 24 bits of a handle can count; then the entry is
+/// retired.
 const GENERATION_MAX: u64 = (1 << 24) - 1;
 
-/// What a handle stands for. Its number is part of the handle.
+/// The kind of object behind a handle. Its number is part of the handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Store = 1,
@@ -73,7 +74,7 @@ fn parts_of(handle: u64) -> (u64, u64, usize) {
     (handle >> 56, handle >> 32 & GENERATION_MAX, place)
 }
 
-/// Gives an object of `kind` a handle.
+/// Stores an object of `kind` in the table, and returns its handle.
 pub(crate) fn insert<T: Any + Send + Sync>(kind: Kind, object: T) -> u64 {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let place = match table.free.pop() {
@@ -89,7 +90,7 @@ pub(crate) fn insert<T: Any + Send + Sync>(kind: Kind, object: T) -> u64 {
     handle_of(kind, entry.generation, place)
 }
 
-/// A clone of the object behind `handle`, which should be of `kind`.
+/// Returns a clone of the object behind `handle`, which must be of `kind`.
 pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     let (found, generation, place) = parts_of(handle);
     if handle == 0 {
@@ -111,13 +112,13 @@ pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     object.downcast_ref::<T>().cloned().ok_or_else(never)
 }
 
-/// Takes the object behind `handle`, which nobody can use any more.
+/// Removes the object behind `handle`, and returns it.
 pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     let object = find(handle, kind)?;
     let (_, generation, place) = parts_of(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let entry = &mut table.places[place];
-    // Another thread may have been faster.
+    // Another thread may have removed it meanwhile.
     let is_same = entry.generation == generation;
     let kept = if is_same { entry.object.take() } else { None };
     if kept.is_none() {
@@ -126,25 +127,25 @@ pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     if entry.generation < GENERATION_MAX {
         table.free.push(place);
     }
-    // The object may have much to end: not under the lock.
+    // Dropped after the lock is released, because dropping the object may take time.
     drop(table);
     drop(kept);
     Ok(object)
 }
 
-/// Defines the handle of objects of one [`Kind`] and type.
+/// Defines a handle type for one [`Kind`] and type of object.
 macro_rules! handle {
     ($(#[$doc:meta])* $vis:vis $handle:ident, $kind:ident, $object:ty) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(C)]
         $vis struct $handle {
-            /// Its number; 0 is no handle.
+            /// Its number; 0 for the null handle.
             $vis id: u64,
         }
 
         impl $handle {
-            /// No handle.
+            /// The null handle.
             $vis const NULL: Self = Self { id: 0 };
 
             pub(crate) fn new(object: $object) -> Self {

@@ -1,19 +1,19 @@
-//! The C library: `bedform.h` over the engine, without logic that another door would need.
+//! The C library: `bedform.h` as a thin layer over the engine.
 //!
-//! `include/bedform.h` is the contract. Every call checks what can be checked of its arguments, does the
-//! work, and returns a status; no panic crosses to C. Handles are numbers of a table, not pointers, so
-//! that one that was closed, or is of another kind, is noticed.
+//! `include/bedform.h` is the contract. Every call validates its arguments as far as possible, does
+//! the work, and returns a status; no panic crosses to C. Handles are indexes into a table, not
+//! pointers, so that the library detects a closed handle, or one of another kind.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`status`] | statuses, and the text of the last error |
 //! | `handles` | the table behind all handles |
-//! | `arguments` | what comes from C, checked |
+//! | `arguments` | the validation of arguments from C |
 //! | [`stopping`] | the callback that stops calls |
-//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, and what their handles stand for |
+//! | [`store`], [`mod@array`], [`session`], [`define`], [`convert`] | the calls, by object |
 
-// The contract of every call is the text of `bedform.h`, which C programmers read: pointers are null or
-// valid for what the call says it reads and writes.
+// The text in `bedform.h`, for C programmers, is the contract of every call: pointers are null, or
+// valid for the bytes that the call reads or writes.
 #![expect(clippy::missing_safety_doc, reason = "bedform.h has the contract of each call")]
 
 mod arguments;

@@ -29,15 +29,15 @@ handle!(
     pub DecompositionHandle, Decomposition, Arc<Decomposition>
 );
 
-/// The boxes of one process, declared once; nothing if it has no element.
+/// The boxes of one process, declared once; `None` if the process has no element.
 pub(crate) struct Decomposition {
     boxes: Option<Boxes>,
 }
 
-/// A session.
+/// An open session, with the decompositions that it knows.
 pub(crate) struct OpenSession {
     session: Session,
-    /// What the session calls the decompositions that it was given, by their handles.
+    /// The session's own identifiers of decompositions, by handle.
     declared: HashMap<u64, Declared>,
 }
 
@@ -47,7 +47,7 @@ fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
     session.lock().map_err(|_| session_panicked())
 }
 
-/// Does `act` with the session behind a handle.
+/// Calls `act` with the session behind a handle.
 fn with_open<T>(
     handle: SessionHandle,
     act: impl FnOnce(&mut OpenSession) -> Result<T>,
@@ -64,7 +64,7 @@ pub(crate) fn with<T>(
     with_open(handle, |open| act(&mut open.session))
 }
 
-/// Takes the session from a handle, whose other calls end; second whether a call of it has panicked.
+/// Closes a handle, and returns its session and whether a call of it has panicked.
 fn take(handle: SessionHandle) -> Result<(OpenSession, bool)> {
     let shared = handle.take()?;
     let has_panicked = shared.is_poisoned();
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn bf_session_begin(
             Ok((store, options))
         }) {
             Ok(ready) => ready,
-            // The others are waiting in this call.
+            // The other processes wait in this collective call.
             Err(error) => return Err(decline(members, error)),
         };
         let session_of_all = store.session(members, options)?;
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn bf_session_write(
     })
 }
 
-/// Data of the caller's that stay where they are until they are written.
+/// Data of the caller, which stay in place until they are written.
 struct Borrowed(&'static [u8]);
 
 impl AsRef<[u8]> for Borrowed {
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn bf_session_write_borrowed(
     bytes: u64,
     token: *mut u64,
 ) -> Status {
-    // SAFETY: the contract of the call: the data stay until `bf_session_wait`, the next commit or the
-    // session's end, and the session lets go of them by then.
+    // SAFETY: the contract of the call: the data stay valid until `bf_session_wait`, the next
+    // commit or the session's end, and the session drops them by then.
     call(|| unsafe {
         give("the token", token, 0)?;
         let selection = region(rank, start, shape, std::ptr::null())?;
@@ -179,7 +179,7 @@ pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
     call(|| with(session, Session::flush))
 }
 
-/// Writes no element, so that what is wrong is found all the same.
+/// Writes no element, but checks the path and the data's length.
 fn write_nothing(session: &mut Session, path: &ObjectPath, data: &[u8]) -> Result<Token> {
     session.write(path, &Selection::Union(Vec::new()), Elements::Bytes(data))
 }
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
     bytes: u64,
     token: *mut u64,
 ) -> Status {
-    // SAFETY: the contract of the call, as of `bf_session_write_borrowed`.
+    // SAFETY: the contract of the call, as for `bf_session_write_borrowed`.
     call(|| unsafe {
         give("the token", token, 0)?;
         let data: &'static [u8] = elements(data, bytes)?;
@@ -290,17 +290,18 @@ pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
     })
 }
 
-/// Where declared boxes are written.
+/// The target of a write of declared boxes.
 struct Place<'a> {
     path: &'a ObjectPath,
     record: Option<u64>,
     declared: Declared,
 }
 
-/// Has `write` write the boxes of a decomposition, which the session gets to know at their first write.
+/// Calls `write` with the boxes of a decomposition, after declaring them to the session if it does
+/// not know them.
 ///
 /// # Safety
-/// `name` is a text.
+/// `name` is null or a text that ends with a NUL.
 unsafe fn write_decomposed(
     session: SessionHandle,
     name: *const c_char,
@@ -430,7 +431,7 @@ pub extern "C" fn bf_session_abort(session: SessionHandle) -> Status {
     })
 }
 
-/// `bf_comm_waits`: what a function of a communicator is to do about a long wait. Gives 1 to end it.
+/// `bf_comm_waits`: reports a long wait of a communicator's function. Returns 1 to end the wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count: u64) -> c_int {
     let missing = match usize::try_from(count) {
@@ -443,7 +444,7 @@ pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count:
     let missing: Vec<u32> = missing.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect();
     let due = wait_on(seconds, &missing);
     if let Some(warning) = due.warning {
-        // Without anywhere to say it the wait goes on all the same.
+        // The wait continues even if stderr is closed.
         let _ = writeln!(std::io::stderr(), "bedform: {warning}");
     }
     c_int::from(due.gives_up)

@@ -8,7 +8,7 @@ use bedform::{Error, ErrorKind, Result};
 
 use crate::stopping::stopped;
 
-/// `bf_status`: 0, or what a caller can do about an error. The numbers never change.
+/// `bf_status`: 0, or a code by the remedy of the error. The numbers never change.
 pub type Status = i32;
 
 /// `BF_OK`.
@@ -34,7 +34,7 @@ pub fn number(kind: ErrorKind) -> Status {
         ErrorKind::Poisoned => 13,
         ErrorKind::Interrupted => 14,
         ErrorKind::Io => 15,
-        // A test holds this against the list of all kinds.
+        // A test compares this with the list of all kinds.
         ErrorKind::Internal | _ => INTERNAL,
     }
 }
@@ -68,12 +68,12 @@ thread_local! {
 
 fn keep(text: &str) {
     let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-    // A thread that is ending has no last error any more.
+    // A thread that is ending has no last error.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// Does what a call is for, until the callback of the thread ends it; its outcome as a status. The text of
-/// an error is kept for this thread.
+/// Runs a call, which the thread's stop callback may end, and returns its status. Stores the text
+/// of an error for this thread.
 pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
     match caught(|| stopped(act)).and_then(|outcome| outcome) {
         Ok(()) => OK,
@@ -84,7 +84,7 @@ pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
     }
 }
 
-/// An error of a handle or pointer.
+/// Makes an error about a handle or pointer.
 pub(crate) fn misuse(text: impl Into<String>) -> Error {
     Error::invalid(text)
 }

@@ -1,11 +1,11 @@
-//! The callback by which a program stops the calls of a thread.
+//! The callback with which a program stops the calls of a thread.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 
 use bedform_storage::{CancelSource, cancelled_by};
 
-/// `bf_stop`: anything but 0 stops the call that asks.
+/// `bf_stop`: a result other than 0 stops the call.
 pub type Stop = Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>;
 
 thread_local! {
@@ -15,11 +15,11 @@ thread_local! {
 /// `bf_set_stop`. Always 0, `BF_OK`.
 ///
 /// # Safety
-/// `stop` may be called with `context` from calls of this thread until another one is set.
+/// Calls of this thread may call `stop` with `context` until another callback is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> c_int {
     let source = stop.map(|stop| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller guarantees it.
         CancelSource::new(move || unsafe { stop(context) } != 0)
     });
     // A thread that is ending makes no calls.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> c_int 
     0
 }
 
-/// Does `act`, which ends once the callback of this thread says that it is to.
+/// Runs `act`, which the callback of this thread may stop.
 pub(crate) fn stopped<T>(act: impl FnOnce() -> T) -> T {
     let source = STOP.try_with(|known| known.borrow().clone()).ok().flatten();
     match source {

@@ -1,4 +1,4 @@
-//! Stores and what is in them.
+//! Calls on stores, groups and attributes.
 
 use std::ffi::{c_char, c_int};
 use std::ops::Deref;
@@ -22,10 +22,10 @@ handle!(
     pub StoreHandle, Store, OpenStore
 );
 
-/// New arrays by their paths.
+/// New arrays with their paths.
 type NewArrays = Vec<(ObjectPath, NewArray)>;
 
-/// A store, and the arrays that wait for the end of a definition, if one was begun with this handle.
+/// A store, with the arrays of an unfinished definition if this handle began one.
 #[derive(Clone)]
 pub(crate) struct OpenStore {
     store: Store,
@@ -41,7 +41,7 @@ impl OpenStore {
         self.defined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a definition; fails within one.
+    /// Begins a definition; an error within one.
     pub(crate) fn begin_definition(&self) -> Result<()> {
         let mut defined = self.defined();
         if defined.is_some() {
@@ -51,7 +51,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Adds an array to the definition; gives it back outside one.
+    /// Adds an array to the definition; returns it if there is none.
     pub(crate) fn define(&self, path: ObjectPath, new: NewArray) -> Option<(ObjectPath, NewArray)> {
         match self.defined().as_mut() {
             Some(arrays) => {
@@ -62,7 +62,7 @@ impl OpenStore {
         }
     }
 
-    /// Ends the definition, and gives its arrays.
+    /// Ends the definition, and returns its arrays.
     pub(crate) fn end_definition(&self) -> Result<NewArrays> {
         let defined = self.defined().take();
         defined.ok_or_else(|| misuse("bf_define_begin was not called for this store"))
@@ -77,8 +77,8 @@ impl Deref for OpenStore {
     }
 }
 
-/// Options of a store. Where it has a URL and `freshness` is not given, it looks for changes when it is opened,
-/// as in Python: each look is a request.
+/// Parses the options of a store. For a URL without `freshness` it is `"open"`, as in Python,
+/// because each look for changes is a request.
 unsafe fn open_options(place: &Path, options: *const c_char) -> Result<OpenOptions> {
     // SAFETY: the caller's contract.
     let mut given = unsafe { object("options", options) }?;
@@ -259,14 +259,14 @@ pub unsafe extern "C" fn bf_settle_together(
         let ready = store.get().and_then(|store| Ok((store, settle_options(options)?)));
         let (store, options) = match ready {
             Ok(ready) => ready,
-            // The others are waiting in this call.
+            // The other processes wait in this collective call.
             Err(error) => return Err(decline(members, error)),
         };
         store.settle_together(members, &options, &|_, _| ()).map(drop)
     })
 }
 
-/// The processes of a communicator of C, or this one alone.
+/// Returns the processes of a communicator from C, or this process alone.
 pub(crate) unsafe fn members_of(comm: *const CMembers) -> Result<Box<dyn Communicator>> {
     // SAFETY: the caller's contract.
     match unsafe { comm.as_ref() } {
@@ -276,7 +276,7 @@ pub(crate) unsafe fn members_of(comm: *const CMembers) -> Result<Box<dyn Communi
     }
 }
 
-/// The options of settling: `memory_bytes`, `grace_seconds`, `arrays` (a list of paths).
+/// Parses the options of settling: `memory_bytes`, `grace_seconds`, `arrays` (a list of paths).
 unsafe fn settle_options(options: *const c_char) -> Result<SettleOptions> {
     let mut chosen = SettleOptions::default();
     // SAFETY: the caller's contract.

@@ -1,12 +1,13 @@
 //! The memory of the library: an arena of its own.
 //!
-//! `malloc` is not for it: a signal handler that reads may have interrupted `malloc` in the same thread,
-//! and a forked child may have a copy of its lock. The arena is used by the thread with the lock alone
-//! ([`crate::inside::Locked`]); what others allocate, which is next to nothing, is mapped by itself.
+//! The library cannot use `malloc`: a signal handler that reads may have interrupted `malloc` in
+//! the same thread, and a forked child may have a copy of its lock. Only the thread with the lock
+//! ([`crate::inside::Locked`]) allocates from the arena. The rare allocations of other threads get
+//! pages of their own.
 //!
-//! Blocks are powers of two. Those that are freed are kept by size. When the arena is full, its owner
-//! forgets everything and empties it at once ([`empty`]): cheaper than to collect, and as safe in a forked
-//! child, where what the parent left may be half changed.
+//! Blocks are powers of two, with a free list per size. When the arena is full, its owner drops all
+//! patterns and empties it at once ([`empty`]). That is cheaper than collecting single blocks, and
+//! safe in a forked child, where the parent's data may be half changed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -16,16 +17,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::inside;
 
-/// Bytes of the arena. Only those that are used are memory.
+/// Bytes of the arena's address space; only used pages take memory.
 pub(crate) const ARENA_BYTES: usize = 64 << 20;
-/// Larger blocks are mapped by themselves.
+/// Larger blocks get pages of their own.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 const PAGE: usize = 4096;
 /// The smallest block is 16 bytes.
 const SMALLEST: u32 = 4;
 const CLASSES: usize = (BLOCK_BYTES_MAX.trailing_zeros() - SMALLEST) as usize + 1;
 
-/// Where the arena is; null before [`map`].
+/// The address of the arena; null before [`map`].
 static START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 struct Blocks {
@@ -35,55 +36,55 @@ struct Blocks {
 
 struct Shared(UnsafeCell<Blocks>);
 
-// SAFETY: used by the thread that has the lock alone.
+// SAFETY: only the thread with the lock uses it.
 unsafe impl Sync for Shared {}
 
 static BLOCKS: Shared =
     Shared(UnsafeCell::new(Blocks { used: 0, free: [ptr::null_mut(); CLASSES] }));
 
-/// Maps the arena; false where the system gives no memory.
+/// Maps the arena; false if the system has no memory.
 pub(crate) fn map() -> bool {
     let start = map_pages(ARENA_BYTES);
     START.store(start, Ordering::Release);
     !start.is_null()
 }
 
-/// Bytes of the arena that were never used.
+/// Returns the bytes of the arena that no block has used yet.
 pub(crate) fn untouched_bytes() -> usize {
     debug_assert!(inside::has_lock());
     // SAFETY: this thread has the lock.
     ARENA_BYTES - unsafe { (*BLOCKS.0.get()).used }
 }
 
-/// Makes the arena empty. Nothing that was allocated before may be used again.
+/// Empties the arena. No earlier block may be used again.
 pub(crate) fn empty() {
     let start = START.load(Ordering::Acquire);
     // SAFETY: this thread has the lock, or is the only one of a forked child.
     let blocks = unsafe { &mut *BLOCKS.0.get() };
     if !start.is_null() {
-        // SAFETY: the pages are the arena's own, and nothing in them is used any more.
+        // SAFETY: the pages are the arena's own, and no block in them is in use.
         unsafe { libc::madvise(start.cast(), blocks.used, libc::MADV_DONTNEED) };
     }
     *blocks = Blocks { used: 0, free: [ptr::null_mut(); CLASSES] };
 }
 
-/// Pages that are zero; null where the system gives none.
+/// Maps zeroed pages; returns null on failure.
 pub(crate) fn map_pages(bytes: usize) -> *mut u8 {
     map_raw(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
 }
 
-/// Maps pages past the functions of [`crate::calls`]; null where that fails.
+/// Maps pages without the functions of [`crate::calls`]; returns null on failure.
 pub(crate) fn map_raw(bytes: usize, flags: i32, descriptor: i32) -> *mut u8 {
     let protection = c_long::from(libc::PROT_READ | libc::PROT_WRITE);
     let [flags, descriptor, none] = [flags, descriptor, 0].map(c_long::from);
-    // SAFETY: new pages, of which nobody knows.
+    // SAFETY: maps new pages.
     let start =
         unsafe { libc::syscall(libc::SYS_mmap, none, bytes, protection, flags, descriptor, none) }
             as *mut u8;
     if start.addr() == usize::MAX { ptr::null_mut() } else { start }
 }
 
-/// The class of blocks that hold so much; nothing for those that are mapped by themselves.
+/// Returns the class of the blocks that fit a layout; `None` for blocks with pages of their own.
 fn class_of(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(1 << SMALLEST);
     let bytes = bytes.checked_next_power_of_two().filter(|bytes| *bytes <= BLOCK_BYTES_MAX)?;
@@ -101,7 +102,7 @@ impl Blocks {
     fn take(&mut self, class: usize) -> *mut u8 {
         let block = self.free[class];
         if !block.is_null() {
-            // SAFETY: a free block begins with the place of the next one.
+            // SAFETY: a free block begins with the address of the next one.
             self.free[class] = unsafe { block.cast::<*mut u8>().read() };
             return block;
         }
@@ -117,8 +118,8 @@ impl Blocks {
     }
 }
 
-// SAFETY: a block is given to one owner until that frees it, has at least the bytes of the layout, and lies
-// at a multiple of its size, up to a page. Larger alignments are refused.
+// SAFETY: a block has one owner until it is freed, has at least the bytes of the layout, and is
+// aligned to its size, up to a page. Larger alignments are refused.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
@@ -142,7 +143,8 @@ unsafe impl GlobalAlloc for Arena {
             if inside::has_lock()
                 && let Some(class) = class_of(layout)
             {
-                // SAFETY: this thread has the lock; nobody uses the block any more, and it holds an address.
+                // SAFETY: this thread has the lock; the block is unused, and large enough for an
+                // address.
                 unsafe {
                     let blocks = &mut *BLOCKS.0.get();
                     block.cast::<*mut u8>().write(blocks.free[class]);
@@ -151,7 +153,7 @@ unsafe impl GlobalAlloc for Arena {
             }
             return;
         }
-        // SAFETY: mapped by `alloc`, with so many bytes.
+        // SAFETY: `alloc` mapped these pages, with this size.
         unsafe { libc::munmap(block.cast(), layout.size().next_multiple_of(PAGE)) };
     }
 }
@@ -180,7 +182,7 @@ mod tests {
             assert_ne!(first, second);
             Arena.dealloc(first, layout);
             assert_eq!(Arena.alloc(layout), first);
-            // What is larger than any block lies elsewhere.
+            // A block above the largest class lies outside the arena.
             let large = Layout::from_size_align(BLOCK_BYTES_MAX + 1, 8).unwrap();
             let elsewhere = Arena.alloc(large);
             elsewhere.write_bytes(1, large.size());

@@ -1,11 +1,11 @@
-//! The functions that stand before those of libc: they call the next one, and look at what it did.
+//! The functions that interpose libc's: each calls libc's function, then examines the access.
 //!
-//! Nothing with a destructor lives while the next function runs: a thread that is cancelled there unwinds
-//! through these frames. Descriptors are forgotten *before* they are closed: after that they may be another
-//! thread's.
+//! No value with a destructor lives while libc's function runs: a cancelled thread unwinds through
+//! these frames. A descriptor is forgotten *before* it is closed: afterwards another thread may get
+//! the same number.
 //!
-//! What libc calls itself is not seen. `fread` has therefore a function of its own here, and so have the
-//! variants that compilers put in the place of others (`_FORTIFY_SOURCE`).
+//! Calls inside libc bypass interposition. So `fread` has a function of its own here, and so have
+//! the variants that compilers substitute (`_FORTIFY_SOURCE`).
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -14,7 +14,8 @@ use libc::{FILE, iovec, off_t, size_t, ssize_t};
 use crate::watch::{self, At};
 use crate::{descriptors, inside, next};
 
-/// Functions that read: the next one is called with the same arguments, then the access is looked at.
+/// Defines functions that read: libc's function runs with the same arguments, then the access is
+/// examined.
 macro_rules! reads {
     ($($name:ident($($argument:ident: $kind:ty),*) at $at:expr;)*) => {
         $(
@@ -163,7 +164,8 @@ pub(crate) unsafe extern "C-unwind" fn freopen64(
 }
 
 unsafe fn forget_stream(stream: *mut FILE) {
-    // SAFETY: the address of this thread's `errno` is always valid; the stream is one, by the caller's word.
+    // SAFETY: the address of this thread's `errno` is always valid; the caller passes an open
+    // stream.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;
@@ -196,9 +198,8 @@ pub(crate) unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int
     unsafe { next::dup3(from, to, flags) }
 }
 
-/// As libc's, which takes as many arguments as the option needs: on Linux they come as these do. A program
-/// that is about to forbid itself system calls is not watched any more: it may be killed for those of the
-/// library.
+/// As libc's, which is variadic; on Linux the arguments arrive as these do. Watching ends before a
+/// program restricts its system calls: the kernel might kill it for a call of the library.
 ///
 /// # Safety
 ///
@@ -218,7 +219,8 @@ pub(crate) unsafe extern "C-unwind" fn prctl(
     unsafe { next::prctl(option, second, third, fourth, fifth) }
 }
 
-/// Functions that map files: mapped files are read past the library, which the report says.
+/// Defines functions that map files. Reads of a mapped file bypass the library; the report counts
+/// the maps.
 macro_rules! maps {
     ($($name:ident;)*) => {
         $(

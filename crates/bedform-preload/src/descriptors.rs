@@ -1,28 +1,28 @@
-//! From descriptors to files: a table without locks, so that a descriptor that closes is forgotten at once.
+//! A lock-free table from descriptors to files; a closed descriptor is forgotten at once.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::arena::map_pages;
 
-/// Descriptors of one part of the table, which is 32 KiB.
+/// Descriptors of one part of the table, which takes 32 KiB.
 const PART: usize = 4096;
-/// Parts of the table: the kernel's own limit is 2^20 descriptors unless raised. Those beyond are not
+/// Parts of the table, for 2^20 descriptors: the kernel's default limit. Higher descriptors are not
 /// watched.
 const PARTS: usize = 256;
 
-/// What is known of a descriptor.
+/// The state of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Nothing yet.
+    /// Not looked up yet.
     No,
-    /// It is no regular file, or one that is not watched.
+    /// It is not a regular file, or not watched.
     Ignored,
-    /// The file in this slot, as long as the slot has this generation.
+    /// The file in this slot, if the slot still has this generation.
     File {
         /// The number of the slot.
         slot: u16,
-        /// That of the slot when the descriptor was looked up.
+        /// The generation of the slot when the descriptor was looked up.
         generation: u32,
     },
 }
@@ -38,16 +38,16 @@ fn cell(descriptor: i32, may_make: bool) -> Option<&'static AtomicU64> {
         let made = map_pages(size_of::<[AtomicU64; PART]>()).cast();
         match part.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found = made,
-            // Another thread was first; so much is lost once or twice in a process.
+            // Another thread was first; these pages stay unused, once or twice per process.
             Err(other) => found = other,
         }
     }
-    // SAFETY: a part is never unmapped, and zeros are a valid one.
+    // SAFETY: a part is never unmapped, and zeros are a valid part.
     let part = unsafe { found.as_ref() }?;
     Some(&part[number % PART])
 }
 
-/// What is known of a descriptor; those beyond the table are ignored.
+/// Returns the state of a descriptor; descriptors beyond the table are ignored.
 #[inline]
 pub(crate) fn known(descriptor: i32) -> Known {
     let in_table = usize::try_from(descriptor).is_ok_and(|number| number < PART * PARTS);
@@ -58,14 +58,14 @@ pub(crate) fn known(descriptor: i32) -> Known {
     }
 }
 
-/// Keeps what was found of a descriptor.
+/// Stores the state of a descriptor.
 pub(crate) fn keep(descriptor: i32, known: Known) {
     if let Some(cell) = cell(descriptor, true) {
         cell.store(pack(known), Ordering::Release);
     }
 }
 
-/// Forgets a descriptor, which closes or becomes another file's.
+/// Forgets a descriptor that is closed or reused.
 #[inline]
 pub(crate) fn forget(descriptor: i32) {
     if let Some(cell) = cell(descriptor, false) {
@@ -78,7 +78,7 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     let end = usize::try_from(last).unwrap_or(usize::MAX).min(PART * PARTS - 1);
     let mut number = usize::try_from(first).unwrap_or(usize::MAX);
     while number <= end {
-        // Parts that were never made have nothing to forget.
+        // Missing parts have nothing to forget.
         let part = TABLE[number / PART].load(Ordering::Acquire);
         // SAFETY: as in `cell`.
         if let Some(part) = unsafe { part.as_ref() } {

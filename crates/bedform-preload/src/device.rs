@@ -1,20 +1,20 @@
-//! How much the kernel reads for one hint.
+//! The number of bytes that the kernel reads for one hint.
 //!
-//! It reads no more of one `posix_fadvise` than the readahead of the device (128 KiB, unless raised), and
-//! drops the rest. Requests as large as that are the fastest, so it is asked for: once for each device, in
-//! `/sys`. The thread that looks up a file asks, never the helper: a descriptor that another thread opens
-//! may be one that the program expects to get.
+//! For one `posix_fadvise` the kernel reads at most the readahead of the device (128 KiB by
+//! default), and drops the rest. Requests of that size are the fastest, so the library reads the
+//! size from `/sys`, once per device. The thread that looks up a file does this, never the helper:
+//! the helper might get a descriptor number that the program expects.
 
 use std::ffi::CStr;
 use std::io::Write;
 
-/// What the kernel reads of one hint anywhere.
+/// The bytes that the kernel reads for one hint on any device.
 const BYTES_MIN: u32 = 128 << 10;
-/// The unit in which the kernel reads what is larger.
+/// The most bytes of one request of the kernel.
 const BYTES_MAX: u32 = 2 << 20;
 const DEVICES: usize = 8;
 
-/// The devices that were asked for last.
+/// The devices that were looked up last.
 pub(crate) struct Devices {
     known: [(u64, u32); DEVICES],
     next: usize,
@@ -25,7 +25,7 @@ impl Devices {
         Self { known: [(0, 0); DEVICES], next: 0 }
     }
 
-    /// Bytes of a file on the device that one hint may have.
+    /// Returns the bytes of one hint for a file on the device.
     pub(crate) fn hint_bytes(&mut self, device: u64) -> u32 {
         if let Some((_, bytes)) =
             self.known.iter().find(|known| **known != (0, 0) && known.0 == device)
@@ -39,8 +39,8 @@ impl Devices {
     }
 }
 
-/// The readahead of a device in bytes: of a disk, a partition, or a file system without a disk. Zero if
-/// nobody knows.
+/// Returns the readahead of a device in bytes, for a disk, a partition, or a file system without a
+/// disk. Zero if it is unknown.
 fn ask(device: u64) -> u32 {
     let [major, minor] = [libc::major(device), libc::minor(device)];
     let mut name = [0_u8; 80];
@@ -54,11 +54,13 @@ fn ask(device: u64) -> u32 {
     found.unwrap_or(0).saturating_mul(1024)
 }
 
-/// The number that is all of a small file. By system calls, which nothing cancels and nobody watches.
+/// Returns the number in a small file. Uses system calls, which are no cancellation points and not
+/// interposed.
 fn number_in(path: &CStr) -> Option<u32> {
     let mut text = [0_u8; 16];
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path ends with a zero, the buffer has so many bytes, and the descriptor is ours.
+    // SAFETY: the path ends with a zero, the buffer has the given length, and the descriptor is
+    // ours.
     let count = unsafe {
         let descriptor = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
         if descriptor < 0 {

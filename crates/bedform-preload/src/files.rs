@@ -1,10 +1,11 @@
-//! The files that are read: from a descriptor to a slot.
+//! The table of files that the program reads: maps descriptors to slots.
 //!
-//! A file is its device and inode, whatever descriptors it has. It has a slot until another file needs it:
-//! then the slot's generation changes, and what descriptors were known as is no longer true.
+//! A device and an inode identify a file, whatever its descriptors. A file keeps its slot until
+//! another file needs it. Then the slot's generation changes, which invalidates the entries of its
+//! descriptors.
 //!
-//! The table has a lock of its own, which is held for a microsecond, longer for the first file on a device;
-//! nothing here allocates.
+//! The table has a lock of its own, held for a microsecond, and longer for the first file on a
+//! device. No function here allocates.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -16,7 +17,7 @@ use crate::helper;
 use crate::inside::Inside;
 use crate::record::{self, FILES, ProcessNumber};
 
-/// Attempts to take the lock: some microseconds. Descriptors are looked up once.
+/// Attempts to take the lock, some microseconds in all; each descriptor is looked up only once.
 const ATTEMPTS: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ struct Files {
 
 struct Shared(UnsafeCell<Files>);
 
-// SAFETY: used by the thread with the lock alone.
+// SAFETY: only the thread with the lock uses it.
 unsafe impl Sync for Shared {}
 
 static TABLE: Shared = Shared(UnsafeCell::new(Files {
@@ -43,33 +44,33 @@ static TABLE: Shared = Shared(UnsafeCell::new(Files {
     is_used: false,
 }));
 static LOCK: AtomicU32 = AtomicU32::new(0);
-/// How many files each slot has had.
+/// The number of files that each slot has had.
 static GENERATIONS: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
-/// Bytes of the file in each slot, when it was looked at last.
+/// The size in bytes of the file in each slot, at the last look.
 static BYTES: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
-/// Bytes that one hint about the file in each slot may have.
+/// Bytes of one hint for the file in each slot.
 static HINT_BYTES: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
-/// When the file in each slot was looked up or read last, by [`TIME`].
+/// The last use of the file in each slot, on the clock [`TIME`].
 static USED_AT: [AtomicU64; FILES] = [const { AtomicU64::new(0) }; FILES];
 static TIME: AtomicU64 = AtomicU64::new(0);
 
-/// True if the slot has the file that it had at this generation.
+/// True if the slot still has the file of this generation.
 pub(crate) fn is_current(slot: u16, generation: u32) -> bool {
     GENERATIONS[usize::from(slot)].load(Ordering::Acquire) == generation
 }
 
-/// Says that the file in a slot is in use.
+/// Marks the file in a slot as used now.
 pub(crate) fn touch(slot: u16) {
     let now = TIME.fetch_add(1, Ordering::Relaxed);
     USED_AT[usize::from(slot)].store(now, Ordering::Relaxed);
 }
 
-/// Bytes that one hint about the file in a slot may have.
+/// Returns the bytes of one hint for the file in a slot.
 pub(crate) fn hint_bytes(slot: u16) -> u64 {
     u64::from(HINT_BYTES[usize::from(slot)].load(Ordering::Relaxed))
 }
 
-/// Bytes of the file in a slot, which has `end` at least.
+/// Returns the size in bytes of the file in a slot, which is at least `end`.
 pub(crate) fn bytes(slot: u16, descriptor: i32, end: u64) -> u64 {
     let known = &BYTES[usize::from(slot)];
     let bytes = known.load(Ordering::Relaxed);
@@ -82,7 +83,7 @@ pub(crate) fn bytes(slot: u16, descriptor: i32, end: u64) -> u64 {
     bytes
 }
 
-/// In a forked child: forgets all files; false if there were none.
+/// Forgets all files in a forked child; false if there were none.
 pub(crate) fn leave() -> bool {
     LOCK.store(0, Ordering::Release);
     // SAFETY: the child has one thread.
@@ -97,8 +98,8 @@ pub(crate) fn leave() -> bool {
     true
 }
 
-/// What a descriptor is; looked at if it is not known yet. A file without bytes of which some were read is
-/// none of a disk: those of `/proc` say that they are regular.
+/// Returns the state of a descriptor, after a first look if needed. A read of an empty file that
+/// returned bytes is of no disk: files of `/proc` claim to be regular.
 pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
     match descriptors::known(descriptor) {
         Known::File { slot, generation } if is_current(slot, generation) => {
@@ -108,7 +109,7 @@ pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
         _ => {}
     }
     let Some(status) = status_of(descriptor) else { return Known::No };
-    // SAFETY: asks for flags.
+    // SAFETY: returns flags.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
     let is_direct = flags & libc::O_DIRECT != 0;
     let is_regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
@@ -127,7 +128,7 @@ pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
     known
 }
 
-/// Does something with the table; nothing if another thread has it for long.
+/// Calls `act` with the table; `None` if another thread holds the lock after some attempts.
 fn with_table<T>(act: impl FnOnce(&mut Files) -> T) -> Option<T> {
     let is_mine = (0..ATTEMPTS).any(|_| {
         std::hint::spin_loop();
@@ -137,15 +138,15 @@ fn with_table<T>(act: impl FnOnce(&mut Files) -> T) -> Option<T> {
     if !is_mine {
         return None;
     }
-    // SAFETY: this thread has the lock. Nothing in the table panics; a lock that is never let go of ends
-    // the looking up, and nothing else.
+    // SAFETY: this thread has the lock. No function of the table panics; a lock that stays taken
+    // only ends the lookups.
     let result = act(unsafe { &mut *TABLE.0.get() });
     LOCK.store(0, Ordering::Release);
     Some(result)
 }
 
 impl Files {
-    /// The slot of a file: its own, a free one, or that which was used longest ago.
+    /// Returns the slot of a file: its own, a free one, or the least recently used.
     fn slot_for(&mut self, descriptor: i32, status: &libc::stat) -> Known {
         record::make();
         self.is_used = true;
@@ -181,7 +182,7 @@ impl Files {
 }
 
 fn status_of(descriptor: i32) -> Option<libc::stat> {
-    // SAFETY: a value of integers may be zero, and the call writes one of this type.
+    // SAFETY: zeros are a valid value, and the call writes a value of this type.
     unsafe {
         let mut status: libc::stat = mem::zeroed();
         (libc::fstat(descriptor, &raw mut status) == 0).then_some(status)

@@ -1,12 +1,13 @@
-//! One sequence of reads: its pattern, and how far ahead of it the kernel is advised.
+//! One sequence of reads: its pattern and its readahead window.
 //!
-//! The places that come next are a window over what the pattern predicts. It is filled again when half of
-//! it has been read, so that most reads advise nothing. It has a quarter of the reads that were right so
-//! far: whenever a pattern ends, no more than a fifth of what was advised of is in vain. Its size in bytes
-//! is a setting at first, and doubles each time that bounds it.
+//! The window holds the predicted places ahead of the program. It is filled again when half of it
+//! has been read, so that most reads give no advice. Its length is at most a quarter of the correct
+//! predictions so far, or [`PLACES_MIN`]. So at most a fifth of the advice is wasted when a pattern
+//! ends. Its limit in bytes begins with a setting, and doubles each time that the limit cuts the
+//! window.
 //!
-//! Places that follow the last read without a gap are in the window, but left to the kernel, whose own
-//! readahead has them.
+//! Places that follow the last read without a gap are in the window, but get no advice: the
+//! kernel's own readahead fetches them.
 
 use std::collections::VecDeque;
 
@@ -14,24 +15,24 @@ use bedform_patterns::{Analyzer, Kind, Place};
 
 use crate::record::KINDS;
 
-/// Places that a window has at most. Filling it again takes some ten microseconds, in which no other
+/// The most places of a window. Filling it takes some ten microseconds, during which no other
 /// thread's reads are followed.
 const PLACES_MAX: usize = 512;
-/// Windows may have this many reads from the beginning.
+/// The length of a window that is always allowed, in reads.
 const PLACES_MIN: usize = 4;
-/// Reads that were right for each one ahead.
+/// Correct predictions for each place ahead.
 const RIGHT_FOR_PLACE: usize = 4;
-/// Reads for which a window always has the bytes.
+/// The number of reads whose bytes always fit a window.
 const READS_MIN: u64 = 2;
-/// Runs that lie closer are advised as one.
+/// Byte ranges with a smaller gap are advised as one.
 const GAP: u64 = 4096;
 
-/// Bytes of a file.
+/// A byte range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first one.
+    /// The first byte.
     pub(crate) start: u64,
-    /// The one behind the last.
+    /// The end, exclusive.
     pub(crate) end: u64,
 }
 
@@ -41,29 +42,30 @@ impl Run {
     }
 }
 
-/// What bounds a window.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Bytes ahead at first.
     pub(crate) ahead: u64,
-    /// Bytes ahead at most.
+    /// The most bytes ahead.
     pub(crate) ahead_max: u64,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub(crate) file_bytes: u64,
 }
 
-/// What a read was.
+/// The relation of a read to the predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Outcome {
-    /// The kind of the pattern that predicted it, as [`crate::record`] counts them.
+    /// The kind of the pattern that predicted it, as an index into the counters of
+    /// [`crate::record`].
     pub(crate) kind: Option<usize>,
     /// True if the kernel was advised of it.
     pub(crate) was_advised: bool,
-    /// True if advice that was given is wrong.
+    /// True if earlier advice turned out wrong.
     pub(crate) is_stale: bool,
 }
 
-/// Places of a window that follow each other and were treated alike.
+/// Consecutive places of a window that were all advised of, or all left to the kernel.
 #[derive(Debug)]
 struct Part {
     places: usize,
@@ -77,14 +79,14 @@ pub(crate) struct Follow {
     analyzer: Analyzer,
     last: Option<Run>,
     window: VecDeque<Part>,
-    /// Reads in order that were predicted, since one was not; a quarter of those before.
+    /// Correct predictions in a row; a wrong one divides the number by four.
     right: usize,
-    /// Bytes ahead; nothing before the first window.
+    /// The limit of the window in bytes; `None` before the first window.
     depth: Option<u64>,
 }
 
 impl Follow {
-    /// The next read.
+    /// Adds the next read, and compares it with the window.
     pub(crate) fn push(&mut self, run: Run) -> Outcome {
         let Some(place) = Place::bytes(run.start, run.bytes()) else { return Outcome::default() };
         let predicted = self.analyzer.push(place).predicted;
@@ -95,7 +97,7 @@ impl Follow {
             ..Outcome::default()
         };
         match predicted {
-            // One of several that may come: the window has no order.
+            // It is one of several candidates, so the window has no order.
             Some(Kind::Correlated) => self.window.clear(),
             Some(_) => {
                 self.right = self.right.saturating_add(1);
@@ -106,13 +108,13 @@ impl Follow {
         outcome
     }
 
-    /// True if the pattern has places ahead that the kernel was advised of or has by itself.
+    /// True if the window has unread places.
     pub(crate) fn is_ahead(&self) -> bool {
         !self.window.is_empty()
     }
 
-    /// Advises of what comes next, if half of the window was read; `advise` is false when it can take no
-    /// more.
+    /// Advises of the next places if half of the window was read, and returns the advised bytes.
+    /// `advise` returns false when the queue is full.
     pub(crate) fn refill(&mut self, bounds: &Bounds, mut advise: impl FnMut(Run) -> bool) -> u64 {
         let Some(last) = self.last else { return 0 };
         let depth = self.depth.unwrap_or(bounds.ahead);
@@ -151,14 +153,14 @@ impl Follow {
             bytes = bytes.saturating_add(run.bytes());
         }
         advised += filling.flush(&mut self.window, &mut advise).unwrap_or(0);
-        // All of this window that was read was right: the next one may be longer.
+        // The whole window was read as predicted, so the next one may be longer.
         let is_bounded = places > had && had > 0 && bytes >= wanted;
         let next = if is_bounded { depth.saturating_mul(2).min(bounds.ahead_max) } else { depth };
         self.depth = Some(next.max(depth));
         advised
     }
 
-    /// A read that was predicted; true if the kernel was advised of it.
+    /// Removes a predicted read from the window; true if the kernel was advised of it.
     fn pass(&mut self, bytes: u64) -> bool {
         let Some(part) = self.window.front_mut() else { return false };
         let is_advised = part.is_advised;
@@ -170,7 +172,7 @@ impl Follow {
         is_advised
     }
 
-    /// A read that was not predicted; true if the kernel was advised of others.
+    /// Clears the window after a wrong prediction; true if the kernel was advised of other places.
     fn give_up(&mut self) -> bool {
         let is_stale = self.window.iter().any(|part| part.is_advised);
         self.window.clear();
@@ -182,18 +184,18 @@ impl Follow {
 
 /// A window while it is filled.
 struct Filling {
-    /// The place before.
+    /// The previous place.
     last: Run,
-    /// True as long as there was no gap since the last read.
+    /// True while no gap has followed the last read.
     is_leading: bool,
-    /// What is to be advised of next, and how many places with how many bytes are in it.
+    /// The byte range of the next advice, with its number of places and their bytes.
     run: Option<Run>,
     places: usize,
     bytes: u64,
 }
 
 impl Filling {
-    /// Goes on to a place; true if it is left to the kernel.
+    /// Moves to the next place; true if the kernel's own readahead covers it.
     fn step(&mut self, run: Run) -> bool {
         let follows = run.start == self.last.end || run == self.last;
         self.is_leading &= follows;
@@ -201,7 +203,7 @@ impl Filling {
         self.is_leading
     }
 
-    /// Adds a place to what is to be advised of; false if it lies elsewhere.
+    /// Adds a place to the next advice; false if it is not adjacent.
     fn take(&mut self, run: Run) -> bool {
         let joined = match self.run {
             None => run,
@@ -218,7 +220,7 @@ impl Filling {
         true
     }
 
-    /// Advises of what was taken; nothing if it cannot be taken any more.
+    /// Gives the collected advice, and returns its bytes; `None` if the queue is full.
     fn flush(
         &mut self,
         window: &mut VecDeque<Part>,
@@ -245,14 +247,14 @@ fn grow(window: &mut VecDeque<Part>, places: usize, bytes: u64, is_advised: bool
     }
 }
 
-/// The bytes of a place that the file has; nothing if it has none of them.
+/// Returns the byte range of a place, clipped to the file; `None` if it is empty.
 fn run_of(place: &Place, file_bytes: u64) -> Option<Run> {
     let (start, end) = place.bounds().next()?;
     let [start, end] = [u64::try_from(start).ok()?, u64::try_from(end).ok()?.min(file_bytes)];
     (start < end).then_some(Run { start, end })
 }
 
-/// Where a kind is counted in a [`crate::record::Record`].
+/// Returns the index of a pattern's kind in the counters of a [`crate::record::Record`].
 fn index(kind: Kind, is_contiguous: bool) -> usize {
     match kind {
         Kind::Correlated => 4,
@@ -277,7 +279,7 @@ mod tests {
         Run { start, end: start + bytes }
     }
 
-    /// Follows reads; what the kernel is advised of after each.
+    /// Follows reads, and returns the advice after each.
     fn advice(follow: &mut Follow, bounds: &Bounds, reads: &[Run]) -> Vec<Vec<Run>> {
         let after = |read: &Run| {
             let mut told = Vec::new();
@@ -303,7 +305,7 @@ mod tests {
             all,
             (3..3 + all.len() as u64).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect::<Vec<_>>()
         );
-        // Half a window of 16 reads at a time.
+        // Each refill advises of half a window of 16 reads.
         assert!((208..=216).contains(&(3 + all.len())), "{}", all.len());
         assert!(told.iter().filter(|told| !told.is_empty()).count() < 40);
     }
@@ -312,7 +314,7 @@ mod tests {
     fn sequential_reads_are_left_to_the_kernel() {
         let reads: Vec<Run> = (0..100).map(|n| run(n * 64 * KIB, 64 * KIB)).collect();
         assert!(advice(&mut Follow::default(), &BOUNDS, &reads).concat().is_empty());
-        // Backwards the kernel does not read ahead.
+        // The kernel has no readahead for reads that go backwards.
         let backwards: Vec<Run> = reads.iter().rev().copied().collect();
         assert!(!advice(&mut Follow::default(), &BOUNDS, &backwards).concat().is_empty());
     }
@@ -323,7 +325,7 @@ mod tests {
             .flat_map(|row| (0..4).map(move |n| run(row * 9000 * KIB + n * 64 * KIB, 64 * KIB)));
         let reads: Vec<Run> = rows.collect();
         let told = advice(&mut Follow::default(), &BOUNDS, &reads).concat();
-        // Reads behind each other are one piece of advice, of a row as far as the window goes.
+        // Adjacent reads are one piece of advice, up to the end of a row or of the window.
         assert!(told.iter().all(|run| run.start % (9000 * KIB) + run.bytes() <= 256 * KIB));
         assert!(told.iter().filter(|run| run.bytes() >= 128 * KIB).count() >= 5, "{told:?}");
     }
@@ -347,7 +349,7 @@ mod tests {
             let told = advice(&mut follow, &BOUNDS, &reads).concat().len() as u64;
             let in_vain = told - (count - 3);
             assert!(in_vain <= (count / 4).max(4), "{in_vain} of {told} after {count} reads");
-            // After that it begins anew, with what was right before.
+            // The next window begins with the length that earlier predictions allow.
             assert!(follow.push(run(1 << 39, 4 * KIB)).is_stale);
             assert!(!follow.is_ahead());
         }

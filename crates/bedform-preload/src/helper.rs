@@ -1,12 +1,13 @@
-//! The queue of advice, and the thread that gives it.
+//! The queue of advice, and the thread that gives it to the kernel.
 //!
-//! `posix_fadvise` waits while the kernel's queue of requests is full: a thread of its own waits for it,
-//! never the program's. The thread begins with the first advice and ends when it has had none for a while:
-//! a program whose last thread has ended must end, too.
+//! `posix_fadvise` blocks while the kernel's request queue is full, so a thread of its own calls
+//! it, never the program's. The thread starts with the first advice and ends after some idle time:
+//! a program ends only when all its threads have ended.
 //!
-//! The queue has one producer, the thread with the lock, and one consumer. A piece of advice names a
-//! descriptor and what was known of it. When that has changed, or the pattern has, the advice is dropped.
-//! If the descriptor changes in the instant between, the kernel gets a useless hint about another file.
+//! The queue has one producer, the thread with the lock, and one consumer. A piece of advice names
+//! a descriptor and its state. It is dropped if that state or the pattern has changed since. If the
+//! descriptor changes between the check and the call, the kernel gets a useless hint about another
+//! file.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -17,28 +18,28 @@ use crate::follow::Run;
 use crate::inside::{self, Inside};
 use crate::record::FILES;
 
-/// Pieces of advice that wait.
+/// The most queued pieces of advice.
 const QUEUE: usize = 8192;
-/// Milliseconds after which the thread ends.
+/// The idle time in milliseconds after which the thread ends.
 const IDLE_MS: i64 = 200;
 const STACK_BYTES: usize = 256 << 10;
-/// Attempts to start the thread, of a program that may have none.
+/// Attempts to start the thread; the program may lack the right to.
 const FAILURES_MAX: u32 = 3;
 
-/// A piece of advice.
+/// A piece of advice: a byte range that the kernel should read.
 #[derive(Clone, Copy)]
 pub(crate) struct Advice {
     /// The descriptor of the file.
     pub(crate) descriptor: i32,
-    /// What it was when the advice was made.
+    /// The state of the descriptor when the advice was made.
     pub(crate) known: Known,
     /// The slot of the file.
     pub(crate) slot: u16,
-    /// That of the slot when the advice was made.
+    /// The epoch of the slot when the advice was made.
     pub(crate) epoch: u32,
-    /// What comes next.
+    /// The byte range.
     pub(crate) run: Run,
-    /// Bytes of which the kernel is advised at a time.
+    /// Bytes of one hint.
     pub(crate) hint_bytes: u64,
 }
 
@@ -61,12 +62,13 @@ impl Advice {
 
 struct Queue {
     items: UnsafeCell<[Advice; QUEUE]>,
-    /// Pieces that were ever taken and ever put.
+    /// The numbers of pieces ever taken and ever put.
     taken: AtomicUsize,
     put: AtomicUsize,
 }
 
-// SAFETY: an item is written before `put` counts it, and read before `taken` does, by one thread each.
+// SAFETY: the producer writes an item before `put` counts it, and the consumer reads it before
+// `taken` does.
 unsafe impl Sync for Queue {}
 
 static ADVICE: Queue = Queue {
@@ -74,33 +76,33 @@ static ADVICE: Queue = Queue {
     taken: AtomicUsize::new(0),
     put: AtomicUsize::new(0),
 };
-/// 1 while the thread is there.
+/// 1 while the thread exists.
 static IS_RUNNING: AtomicU32 = AtomicU32::new(0);
-/// Changes when there is something to do; the thread sleeps on it.
+/// A futex that changes with each new advice; the thread sleeps on it.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 /// 1 while the thread sleeps.
 static IS_ASLEEP: AtomicU32 = AtomicU32::new(0);
 static FAILURES: AtomicU32 = AtomicU32::new(0);
-/// Patterns of each slot that turned out wrong.
+/// The number of wrong patterns of each slot.
 static EPOCHS: [AtomicU32; FILES] = [const { AtomicU32::new(0) }; FILES];
 
-/// How often advice for a slot turned out wrong.
+/// Returns the number of times that advice for a slot was cancelled.
 pub(crate) fn epoch(slot: u16) -> u32 {
     EPOCHS[usize::from(slot)].load(Ordering::Acquire)
 }
 
-/// Drops the advice for a slot that is not given yet.
+/// Cancels the queued advice for a slot.
 pub(crate) fn cancel(slot: u16) {
     EPOCHS[usize::from(slot)].fetch_add(1, Ordering::AcqRel);
 }
 
-/// Queues a piece of advice; false if there is no room. The caller has the lock.
+/// Queues a piece of advice; false if the queue is full. The caller has the lock.
 pub(crate) fn put(advice: Advice) -> bool {
     let put = ADVICE.put.load(Ordering::Relaxed);
     if put.wrapping_sub(ADVICE.taken.load(Ordering::Acquire)) >= QUEUE {
         return false;
     }
-    // SAFETY: the thread does not read this item before it is counted.
+    // SAFETY: the thread reads this item only after it is counted.
     unsafe { (*ADVICE.items.get())[put % QUEUE] = advice };
     ADVICE.put.store(put.wrapping_add(1), Ordering::Release);
     true
@@ -111,13 +113,13 @@ fn take() -> Option<Advice> {
     if taken == ADVICE.put.load(Ordering::SeqCst) {
         return None;
     }
-    // SAFETY: the item is not written again before it is counted as taken.
+    // SAFETY: the item is written again only after it is counted as taken.
     let advice = unsafe { (*ADVICE.items.get())[taken % QUEUE] };
     ADVICE.taken.store(taken.wrapping_add(1), Ordering::Release);
     Some(advice)
 }
 
-/// Sees to it that what is queued will be given. Without the lock: starting a thread takes a while.
+/// Wakes or starts the thread. Called without the lock, since starting a thread takes time.
 pub(crate) fn wake(_inside: &Inside) {
     CALLS.fetch_add(1, Ordering::SeqCst);
     if IS_RUNNING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
@@ -138,7 +140,7 @@ pub(crate) fn wake(_inside: &Inside) {
     }
 }
 
-/// In a forked child: there is no thread, and what is queued is the parent's.
+/// Drops the parent's queue and thread in a forked child.
 pub(crate) fn leave() {
     ADVICE.taken.store(ADVICE.put.load(Ordering::Relaxed), Ordering::Relaxed);
     IS_RUNNING.store(0, Ordering::Relaxed);
@@ -146,9 +148,9 @@ pub(crate) fn leave() {
     FAILURES.store(0, Ordering::Relaxed);
 }
 
-/// Starts the thread, which gets no signal of the program's.
+/// Starts the thread with all signals blocked.
 fn start() -> bool {
-    // SAFETY: all values are initialised by the calls that take their addresses, in this order; the
+    // SAFETY: the calls initialize all values whose addresses they take, in this order; the
     // attributes are destroyed once.
     unsafe {
         let mut attributes = std::mem::zeroed();
@@ -171,7 +173,7 @@ fn start() -> bool {
 }
 
 extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
-    // Nothing that the thread does is the program's.
+    // Calls of this thread are not the program's.
     let _inside = Inside::enter();
     // SAFETY: the name ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"bedform-ahead".as_ptr()) };
@@ -184,7 +186,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
             continue;
         }
         IS_RUNNING.store(0, Ordering::SeqCst);
-        // Whoever put something before that saw a thread that was there.
+        // An item put before this store found the thread running, and did not wake it.
         let is_empty = ADVICE.taken.load(Ordering::Relaxed) == ADVICE.put.load(Ordering::SeqCst);
         let goes_on = !is_empty
             && IS_RUNNING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -194,7 +196,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Sleeps until there is something to do; false if there was nothing for long.
+/// Sleeps until there is new advice; false after the idle time.
 fn sleep(calls: u32) -> bool {
     let time = libc::timespec { tv_sec: IDLE_MS / 1000, tv_nsec: IDLE_MS % 1000 * 1_000_000 };
     IS_ASLEEP.store(1, Ordering::SeqCst);

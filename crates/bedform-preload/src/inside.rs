@@ -1,9 +1,10 @@
-//! A thread's stay inside the library: once at a time, `errno` kept, one thread at a time in its memory.
+//! Guards of the library: no nested entry by a thread, a preserved `errno`, and one lock for its
+//! memory.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Attempts to take the lock, before what is to be done is left to the thread that has it.
+/// Attempts to take the lock; after that its holder does the work.
 const ATTEMPTS: usize = 4;
 
 /// True while reads are watched.
@@ -40,20 +41,20 @@ pub(crate) fn has_lock() -> bool {
     HAS_LOCK.with(Cell::get)
 }
 
-/// An address that no other living thread has.
+/// Returns an address that no other living thread has.
 #[inline]
 pub(crate) fn thread_mark() -> usize {
     IS_INSIDE.with(|flag| std::ptr::from_ref(flag) as usize)
 }
 
-/// A stay inside the library. Calls that the thread makes meanwhile, in a signal handler or for the
-/// library, go straight to libc.
+/// A guard for a thread inside the library. Nested calls, in a signal handler or by the library,
+/// pass straight to libc. It restores `errno` on drop.
 pub(crate) struct Inside {
     errno: i32,
 }
 
 impl Inside {
-    /// Enters; nothing if this thread is inside already.
+    /// Enters the library; `None` if this thread is inside already.
     #[inline]
     pub(crate) fn enter() -> Option<Self> {
         if IS_INSIDE.replace(true) {
@@ -63,7 +64,7 @@ impl Inside {
         Some(Self { errno: unsafe { *libc::__errno_location() } })
     }
 
-    /// The library's memory, for this thread alone; nothing if another thread has it for long.
+    /// Locks the library's memory; `None` if another thread holds it after some attempts.
     #[inline]
     pub(crate) fn lock(&self) -> Option<Locked<'_>> {
         for _ in 0..ATTEMPTS {
@@ -87,7 +88,7 @@ impl Drop for Inside {
     }
 }
 
-/// The right to use the library's memory.
+/// A guard for the use of the library's memory.
 pub(crate) struct Locked<'a> {
     _inside: &'a Inside,
 }
@@ -99,7 +100,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// In a forked child: the lock is free, whoever had it.
+/// Frees the lock in a forked child, where its holder may not exist.
 pub(crate) fn free_lock() {
     HAS_LOCK.set(false);
     LOCK.store(0, Ordering::Release);

@@ -1,9 +1,8 @@
-//! The functions that the program would have called: libc's, or those of a library that is preloaded after
-//! this.
+//! The interposed functions themselves: libc's, or those of a library that is preloaded after this
+//! one.
 //!
-//! They are looked up when the library is loaded. A call that comes even earlier (of an allocator that is
-//! preloaded, too) goes to the kernel, where there is a system call for it, and is looked up on the spot
-//! otherwise.
+//! They are looked up when the library is loaded. An earlier call, such as one by a preloaded
+//! allocator, uses the system call if there is one, and looks the function up otherwise.
 
 use std::ffi::{CStr, c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, iovec, off_t, size_t, ssize_t};
 
-/// A function of another library.
+/// A function of another library, with its address once known.
 struct Next {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -35,12 +34,12 @@ impl Next {
     }
 }
 
-/// For each function one that calls the next of its name, and one that looks all of them up. After `else`
-/// stands what is done where there is none: a system call, or a look at once.
+/// Defines, for each function, a caller of the next function with its name, and `find_all`, which
+/// looks all of them up. After `else` stands the fallback before that: a system call, or a lookup.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty, else $otherwise:tt;)*) => {
         $(
-            // The kernel gives what the function gives, in a wider type.
+            // The system call returns the same value in a wider type.
             #[allow(clippy::cast_possible_truncation)]
             #[inline]
             pub(crate) unsafe fn $name($($argument: $kind),*) -> $result {
@@ -49,7 +48,7 @@ macro_rules! functions {
                 if address.is_null() {
                     functions!(@otherwise $otherwise, $($argument),*)
                 }
-                // SAFETY: the function of this name has this type in every libc.
+                // SAFETY: the function with this name has this type in every libc.
                 let next = unsafe {
                     std::mem::transmute::<
                         *mut c_void,
@@ -88,7 +87,7 @@ macro_rules! functions {
         // SAFETY: the system call takes the arguments of the function.
         return unsafe { libc::syscall($call, $($argument as c_long),*) as _ }
     };
-    // Nobody can call what no library has.
+    // Without the function in any library, the program could not have called it.
     (@otherwise look, $($argument:ident),*) => { std::process::abort() };
 }
 

@@ -1,13 +1,13 @@
-//! Reads that wait to be followed.
+//! A bounded queue of reads to be followed.
 //!
-//! One thread at a time follows reads, with the lock ([`crate::inside::Locked`]). The others leave theirs
-//! here and go on: whoever has the lock, or gets it next, follows all of them in the order in which they
-//! came.
+//! One thread at a time follows reads, with the lock ([`crate::inside::Locked`]). The others queue
+//! their reads and continue. The present or next holder of the lock follows all of them in the
+//! order of arrival.
 //!
-//! A bounded queue: a cell has a turn, which is even while it is empty and odd while it is full. Threads
-//! put reads in with one exchange; the thread with the lock takes them out. A thread that dies between its
-//! exchange and the end of its write leaves a cell that stays empty: then the queue fills up, and reads are
-//! left out. A forked child makes a queue of its own.
+//! Each cell has a turn, which is even while the cell is empty and odd while it is full. A thread
+//! claims a cell with one atomic exchange; the holder of the lock empties it. A thread that dies
+//! between its exchange and its write leaves a cell that stays empty: then the queue fills up, and
+//! later reads are dropped. A forked child makes a queue of its own.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::arena::map_pages;
 use crate::follow::Run;
 
-/// Reads that wait at most: those that others make while the thread with the lock has lost its core for some
-/// milliseconds.
+/// The most queued reads: enough for the other threads while the holder of the lock is off its core
+/// for some milliseconds.
 const CELLS: usize = 4096;
 
 /// A read of a file.
@@ -27,11 +27,11 @@ pub(crate) struct Read {
     pub(crate) descriptor: i32,
     /// The slot of the file.
     pub(crate) slot: u16,
-    /// That of the slot when the read was made.
+    /// The generation of the slot when the read was made.
     pub(crate) generation: u32,
-    /// A mark of the thread.
+    /// A number that no other living thread has.
     pub(crate) thread: usize,
-    /// What was read.
+    /// The byte range.
     pub(crate) run: Run,
 }
 
@@ -40,18 +40,18 @@ struct Cell {
     read: UnsafeCell<Read>,
 }
 
-/// A queue of reads, and how many were ever put in and taken out.
+/// A queue of reads, with the numbers of reads ever put in and taken out.
 struct Queue {
     cells: [Cell; CELLS],
     put: AtomicUsize,
     taken: AtomicUsize,
 }
 
-// SAFETY: a cell is written by the thread whose exchange got it, and read once its turn says that it is
-// full, by the thread with the lock.
+// SAFETY: the thread that claimed a cell by its exchange writes it; the thread with the lock reads
+// it once its turn is odd.
 unsafe impl Sync for Queue {}
 
-/// The queue of this process; null until a read waits.
+/// The queue of this process; null until the first read is queued.
 static READS: AtomicPtr<Queue> = AtomicPtr::new(ptr::null_mut());
 
 impl Queue {
@@ -62,7 +62,7 @@ impl Queue {
             let empty = at / CELLS * 2;
             let turn = cell.turn.load(Ordering::Acquire);
             if turn < empty {
-                // What was put in a whole round ago is still there.
+                // The read of the previous round is still in the cell.
                 return false;
             }
             if turn > empty {
@@ -89,7 +89,7 @@ impl Queue {
         if cell.turn.load(Ordering::Acquire) != full {
             return None;
         }
-        // SAFETY: the cell is full, and one thread takes.
+        // SAFETY: the cell is full, and only one thread takes.
         let read = unsafe { *cell.read.get() };
         cell.turn.store(full + 1, Ordering::Release);
         self.taken.store(at.wrapping_add(1), Ordering::Relaxed);
@@ -101,14 +101,14 @@ impl Queue {
     }
 }
 
-/// The queue, if there is one or one can be made.
+/// Returns the queue; makes it if `may_make`.
 fn queue(may_make: bool) -> Option<&'static Queue> {
     let mut queue = READS.load(Ordering::Acquire);
     if queue.is_null() && may_make {
         let made = map_pages(size_of::<Queue>()).cast();
         match READS.compare_exchange(queue, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => queue = made,
-            // Another thread was first; so much is lost once in a process.
+            // Another thread was first; these pages stay unused, once per process.
             Err(other) => queue = other,
         }
     }
@@ -116,22 +116,22 @@ fn queue(may_make: bool) -> Option<&'static Queue> {
     unsafe { queue.as_ref() }
 }
 
-/// Leaves a read; false if there is no room.
+/// Queues a read; false if the queue is full.
 pub(crate) fn put(read: Read) -> bool {
     queue(true).is_some_and(|queue| queue.put(read))
 }
 
-/// The read that waits longest. The caller has the lock.
+/// Takes the oldest read out of the queue. The caller has the lock.
 pub(crate) fn take() -> Option<Read> {
     queue(false)?.take()
 }
 
-/// True if no read waits.
+/// True if the queue is empty.
 pub(crate) fn is_empty() -> bool {
     queue(false).is_none_or(Queue::is_empty)
 }
 
-/// In a forked child: the queue is the parent's, and a read in it may be half written.
+/// Drops the queue in a forked child: it is the parent's, and a read in it may be half written.
 pub(crate) fn leave() {
     READS.store(ptr::null_mut(), Ordering::Release);
 }

@@ -1,12 +1,13 @@
 //! Counters of a process and of each file that it reads, in memory that outlives the process.
 //!
-//! With a directory for the report, the memory is a file there that is mapped: the kernel has it when the
-//! process is killed, ends by `_exit` or becomes another program, without a moment at which anything must
-//! be written. `bedform run` reads these files. Without a directory the counters are for nobody.
+//! If the report has a directory, the memory is a mapped file there. The kernel keeps its pages
+//! when the process is killed, calls `_exit` or executes another program, so no final write is
+//! needed. `bedform run` reads these files. Without a directory the counters are not reported.
 //!
-//! A file is [`RECORDS`] records of [`RECORD_BYTES`]: the process, all files that had no record any more,
-//! and one for each file. A record is a path (256 bytes, zeros behind) and numbers of 8 bytes in the order
-//! of the machine. `python/bedform/_run_report.py` has the same list.
+//! A file has [`RECORDS`] records of [`RECORD_BYTES`] bytes: the process, the sum of all files that
+//! lost their record, and one record per file. A record is a path (256 bytes, padded with zeros)
+//! and numbers of 8 bytes in the byte order of the machine. `python/bedform/_run_report.py` has the
+//! same list.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_long};
@@ -17,20 +18,20 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::arena;
 use crate::settings;
 
-/// Kinds of patterns that are told apart, and one for others.
+/// The number of counted kinds of patterns; the last one counts all others.
 pub(crate) const KINDS: usize = 7;
-/// Files of a process that have a record of their own.
+/// The most files of a process with a record of their own.
 pub(crate) const FILES: usize = 510;
 
 const PATH_BYTES: usize = 256;
 const RECORD_BYTES: usize = 512;
 const RECORDS: usize = FILES + 2;
-/// The first number of a table that is whole.
+/// The first number of a complete table.
 const MAGIC: u64 = u64::from_le_bytes(*b"BFRUN001");
 const DIRECTORY_BYTES: usize = 1024;
 const PROCESS_NUMBERS: usize = 6;
 
-/// One file, or the process, whose numbers are [`ProcessNumber`]s.
+/// The counters of one file; those of the process are the [`ProcessNumber`]s.
 #[repr(C)]
 pub(crate) struct Record {
     path: UnsafeCell<[u8; PATH_BYTES]>,
@@ -42,69 +43,69 @@ pub(crate) struct Record {
     pub(crate) followed_reads: AtomicU64,
     /// Their bytes.
     pub(crate) followed_bytes: AtomicU64,
-    /// Followed reads that a pattern had predicted, by kind.
+    /// Followed reads that a pattern predicted, by kind.
     pub(crate) predicted_reads: [AtomicU64; KINDS],
     /// Their bytes, by kind.
     pub(crate) predicted_bytes: [AtomicU64; KINDS],
-    /// Bytes that the kernel was advised of.
+    /// Bytes that the kernel was advised to read.
     pub(crate) advised_bytes: AtomicU64,
-    /// Bytes of these that were read then.
+    /// Advised bytes that the program then read.
     pub(crate) used_bytes: AtomicU64,
-    /// Times that the file was mapped.
+    /// The number of times that the file was mapped.
     pub(crate) maps: AtomicU64,
-    /// Reads that were left out: too many waited to be followed.
+    /// Reads that were dropped because the queue was full.
     pub(crate) left_out: AtomicU64,
     spare: [AtomicU64; RECORD_BYTES / 8 - PATH_BYTES / 8 - 8 - 2 * KINDS],
 }
 
 const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
 
-/// Numbers of the first record, by their place.
+/// The indexes of the numbers in the first record.
 #[derive(Clone, Copy)]
 pub(crate) enum ProcessNumber {
-    /// What the file is.
+    /// The magic number of the file.
     Magic = 0,
-    /// The process.
+    /// The process identifier.
     Id = 1,
-    /// Files that have no record any more.
+    /// Files that lost their record to another file.
     Folded = 2,
-    /// Rings of `io_uring` that were mapped.
+    /// Mapped rings of `io_uring`.
     Rings = 3,
-    /// Descriptors past the page cache.
+    /// Descriptors that bypass the page cache.
     Direct = 4,
-    /// Reads of files that were not looked up, because another thread was in the library.
+    /// Reads of files that were not looked up, because another thread held the lock.
     LeftOut = 5,
 }
 
 struct Directory(UnsafeCell<[u8; DIRECTORY_BYTES]>);
 
-// SAFETY: written before the program begins, read after.
+// SAFETY: written before the program begins, only read afterwards.
 unsafe impl Sync for Directory {}
 
 static DIRECTORY: Directory = Directory(UnsafeCell::new([0; DIRECTORY_BYTES]));
 /// The records of this process; null until it reads a file.
 static TABLE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 
-/// What was counted of the process before it had records.
+/// The numbers of the process before its records exist.
 static EARLY: [AtomicU64; PROCESS_NUMBERS] = [const { AtomicU64::new(0) }; PROCESS_NUMBERS];
 
-/// Keeps the directory of the report: a program may change its environment.
+/// Stores the directory of the report: a program may change its environment.
 pub(crate) fn remember_directory() {
     let Some(directory) = settings::report_directory().map(CStr::to_bytes) else { return };
     if directory.len() < DIRECTORY_BYTES {
-        // SAFETY: the program has not begun: no other thread is there.
+        // SAFETY: the program has not begun, so there is no other thread.
         let kept = unsafe { &mut *DIRECTORY.0.get() };
         kept[..directory.len()].copy_from_slice(directory);
     }
 }
 
-/// In a forked child: the records are the parent's.
+/// Drops the parent's records in a forked child.
 pub(crate) fn leave() {
     TABLE.store(ptr::null_mut(), Ordering::Release);
     EARLY.iter().for_each(|number| number.store(0, Ordering::Relaxed));
 }
 
-/// The record of the file in a slot, if this process has records.
+/// Returns the record of the file in a slot, if this process has records.
 #[inline]
 pub(crate) fn of_slot(slot: u16) -> Option<&'static Record> {
     at(usize::from(slot) + 2)
@@ -115,11 +116,11 @@ fn at(number: usize) -> Option<&'static Record> {
     if table.is_null() || number >= RECORDS {
         return None;
     }
-    // SAFETY: a table has so many records, is never unmapped, and zeros are a valid record.
+    // SAFETY: a table has this many records, is never unmapped, and zeros are a valid record.
     Some(unsafe { &*table.add(number) })
 }
 
-/// Counts something of the process.
+/// Increments a number of the process.
 pub(crate) fn count_of_process(number: ProcessNumber) {
     let cell = number_of_process(number);
     cell.unwrap_or(&EARLY[number as usize]).fetch_add(1, Ordering::Relaxed);
@@ -145,7 +146,7 @@ pub(crate) fn make() {
     let table = map_file().unwrap_or_else(|| arena::map_pages(RECORDS * RECORD_BYTES));
     TABLE.store(table.cast(), Ordering::Release);
     let Some(process) = at(0) else { return };
-    // SAFETY: nobody else writes paths: the caller has the lock.
+    // SAFETY: only the caller, with the lock, writes paths.
     read_link(c"/proc/self/exe", unsafe { &mut *process.path.get() });
     if let Some(id) = number_of_process(ProcessNumber::Id) {
         id.store(u64::from(std::process::id()), Ordering::Relaxed);
@@ -155,32 +156,32 @@ pub(crate) fn make() {
             cell.fetch_add(EARLY[number as usize].swap(0, Ordering::Relaxed), Ordering::Relaxed);
         }
     }
-    // Last: what has no magic is not whole.
+    // Last, because a table without the magic number is incomplete.
     if let Some(magic) = number_of_process(ProcessNumber::Magic) {
         magic.store(MAGIC, Ordering::Release);
     }
 }
 
-/// Begins the record of a file that is open as `descriptor`. The caller has the lock.
+/// Starts the record of a file that is open as `descriptor`. The caller has the lock.
 pub(crate) fn begin(slot: u16, descriptor: i32) {
     let Some(record) = of_slot(slot) else { return };
     let mut link = [0_u8; 32];
     if write!(&mut link[..31], "/proc/self/fd/{descriptor}").is_ok()
         && let Ok(link) = CStr::from_bytes_until_nul(&link)
     {
-        // SAFETY: nobody else writes paths: the caller has the lock.
+        // SAFETY: only the caller, with the lock, writes paths.
         read_link(link, unsafe { &mut *record.path.get() });
     }
 }
 
-/// Adds the numbers of a slot's record to those of all files that had one, and clears it. The caller has
-/// the lock.
+/// Adds the numbers of a slot's record to the sum of all earlier files, and clears it. The caller
+/// has the lock.
 pub(crate) fn fold(slot: u16) {
     let (Some(record), Some(others)) = (of_slot(slot), at(1)) else { return };
     for (number, sum) in record.numbers().zip(others.numbers()) {
         sum.fetch_add(number.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
-    // SAFETY: nobody else writes paths: the caller has the lock.
+    // SAFETY: only the caller, with the lock, writes paths.
     unsafe { *record.path.get() = [0; PATH_BYTES] };
     count_of_process(ProcessNumber::Folded);
 }
@@ -194,10 +195,10 @@ impl Record {
     }
 }
 
-/// Where a link leads; of a long path the end.
+/// Reads a link's target; keeps the end of a long path.
 fn read_link(link: &CStr, path: &mut [u8; PATH_BYTES]) {
     let mut whole = [0_u8; 4096];
-    // SAFETY: the name ends with a zero, and the buffer has so many bytes.
+    // SAFETY: the name ends with a zero, and the buffer has the given length.
     let count = unsafe { libc::readlink(link.as_ptr(), whole.as_mut_ptr().cast(), whole.len()) };
     let whole = &whole[..usize::try_from(count).unwrap_or(0)];
     let end = &whole[whole.len().saturating_sub(PATH_BYTES - 1)..];
@@ -205,7 +206,7 @@ fn read_link(link: &CStr, path: &mut [u8; PATH_BYTES]) {
     path[..end.len()].copy_from_slice(end);
 }
 
-/// A new file in the directory of the report, mapped; nothing where there is none, or no room in it.
+/// Maps a new file in the directory of the report; `None` without a directory, or without space.
 fn map_file() -> Option<*mut u8> {
     // SAFETY: written before the program began.
     let directory = CStr::from_bytes_until_nul(unsafe { &*DIRECTORY.0.get() }).ok()?;
@@ -222,7 +223,8 @@ fn map_file() -> Option<*mut u8> {
     write!(rest, "/{id}-{seconds}-{nanoseconds}.part").ok()?;
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // System calls, not libc's functions: a thread that is being cancelled would unwind from these.
+    // System calls, not libc's functions, which are cancellation points: a cancelled thread would
+    // unwind from them.
     // SAFETY: the path ends with a zero.
     let opened =
         unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600) };
@@ -235,7 +237,7 @@ fn map_file() -> Option<*mut u8> {
 
 fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
     let bytes = RECORDS * RECORD_BYTES;
-    // Room for all of it: a write to a page for which a disk has none would kill the program.
+    // Allocates the whole file: a write to a mapped page without disk space would kill the program.
     // SAFETY: the descriptor is open.
     let allocated =
         unsafe { libc::syscall(libc::SYS_fallocate, descriptor, 0, 0 as c_long, bytes as c_long) };
@@ -246,15 +248,15 @@ fn map_descriptor(descriptor: i32) -> Option<*mut u8> {
     (!start.is_null()).then_some(start)
 }
 
-/// For file systems that cannot allocate ahead.
+/// Fills the file, on file systems that cannot allocate ahead.
 fn write_zeros(descriptor: i32, bytes: usize) -> bool {
     let zeros = [0_u8; 4096];
     let write = || {
-        // SAFETY: the buffer has so many bytes.
+        // SAFETY: the buffer has the given length.
         unsafe { libc::syscall(libc::SYS_write, descriptor, zeros.as_ptr(), zeros.len()) }
     };
     (0..bytes / zeros.len()).all(|_| usize::try_from(write()) == Ok(zeros.len()))
 }
 
-// SAFETY: numbers are atomic, and paths are written by the thread with the lock alone.
+// SAFETY: numbers are atomic, and only the thread with the lock writes paths.
 unsafe impl Sync for Record {}

@@ -1,36 +1,36 @@
-//! The environment: what `bedform run` tells the library.
+//! The settings that `bedform run` passes in the environment.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes from which a read is followed, without `BEDFORM_RUN_MIN`.
+/// The least bytes of a followed read, without `BEDFORM_RUN_MIN`.
 const READ_BYTES_MIN: u64 = 4096;
-/// Bytes that the kernel is advised of at first, without `BEDFORM_RUN_AHEAD`.
+/// The bytes ahead at first, without `BEDFORM_RUN_AHEAD`.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// How much further that may grow.
+/// The factor by which the bytes ahead may grow.
 const GROWTH: u64 = 8;
-/// The part of the machine's memory that one sequence of reads may be ahead.
+/// The divisor of the machine's memory that limits the bytes ahead of one sequence of reads.
 const MEMORY_PART: u64 = 16;
 
-/// Bytes from which a read is followed.
+/// The least bytes of a followed read.
 pub(crate) static MIN: AtomicU64 = AtomicU64::new(READ_BYTES_MIN);
 /// Bytes ahead at first.
 pub(crate) static AHEAD: AtomicU64 = AtomicU64::new(AHEAD_BYTES);
-/// Bytes ahead at most.
+/// The most bytes ahead.
 pub(crate) static AHEAD_MAX: AtomicU64 = AtomicU64::new(AHEAD_BYTES * GROWTH);
 /// True if the kernel is advised.
 pub(crate) static ADVISES: AtomicBool = AtomicBool::new(true);
 
-/// The directory of the report, as the environment has it.
+/// Returns the directory of the report, from the environment.
 pub(crate) fn report_directory() -> Option<&'static CStr> {
     variable(c"BEDFORM_RUN_REPORT")
 }
 
-/// Reads the environment. What is no number counts as not given: there is nobody to tell.
+/// Reads the environment. A malformed number counts as unset: the library prints nothing.
 pub(crate) fn read() {
     let min = number(c"BEDFORM_RUN_MIN").unwrap_or(READ_BYTES_MIN).max(1);
     let ahead = number(c"BEDFORM_RUN_AHEAD").unwrap_or(AHEAD_BYTES);
-    // SAFETY: asks for numbers that the system has.
+    // SAFETY: returns numbers of the system.
     let [pages, page] =
         unsafe { [libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)] };
     let [pages, page] = [pages, page].map(|number| u64::try_from(number).unwrap_or(0));

@@ -1,14 +1,14 @@
-//! What happens when the library is loaded, before the program begins.
+//! The initialization of the library when it is loaded, before the program begins.
 
 use crate::{arena, fork, inside, next, record, settings};
 
 extern "C" fn start() {
-    // A panic would be told on stderr, which is the program's.
+    // The default hook would print to stderr, which belongs to the program.
     std::panic::set_hook(Box::new(|_| {}));
     next::find_all();
     settings::read();
     record::remember_directory();
-    // Without memory, or without knowing of children, nothing is watched.
+    // Without the arena or the fork handler, nothing is watched.
     if arena::map() && fork::begin() {
         inside::set_on(true);
     }

@@ -1,7 +1,8 @@
-//! What happens at each read.
+//! The steps after each read: identify the file, count, queue, follow, advise.
 //!
-//! The reads of a file are followed as one sequence; once a second thread reads it, each thread's are
-//! followed beside. The first sequence that predicts is the one that advises.
+//! The reads of a file are followed as one sequence. Once a second thread reads it, each thread's
+//! reads are also followed separately. A thread's own sequence gives the advice if it predicts,
+//! else the common one.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -19,39 +20,39 @@ use crate::pending::{self, Read};
 use crate::record::{self, FILES, ProcessNumber};
 use crate::{arena, settings};
 
-/// Threads whose reads of a file are followed one by one.
+/// The most threads whose reads of a file are followed separately.
 const THREADS_MAX: usize = 16;
-/// Bytes of the arena that one read can take, with room to spare.
+/// Bytes of the arena that one read can take, with a margin.
 const ARENA_BYTES_LEFT: usize = 8 << 20;
-/// Reads that a thread follows at a time: its own, and those of others.
+/// The most reads that a thread follows at a time, its own and others'.
 const READS_AT_ONCE: usize = 64;
 
-/// Where a read began.
+/// The place at which a read began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
-    /// At the position of the descriptor, which is behind it now.
+    /// At the descriptor's position, which has advanced by the bytes of the read.
     Position,
-    /// At an offset.
+    /// At an offset in bytes.
     Offset(i64),
 }
 
 impl At {
-    /// For `preadv2` an offset of -1 is the position.
+    /// Returns the place for `preadv2`, where an offset of -1 stands for the position.
     pub(crate) fn of_preadv2(offset: i64) -> Self {
         if offset == -1 { Self::Position } else { Self::Offset(offset) }
     }
 }
 
-/// What is known of the reads of the file in a slot.
+/// The reads of the file in a slot.
 struct Slot {
-    /// That of the slot when this was learned: another file has it since, if it has changed.
+    /// The generation of the slot at the first read; if it has changed, the slot has another file.
     generation: u32,
-    /// Its only read so far: many files are read once.
+    /// The thread and byte range of its only read so far: many files are read once.
     first: Option<(usize, Run)>,
     followed: Option<Box<Followed>>,
 }
 
-/// The sequences of reads of a file.
+/// The sequences of reads of a file: of all threads, and of each.
 struct Followed {
     whole: Follow,
     first_thread: usize,
@@ -60,20 +61,21 @@ struct Followed {
 
 struct Shared(UnsafeCell<[Slot; FILES]>);
 
-// SAFETY: used by the thread with the lock alone.
+// SAFETY: only the thread with the lock uses it.
 unsafe impl Sync for Shared {}
 
 static SLOTS: Shared =
     Shared(UnsafeCell::new([const { Slot { generation: 0, first: None, followed: None } }; FILES]));
 
-/// The slots, for the thread with the lock.
+/// Returns the slots, for the thread with the lock.
 #[allow(clippy::mut_from_ref)]
 fn slots<'a>(_locked: &'a mut Locked<'_>) -> &'a mut [Slot; FILES] {
-    // SAFETY: there is one lock, and it is borrowed as long as the slots are.
+    // SAFETY: there is one lock, borrowed as long as the slots are.
     unsafe { &mut *SLOTS.0.get() }
 }
 
-/// In a forked child: forgets all patterns, without freeing what another thread may have been changing.
+/// Forgets all patterns in a forked child. Frees nothing, since another thread may have been
+/// changing it.
 pub(crate) fn leave() {
     // SAFETY: the child has one thread.
     for slot in unsafe { &mut *SLOTS.0.get() } {
@@ -82,7 +84,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// After a call that read `count` bytes, or failed.
+/// Examines a call that read `count` bytes, or failed.
 #[inline]
 pub(crate) fn after(descriptor: i32, at: At, count: isize) {
     if count > 0 && inside::is_on() && descriptors::known(descriptor) != Known::Ignored {
@@ -90,7 +92,7 @@ pub(crate) fn after(descriptor: i32, at: At, count: isize) {
     }
 }
 
-/// After a call that mapped a file.
+/// Examines a call that mapped a file.
 pub(crate) fn after_map(descriptor: i32) {
     if !inside::is_on() {
         return;
@@ -107,7 +109,7 @@ pub(crate) fn after_map(descriptor: i32) {
     });
 }
 
-/// After `fread` of so many bytes.
+/// Examines an `fread` of `bytes` bytes.
 ///
 /// # Safety
 ///
@@ -117,7 +119,7 @@ pub(crate) unsafe fn after_stream(stream: *mut FILE, bytes: usize) {
         return;
     }
     let Some(inside) = Inside::enter() else { return };
-    // SAFETY: the stream is open, by the caller's word.
+    // SAFETY: the stream is open, as the caller guarantees.
     let descriptor = unsafe { libc::fileno(stream) };
     if descriptor < 0 || descriptors::known(descriptor) == Known::Ignored {
         return;
@@ -125,8 +127,8 @@ pub(crate) unsafe fn after_stream(stream: *mut FILE, bytes: usize) {
     let bytes = bytes as u64;
     guarded(|| {
         let position = || {
-            // Another thread may have the stream, and keep it.
-            // SAFETY: as above; what is locked is unlocked.
+            // Another thread may hold the stream's lock for long.
+            // SAFETY: the stream is open, and each successful lock is released.
             unsafe {
                 if ftrylockfile(stream) != 0 {
                     return None;
@@ -152,7 +154,7 @@ fn watch(descriptor: i32, at: At, bytes: u64) {
         let start = || match at {
             At::Offset(offset) => u64::try_from(offset).ok(),
             At::Position => {
-                // SAFETY: asks for the position, and leaves it.
+                // SAFETY: returns the position without changing it.
                 let position = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) };
                 u64::try_from(position).ok()?.checked_sub(bytes)
             }
@@ -161,14 +163,14 @@ fn watch(descriptor: i32, at: At, bytes: u64) {
     });
 }
 
-/// Runs something that must not fail, and turns the watching off if it does.
+/// Runs `act`, and turns the watching off if it panics.
 fn guarded(act: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(act)).is_err() {
         inside::set_on(false);
     }
 }
 
-/// A read of so many bytes; where it began is asked only of those that are followed.
+/// Counts a read of `bytes` bytes, and queues it if it is large enough; only then calls `start`.
 fn access(inside: &Inside, descriptor: i32, bytes: u64, start: impl FnOnce() -> Option<u64>) {
     let Known::File { slot, generation } = identify(inside, descriptor, bytes) else { return };
     let record = record::of_slot(slot);
@@ -192,9 +194,9 @@ fn access(inside: &Inside, descriptor: i32, bytes: u64, start: impl FnOnce() -> 
     follow_pending(inside);
 }
 
-/// Follows the reads that wait, unless another thread does.
+/// Follows the queued reads, unless another thread does.
 fn follow_pending(inside: &Inside) {
-    // Once more for a read that was left while the lock was being let go of.
+    // Twice, for a read that was queued while the lock was released.
     for _ in 0..2 {
         let Some(mut locked) = inside.lock() else { return };
         let slots = slots(&mut locked);
@@ -214,7 +216,7 @@ fn follow_pending(inside: &Inside) {
     }
 }
 
-/// Follows a read; true if there is advice to give.
+/// Follows a read; true if it gave advice.
 fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
     if arena::untouched_bytes() < ARENA_BYTES_LEFT {
         forget_patterns(slots);
@@ -286,7 +288,7 @@ impl Followed {
         Outcome {
             kind: own.kind.or(whole.kind),
             was_advised: own.was_advised || whole.was_advised,
-            // Others' advice is not wrong because one thread's is.
+            // One thread's wrong prediction does not affect other threads' advice.
             is_stale: false,
         }
     }
@@ -295,7 +297,7 @@ impl Followed {
         self.threads.iter_mut().find(|(mark, _)| *mark == thread).map(|(_, own)| own)
     }
 
-    /// Advises by the thread's own sequence, or by that of all threads where it says nothing.
+    /// Advises by the thread's own sequence, or by the common one if that predicts nothing.
     fn refill(
         &mut self,
         thread: usize,
@@ -312,7 +314,7 @@ impl Followed {
     }
 }
 
-/// Counts a read that was followed.
+/// Counts a followed read.
 fn count(slot: u16, run: Run, outcome: Outcome) {
     let Some(record) = record::of_slot(slot) else { return };
     let bytes = run.end - run.start;
@@ -327,11 +329,11 @@ fn count(slot: u16, run: Run, outcome: Outcome) {
     }
 }
 
-/// The arena is full: what was learned of all files is forgotten.
+/// Forgets the patterns of all files, because the arena is full.
 fn forget_patterns(slots: &mut [Slot; FILES]) {
     for (number, slot) in (0_u16..).zip(slots) {
         if let Some(followed) = slot.followed.take() {
-            // Freed with the whole arena, below.
+            // The whole arena is freed below.
             mem::forget(followed);
             helper::cancel(number);
         }
@@ -339,7 +341,7 @@ fn forget_patterns(slots: &mut [Slot; FILES]) {
     arena::empty();
 }
 
-/// True if the descriptor is a ring of `io_uring`, whose reads nobody sees.
+/// True for a ring of `io_uring`, whose reads bypass the library.
 fn is_ring(descriptor: i32) -> bool {
     let mut name = [0_u8; 32];
     let mut link = [0_u8; 32];
@@ -348,7 +350,7 @@ fn is_ring(descriptor: i32) -> bool {
     {
         return false;
     }
-    // SAFETY: the name ends with a zero, and the buffer has so many bytes.
+    // SAFETY: the name ends with a zero, and the buffer has the given length.
     let count =
         unsafe { libc::readlink(name.as_ptr().cast(), link.as_mut_ptr().cast(), link.len()) };
     usize::try_from(count).is_ok_and(|count| &link[..count] == b"anon_inode:[io_uring]")

@@ -1,4 +1,4 @@
-//! Advice that a specialist would accept, and properties of any advice.
+//! Layout advice for typical data sets, and properties of all advice.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop")]
 #![expect(clippy::print_stdout, reason = "the tables, for those who look")]
@@ -41,14 +41,14 @@ fn bytes(shape: &[u64], item_size: u64) -> u64 {
     shape.iter().product::<u64>() * item_size
 }
 
-/// What zarr-python may take of what it takes for a store of its own defaults.
+/// The largest accepted time of zarr-python, relative to a store with its own defaults.
 const RATIO_MAX: f64 = 1.6;
 
 fn worst_ratio(candidate: &Candidate) -> f64 {
     candidate.readers.iter().filter_map(|cost| cost.worst_ratio).fold(0.0, f64::max)
 }
 
-/// What holds for any advice.
+/// Checks properties of all advice.
 fn check_sound(request: &AdviseRequest, advice: &Advice) -> Result<(), TestCaseError> {
     let chunk = &advice.chunk_shape;
     prop_assert_eq!(chunk.len(), request.shape.len());
@@ -66,7 +66,7 @@ fn check_sound(request: &AdviseRequest, advice: &Advice) -> Result<(), TestCaseE
                 (request.chunk_bytes_min.min(whole)..=request.chunk_bytes_max).contains(&size)
             );
         }
-        // What costs less is read too slowly by another reader.
+        // Another reader reads a cheaper candidate too slowly.
         let is_borne = worst_ratio(candidate) <= RATIO_MAX.max(worst_ratio(&advice.predicted[0]));
         prop_assert!(!is_borne || best <= candidate.cost_seconds * (1.0 + 1e-6), "{}", advice);
         prop_assert!(candidate.costs.iter().all(|cost| cost.seconds.is_finite()));
@@ -88,7 +88,7 @@ fn climate_maps_and_series_get_chunks_of_one_level_and_some_of_every_other_axis(
     assert_eq!(chunk[1], 1, "no read spans levels");
     assert!(chunk[0] > 1 && chunk[0] < 8760, "neither maps nor series alone");
     assert!(chunk[2] >= 16 && chunk[3] >= 16);
-    // Within a small factor of what each read would have alone.
+    // Each read costs at most a small factor more than in a layout for it alone.
     let alone = |reads: &[(&[usize], f64)]| advise(&climate(reads)).unwrap().costs()[0].seconds;
     let (map, series) = (advice.costs()[0].seconds, advice.costs()[1].seconds);
     println!(
@@ -192,7 +192,7 @@ fn an_object_store_gets_shards_of_one_chunk_where_a_second_wait_would_cost_more(
     let (cheap, dear) = (advice(200e-6), advice(5e-3));
     assert_eq!(cheap.chunk_shape, cheap.shard_shape, "{cheap}");
     assert!(cheap.costs().iter().all(|cost| cost.whole_objects == cost.objects));
-    // Where a request costs as much as a tenth of a wait, fewer of them are worth a second wait.
+    // A request costs a tenth of a wait here, so fewer requests are worth a second wait.
     assert_ne!(dear.chunk_shape, dear.shard_shape, "{dear}");
 }
 
@@ -345,11 +345,11 @@ fn dearer_requests_lead_to_larger_chunks_and_cost_at_most_as_much_more() {
             dearer.profile.request_seconds_one *= factor;
             dearer.profile.request_seconds_many *= factor;
             let (near, far) = (advise(&request).unwrap(), advise(&dearer).unwrap());
-            // The near answer is still there to take.
+            // The layout of the near storage remains a candidate.
             let cost = |advice: &Advice| advice.predicted[0].cost_seconds;
             assert!(cost(&far) >= cost(&near), "{near}\n{far}");
             assert!(cost(&far) <= factor * cost(&near), "{near}\n{far}");
-            // Lengths are from a list, so that neighbouring answers may swap.
+            // Lengths come from a list, so neighbouring answers may swap.
             let size = |advice: &Advice| bytes(&advice.chunk_shape, 8) as f64;
             assert!(size(&far) >= 0.75 * size(&near), "{near}\n{far}");
         }
@@ -379,7 +379,7 @@ fn default_layouts_are_within_the_bound_of_zarr_python() {
         assert!(worst_ratio(&advice.predicted[0]) <= RATIO_MAX, "{advice}");
         let readers: Vec<_> = advice.predicted[0].readers.iter().map(|cost| cost.reader).collect();
         assert_eq!(readers, Reader::ALL);
-        // Small chunks cost Bedform less, and zarr-python far too much.
+        // Small chunks cost Bedform less, but zarr-python far too much.
         let mut own = request.clone();
         own.readers = vec![Reader::Bedform];
         let own = advise(&own).unwrap();
@@ -408,7 +408,7 @@ fn zarr_python_alone_gets_a_layout_that_it_reads_no_slower() {
 
 #[test]
 fn where_no_layout_suits_zarr_python_the_least_bad_is_taken_and_said() {
-    // An append of one step adds whole shards: chunks of one step, whatever else they are.
+    // An append of one step adds whole shards, so chunks have one step along time.
     let mut request = climate(&[(SERIES, 1.0)]);
     request.readers = Reader::ALL.to_vec();
     request.shape[0] = 0;
@@ -433,7 +433,7 @@ fn kinds_of_reads_that_no_layout_serves_well_are_named_with_the_best_for_each() 
     assert!(kinds.nearest_ratio > 2.0, "{advice}");
     let told = advice.notes.iter().filter(|note| note.contains("twice the best")).count();
     assert_eq!(told, 2, "{advice}");
-    // What is read in one way only has nothing to compare.
+    // With one kind of read there is nothing to compare.
     assert!(advise(&climate(&[(MAP, 1.0)])).unwrap().kinds.is_none());
 }
 

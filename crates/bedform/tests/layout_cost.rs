@@ -1,4 +1,4 @@
-//! The counts of the cost model against an enumeration of every chunk.
+//! Compares the cost model's counts with an enumeration of all chunks.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop")]
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
@@ -11,14 +11,14 @@ use bedform_storage::Profile;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// What reading some elements comes to, counted chunk by chunk.
+/// The counts of a read, from an enumeration of its chunks.
 struct Count {
     chunks: usize,
     shards: usize,
-    /// Requests and bytes if each shard's index comes first.
+    /// Requests and bytes if each shard's index is read first.
     requests: usize,
     bytes: f64,
-    /// Bytes if each shard comes whole.
+    /// Bytes if each shard is read whole.
     whole_bytes: f64,
 }
 
@@ -37,7 +37,7 @@ fn count(model: &CostModel, layout: &Layout, elements: impl Iterator<Item = Vec<
         / model.compression_ratio;
     let (mut requests, mut bytes, mut whole_bytes) = (0, 0.0, 0.0);
     for (shard, chunks) in &shards {
-        // Every chunk of the shard that exists, as it lies on storage.
+        // All existing chunks of the shard, in the order of storage.
         let mut stored = Vec::new();
         for &cell in &sequence {
             let at = bedform_geometry::delinearize(cell, &inner);
@@ -84,7 +84,7 @@ struct Case {
 fn any_case() -> impl Strategy<Value = Case> {
     let axis = (1_u64..30, 1_u64..6, 1_u64..5, 0.0_f64..1.0, 0.0_f64..1.0, 1_u64..9);
     let gap = prop_oneof![Just(0_u64), 1_u64..4000];
-    // Servers that bring kilobytes while one waits, and such that bring nothing.
+    // Servers that deliver kilobytes during a wait, and servers that deliver nothing.
     let server = prop::option::of(1e2..1e7_f64);
     let ratio = prop_oneof![Just(1.0), 0.5..4.0_f64];
     (prop::collection::vec(axis, 0..4), gap, 0..4_usize, ratio, server).prop_map(
@@ -170,7 +170,7 @@ proptest! {
         let selection = Selection::Orthogonal(axes.iter().enumerate().map(range).collect());
         let cost = case.model.price(&case.layout, &Read::Selection(selection));
         check(&case, &cost, elements_of(&axes))?;
-        // The same as coordinates, backwards.
+        // The same selection as coordinates, backwards.
         let coords = axes.iter().map(|at| AxisSelection::Coords(at.iter().rev().copied().collect()));
         let selection = Selection::Orthogonal(coords.collect());
         prop_assert_eq!(case.model.price(&case.layout, &Read::Selection(selection)), cost);
@@ -199,7 +199,7 @@ proptest! {
     }
 }
 
-/// Seconds of a read of all of so many chunks of 32 MiB, raw, in one shard each.
+/// Returns the seconds to read `count` uncompressed chunks of 32 MiB, one per shard.
 fn of_large_chunks(count: u64) -> f64 {
     let many = Profile { read_bytes_per_second_many: 2e9, ..Profile::default_remote() };
     let model = CostModel::new(&[count, 32 << 20], 1, many, 2);
@@ -248,7 +248,7 @@ fn a_server_gives_small_shards_with_one_request_and_of_large_ones_the_index_firs
     assert_eq!((alone.chunks, alone.objects), (60.0, 60.0));
     assert_eq!((alone.whole_objects, alone.requests), (60.0, 60.0));
     assert_eq!((together.objects, together.whole_objects, together.requests), (1.0, 0.0, 2.0));
-    // One wait, the requests, the bytes; two waits for the other.
+    // One wait, the requests and the bytes; the other way has two waits.
     let profile = &model.profile;
     let least = profile.request_seconds_one + 60.0 * profile.request_seconds_many;
     let bytes = alone.bytes / profile.read_bytes_per_second_many;

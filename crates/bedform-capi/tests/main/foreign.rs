@@ -85,7 +85,7 @@ unsafe extern "C" fn always(asked: *mut c_void) -> c_int {
     1
 }
 
-/// Takes so long that whoever may stop the conversion is asked after it.
+/// Takes 100 ms, long enough for the stop callback to be called after it.
 unsafe extern "C" fn note_progress(context: *mut c_void, done: u64, total: u64) {
     std::thread::sleep(std::time::Duration::from_millis(100));
     unsafe { context.cast::<(u64, u64)>().write((done, total)) };

@@ -1,4 +1,4 @@
-//! Calls that are wrong: each is a status and a text that says what is wrong, never a crash.
+//! Misuse: each wrong call returns a status and a text that names the mistake, and never crashes.
 
 use std::ffi::{CStr, CString, c_char};
 use std::mem::zeroed;
@@ -36,7 +36,7 @@ impl Handles {
     }
 }
 
-/// Checks each call as soon as it was made, since the next one changes the text.
+/// Checks each call at once, since the next one replaces the error text.
 struct Cases(u32);
 
 impl Drop for Cases {
@@ -201,7 +201,7 @@ fn handles_that_were_closed_are_noticed_however_often() {
         cases.check("opening", open, INVALID, closed);
         assert_eq!(opened, ArrayHandle::NULL, "nothing is given with an error");
     }
-    // Places of the table that are used again do not bring the old handles back.
+    // A new handle in a used entry of the table does not revive the old handles.
     let fresh = place.array();
     cases.check("an old handle", bf_close_array(array), INVALID, closed);
     assert_eq!(bf_close_array(fresh), OK);
@@ -548,7 +548,7 @@ fn lengths_numbers_and_texts_that_do_not_fit_are_named() {
     assert_eq!(cases.0, 28);
 }
 
-/// Where the end overflowed 64 bits it was one status, where it did not another one.
+/// Earlier the status depended on whether the end overflowed 64 bits.
 #[test]
 fn places_before_the_first_have_one_status_in_every_call() {
     let Handles { place: _place, array, session, parts: _ } = Handles::new();

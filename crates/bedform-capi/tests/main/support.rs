@@ -1,4 +1,4 @@
-//! What the tests share: a store in a directory of its own, and C's view of things.
+//! Shared by the tests: a store in a directory of its own, with handles to it.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub(crate) fn last_error() -> String {
     unsafe { CStr::from_ptr(bf_last_error()) }.to_str().unwrap().to_owned()
 }
 
-/// What a call that gives a text gives.
+/// Calls a function that returns a text, first for its length, then with a buffer.
 pub(crate) fn text_of(give: impl Fn(*mut c_char, u64, *mut u64) -> Status) -> String {
     let mut needed = 0;
     assert_eq!(give(null_mut(), 0, &raw mut needed), OK, "{}", last_error());

@@ -1,4 +1,4 @@
-//! What the calls are for.
+//! The ordinary use of each call.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::zeroed;
@@ -449,7 +449,7 @@ fn handles_live_on_in_other_threads_and_after_their_store_is_closed() {
     assert_eq!(bf_close_array(through), OK);
 }
 
-/// The handle of an array as if it were one of a store.
+/// The handle of an array, passed as one of a store.
 fn place_store(array: ArrayHandle) -> StoreHandle {
     StoreHandle { id: array.id }
 }

@@ -1,4 +1,4 @@
-//! Replicas are made one after the other, and the catalogue names each as soon as it is whole.
+//! Makes the replicas of a plan one after the other; the catalogue names each once it is complete.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,34 +31,36 @@ use crate::store::{StagedStore, Store};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::NewArray;
 
-/// Attempts to name a replica while others change the catalogue.
+/// Attempts to save the catalogue while other processes change it.
 const ATTEMPTS_MAX: usize = 16;
 /// Hexadecimal digits of the name of a replica.
 const ID_DIGITS: usize = 16;
-/// Points that are read at a time.
+/// Points that are copied at a time.
 const POINTS_AT_ONCE: u64 = 1 << 21;
 
-/// What was done.
+/// The outcome of [`build`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Optimized {
-    /// Replicas that were made.
+    /// The replicas that were made.
     pub made: Vec<Replica>,
-    /// Names of replicas that rested, and have the elements of the source as it is.
+    /// Names of resting replicas that were compared with the source and are read again.
     pub woken: Vec<String>,
-    /// Names of replicas that are gone.
+    /// Names of removed replicas.
     pub dropped: Vec<String>,
-    /// Bytes of all replicas now.
+    /// Stored bytes of all replicas now.
     pub bytes: u64,
-    /// What should be known of it.
+    /// Remarks for the user.
     pub warnings: Vec<String>,
 }
 
-/// Makes what `planned` says, which [`plan`](super::plan) has made of the same source. `progress` is told decoded
-/// bytes that are copied, of how many. What was stopped goes on when the same is asked again.
+/// Makes and drops the replicas that `planned` lists; [`plan`](super::plan) made it of the same
+/// source. `progress` receives the decoded bytes copied so far and in all. After an interruption,
+/// the same call resumes.
 ///
 /// # Errors
-/// `Conflict` if another process makes replicas of the source, or the source has changed since it was planned;
-/// `NoSpace`, `PermissionDenied`, `Interrupted`; those of reading and writing. Replicas that were made before stay.
+/// `Conflict` if another process makes replicas of the source, or the source has changed since it
+/// was planned; `NoSpace`, `PermissionDenied`, `Interrupted`; errors of reading and writing.
+/// Replicas that were made before the error stay.
 pub fn build(
     place: &SourcePlace,
     planned: &OptimizePlan,
@@ -68,11 +70,11 @@ pub fn build(
     build_by(place, planned, options, progress, None)
 }
 
-/// As [`build`]; `exchange` hands what is copied to workers, as in
-/// [`run_on_workers`](crate::convert::run_on_workers). Replicas of points are made by this process.
+/// Builds like [`build`]; `exchange` hands the copying to workers, as in
+/// [`run_on_workers`](crate::convert::run_on_workers). This process makes replicas of points.
 ///
 /// # Errors
-/// As [`build`], and those of `exchange`.
+/// Those of [`build`], and those of `exchange`.
 pub fn build_by(
     place: &SourcePlace,
     planned: &OptimizePlan,
@@ -119,7 +121,7 @@ pub fn build_by(
         })?;
         let bytes: u64 = named.iter().map(|one| one.stored_bytes).sum();
         if bytes > planned.budget_bytes {
-            // It was larger than predicted.
+            // Its stored bytes exceed the prediction.
             catalogue.change(|replicas| replicas.retain(|one| one.id != made.id))?;
             remove(sidecar, &made.id);
             done.warnings.push(format!(
@@ -144,10 +146,10 @@ pub fn build_by(
     Ok(done)
 }
 
-/// Locks the directory of replicas of a source, for one process that makes some.
+/// Locks the directory of replicas of a source, so that one process at a time makes replicas.
 ///
 /// # Errors
-/// `Conflict` if another process has it; those of storage.
+/// `Conflict` if another process holds the lock; errors of storage.
 pub(super) fn locked(place: &SourcePlace, into: &ReplicaDirectory) -> Result<Box<dyn Lock>> {
     let made = into.storage(&OpenOptions::default());
     let lock = made.and_then(|_| into.sidecar.try_lock(REPLICAS));
@@ -164,18 +166,19 @@ pub(super) struct ReplicaDirectory {
 }
 
 impl ReplicaDirectory {
-    /// The directory as storage, made if it is missing.
+    /// Opens the directory as storage, and makes it if it is missing.
     ///
     /// # Errors
-    /// Those of storage; also for a link in its place.
+    /// Errors of storage, also for a symbolic link in its place.
     fn storage(&self, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
         let opened = storage_in_sidecar(&self.sidecar, REPLICAS, Mode::ReadWrite, options);
         opened.map_err(|error| error.at(self.directory.display().to_string()))
     }
 }
 
-/// The directory for the replicas: where `sidecars` or the environment says, at the site for
-/// those who keep its sidecars, else beside the source, but in no home directory that nobody has named.
+/// Finds or makes the directory for the replicas. It is that of `sidecars` or the environment, that
+/// of the site for the users who keep its sidecars, or else one beside the source. A home directory
+/// takes replicas only if the user names it.
 pub(super) fn directory_of(
     place: &SourcePlace,
     sidecars: Option<&Path>,
@@ -193,8 +196,8 @@ pub(super) fn directory_of(
     Ok(ReplicaDirectory { sidecar, directory: directory.join(REPLICAS) })
 }
 
-/// An error of what was written to the directory of the replicas, with its name: storage names objects as it knows
-/// them, and the source is not what lacks space.
+/// Adds the name of the replicas' directory and a remedy to an error of writing there. Storage
+/// names objects relative to itself, and the source is not the device that is full.
 fn in_place(error: Error, directory: &Path) -> Error {
     let remedy = match error.kind() {
         ErrorKind::NoSpace => "free some, or take a smaller budget, and run the same command again",
@@ -204,7 +207,7 @@ fn in_place(error: Error, directory: &Path) -> Error {
     error.at(format!("replicas in {}", directory.display())).followed_by(remedy)
 }
 
-/// What should be known of where replicas are.
+/// Says how programs find the replicas, if they lie elsewhere than beside the source.
 fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
     if let Some(named) = named {
         return Some(format!(
@@ -216,7 +219,7 @@ fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
     Some(format!("replicas are in {}, and all users of the site read them", directory.display()))
 }
 
-/// Makes one replica.
+/// Makes one replica, and describes it for the catalogue.
 fn make(
     source: &Source,
     from: &SourcePlace,
@@ -230,7 +233,7 @@ fn make(
     let selection = selection_of(replica, &whole.shape()?)?;
     let placement = placement_of(source, from, replica, options)?;
     let opening = OpenOptions { placement, ..OpenOptions::default() };
-    // What no catalogue names was made of whatever the source was then.
+    // No catalogue names it, so an earlier state of the source may have made it.
     remove(&into.sidecar, &replica.id);
     let parent = into.storage(&opening)?;
     let BoundObjects { meaning, of } =
@@ -242,7 +245,7 @@ fn make(
             }
         })?;
     if let Some(sidecar) = &source.sidecar {
-        // Before their versions are noted, which a change of the mode would be one of.
+        // Before their versions are noted: a change of the mode also changes a version.
         sidecar.open_to_readers(&[REPLICAS]);
     }
     let place = parent.within(&ObjectPath::parse(&replica.id)?)?;
@@ -271,7 +274,7 @@ fn make(
     })
 }
 
-/// Makes a replica of a product of runs: a conversion of that part of the source.
+/// Makes a replica of a product of runs, by a conversion of that part of the source.
 fn make_runs(
     source: &Source,
     from: &SourcePlace,
@@ -306,7 +309,7 @@ fn make_runs(
     Ok(())
 }
 
-/// Makes a replica of single elements, and of their places.
+/// Makes a replica of single elements, with a second array of their places.
 fn make_points(
     source: &Source,
     parent: &Arc<dyn Storage>,
@@ -335,7 +338,7 @@ fn make_points(
         outer = outer.parent();
     }
     let mut values = described(array.data_type()?.to_string(), json!("auto"))?;
-    // A replica with another fill value is none of the array.
+    // A replica must have the fill value of its array.
     let fill = array.fill_bytes()?;
     if matches!(&values.fill_value, FillValue::Bytes(own) if own.len() == fill.len()) {
         values.fill_value = FillValue::Bytes(fill);
@@ -367,14 +370,14 @@ fn make_points(
     staged.publish()
 }
 
-/// The document of an array of a replica, and every object that has chunks of it.
+/// Returns the document of an array of a replica, and all its objects that hold chunks.
 fn stored(place: &Arc<dyn Storage>, array: &str) -> Result<(Value, Vec<OwnObject>)> {
     let store = Store::open(place.clone(), OpenOptions::default())?;
     let array = store.array(&ObjectPath::parse(array)?)?;
     Ok((array.document()?, array.own_objects()?))
 }
 
-/// What a replica holds of its array.
+/// Returns the part of its array that a replica holds.
 fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
     match &replica.places {
         Some(places) => Ok(Selection::Points(Points::at_places(places, shape)?)),
@@ -382,7 +385,7 @@ fn selection_of(replica: &PlannedReplica, shape: &[u64]) -> Result<Selection> {
     }
 }
 
-/// Bytes of all files of a replica.
+/// Returns the bytes of all files of a replica.
 pub(super) fn bytes_of(place: &dyn Storage) -> Result<u64> {
     let (mut bytes, mut directories) = (0, vec![ObjectPath::root()]);
     while let Some(directory) = directories.pop() {
@@ -397,20 +400,21 @@ pub(super) fn bytes_of(place: &dyn Storage) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Removes a replica that no catalogue names. What cannot be removed costs its space.
+/// Removes the directory of a replica that no catalogue names. A failure is ignored: the directory
+/// then only costs space.
 fn remove(sidecar: &Sidecar, id: &str) {
     sidecar.remove_directory(&format!("{REPLICAS}/{id}"));
 }
 
-/// True for the directory of a replica, and for that in which one grows.
+/// True for the directory of a replica, complete or partial.
 fn is_made_here(name: &str) -> bool {
     let id = name.strip_prefix('.').and_then(|name| name.strip_suffix(".bedform-partial"));
     let id = id.unwrap_or(name);
     id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Removes replicas that no catalogue names: of earlier states of the source, given up, stopped. Directories of other
-/// names stay.
+/// Removes replicas that no catalogue names: of earlier states of the source, dropped, or
+/// interrupted. Directories with other names stay.
 pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
     sidecar.sweep(REPLICAS);
     for entry in sidecar.entries(REPLICAS) {
@@ -421,20 +425,20 @@ pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
     }
 }
 
-/// As [`remove_unnamed`], where there is nothing to make: what a process has left that was killed. Not while another
-/// makes replicas.
+/// Removes the leftovers of killed processes where there is nothing to make, as [`remove_unnamed`]
+/// does. Does nothing while another process makes replicas.
 fn remove_leftovers(source: &Source) {
     let Some(sidecar) = &source.sidecar else { return };
     let Ok(Some(_lock)) = sidecar.try_lock(REPLICAS) else { return };
-    // Another may have made some since this was planned.
+    // Another process may have made replicas since this plan.
     remove_unnamed(sidecar, &replicas_in(sidecar, &Limits::default()));
 }
 
-/// Removes the replicas of arrays that others have taken the places of; gives their names. Not while another process
-/// makes replicas: the next run removes them.
+/// Removes the replicas of replaced arrays, and returns their names. Does nothing while another
+/// process makes replicas: the next call removes them.
 ///
 /// # Errors
-/// Of opening the source, and of changing the catalogue.
+/// Errors of opening the source, and of changing the catalogue.
 pub(super) fn drop_of_replaced(
     place: &SourcePlace,
     options: &OptimizeOptions,
@@ -454,17 +458,18 @@ pub(super) fn drop_of_replaced(
     Ok(replaced)
 }
 
-/// The catalogue of a source.
+/// The catalogue of a source, which names its replicas.
 pub(super) struct NamedCatalogue<'a> {
     pub(super) sidecar: &'a Sidecar,
     pub(super) place: &'a SourcePlace,
 }
 
 impl NamedCatalogue<'_> {
-    /// Changes which replicas it names; gives them.
+    /// Applies `act` to the list of replicas, saves it as the next catalogue, and returns it.
+    /// Retries if another process saved one in between.
     ///
     /// # Errors
-    /// `Io` if it cannot be kept; `Conflict` if others never stop changing it.
+    /// `Io` if it cannot be saved; `Conflict` after [`ATTEMPTS_MAX`] attempts.
     pub(super) fn change(&self, act: impl Fn(&mut Vec<Replica>)) -> Result<Vec<Replica>> {
         for _ in 0..ATTEMPTS_MAX {
             let number = self.sidecar.last_number(CATALOGUE);

@@ -1,4 +1,4 @@
-//! Replicas that could be made: boxes of an array, in layouts that fit kinds of its reads.
+//! Candidate replicas: boxes, runs or points of an array, in layouts that fit kinds of its reads.
 
 use std::sync::Arc;
 
@@ -18,65 +18,68 @@ use crate::replica::{Expected, Held, Replica, Runs, SourceObject};
 use crate::sidecar::Sidecar;
 use crate::trace::{ReplicaUse, positions_in, shared};
 
-/// Kinds of one array for which one replica is laid out together.
+/// The most kinds of one array for which one replica is laid out together.
 const TOGETHER_MAX: usize = 8;
-/// Bytes of the documents of a replica, and of what its shards have beside chunks.
+/// Bytes of the documents of a replica and of its shards' parts other than chunks.
 const BESIDE_BYTES: u64 = 16 << 10;
-/// Bytes of a shard, of which a read needs the index: what is in larger ones is found later. More only where there
-/// would be too many.
+/// Bytes of a shard. A read needs the shard's index first, so larger shards delay it. Shards are
+/// larger only where there would be more than [`OBJECTS_MAX`].
 const SHARD_BYTES: u64 = 8 << 20;
 const OBJECTS_MAX: f64 = 4096.0;
-/// Bytes of a block that is encoded to see how small it becomes.
+/// The most bytes of a sample block, which is encoded to measure its compression.
 const SAMPLE_BYTES: f64 = 32e3;
-/// As many blocks are looked at.
+/// The number of sample blocks.
 const SAMPLES: u32 = 12;
-/// What a replica may take more than the sample says: it is to stay within the budget.
+/// A margin over the bytes that the sample predicts, so that the replica stays within the budget.
 const LARGER: f64 = 1.1;
-/// The share of its bytes that what lies beyond the end of an array in its chunks takes.
+/// Encoded bytes of padding beyond the end of an array, relative to as many real elements.
 const BEYOND: f64 = 0.15;
-/// Bytes of an index for each chunk, with its share of the rest of a shard.
+/// Bytes of an index entry of a chunk, with its share of the rest of a shard.
 const CHUNK_BYTES: f64 = 24.0;
-/// Bytes that the place of a point takes, compressed, and seconds to decode it and to find another by it.
+/// Compressed bytes of a point's place, and the seconds to decode it and to look another up.
 const PLACE_BYTES: f64 = 1.2;
 const PLACE_SECONDS: f64 = 6e-9;
 
-/// What a replica could hold: with the places of points, and the kinds that it would be laid out for.
+/// Runs or points that a replica could hold: with the places of points, and the numbers of the
+/// kinds that it would be laid out for.
 type Listed = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
 
-/// A share of the elements of a listed read of which it is worth to read them from a replica, and the rest from the
-/// array.
+/// The least share of a listed read's elements that a replica must hold to be read for it; the
+/// array supplies the rest.
 const PART_MIN: f64 = 0.25;
-/// Bytes of an array between points that are read together with them.
+/// Bytes of the array that a read fetches around a point.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// Places of a replica that are looked at.
+/// The most places of a replica of points that are loaded.
 const PLACES_MAX: u64 = 1 << 26;
 
-/// Bytes a second that a replica is written with, where nothing is known.
+/// Bytes per second of writing a replica: an assumption.
 const WRITTEN_PER_SECOND: f64 = 200e6;
 
-/// A replica that could be had.
+/// A replica that exists or could be made, with its benefit for each kind of read.
 #[derive(Debug, Clone)]
 pub(super) struct CandidateReplica {
-    /// What it takes to make it; nothing for one that is there.
+    /// The plan for making it; `None` for an existing replica.
     pub(super) planned: Option<PlannedReplica>,
-    /// True for one of the site: it is there whatever is chosen, and counts in no budget of this user.
+    /// True for a replica of the site: it exists whatever is chosen, and counts in no user's
+    /// budget.
     pub(super) is_of_site: bool,
     pub(super) id: String,
     pub(super) bytes: u64,
     pub(super) building_seconds: f64,
-    /// For each kind of read the share of the reads that it holds all of, and the seconds of one of them; of a listed
-    /// read the share of the elements, and the seconds of all if all were read as fast.
+    /// For each kind of read, the share of the reads that it holds completely, and the seconds of
+    /// one of them. For a listed read, the share of its elements, and the seconds of the whole read
+    /// at that rate.
     pub(super) serves: Vec<Option<(f64, f64)>>,
-    /// What it was worth so far, where it is there.
+    /// The past benefit of an existing replica.
     pub(super) worth: Worth,
 }
 
-/// What a replica that is there was worth.
+/// The past benefit of an existing replica.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Worth {
-    /// Seconds that it saved, as predicted, of the reads that took something of it; reads of long ago count less.
+    /// Predicted seconds that it saved in the recorded reads that used it; older reads count less.
     pub(super) seconds: f64,
-    /// When the last of them began, or it was made, in nanoseconds since 1970.
+    /// The start of the last such read, or the time of its making, in nanoseconds since 1970.
     pub(super) last_ns: u64,
 }
 
@@ -95,7 +98,8 @@ impl Worth {
     }
 }
 
-/// What of the reads of `kind` lies in the box of a replica, as a share of the places where they can be.
+/// Returns the share of the places of a read of `kind` at which it lies inside the box of a
+/// replica.
 fn share_within(kind: &Kind, held: &Region) -> f64 {
     let lengths = kind.lengths();
     let along = |axis: usize| {
@@ -110,10 +114,10 @@ fn share_within(kind: &Kind, held: &Region) -> f64 {
     (0..lengths.len()).map(along).product()
 }
 
-/// All replicas that could be had, those that are there among them, but none that is larger than the budget.
+/// Returns all candidates: existing replicas, and new ones that are not larger than the budget.
 ///
 /// # Errors
-/// Of looking at the arrays.
+/// Errors of opening and sampling the arrays.
 pub(super) fn candidates_of(
     source: &Source,
     kinds: &[Kind],
@@ -152,7 +156,7 @@ pub(super) fn candidates_of(
     Ok(all)
 }
 
-/// Bytes of elements over those of their chunks, by zstd on a few blocks of where a kind of reads is.
+/// Returns the compression ratio of the elements: zstd, on a few blocks where a kind of reads is.
 fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
     let mut blocks = Vec::new();
     for number in 0..SAMPLES {
@@ -171,7 +175,8 @@ fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
     Ok(if size > 0.0 { (1.0 / size).max(1.0) } else { 1.0 })
 }
 
-/// A small box of where a kind of reads mostly is, as even as it can be.
+/// Returns a small box in the hot region of a kind, with sides as equal as possible. `share`, from
+/// 0 to 1, places it in the region.
 fn block_at(kind: &Kind, share: f64) -> Result<Region> {
     let mut shape = vec![1_u64; kind.hot.rank()];
     loop {
@@ -197,7 +202,7 @@ fn existing(
     kinds: &[Kind],
 ) -> CandidateReplica {
     let still = if condition.state == ReplicaState::Broken { 0.0 } else { condition.share };
-    // Looked at only where reads of points may be served.
+    // Loaded only for a listed read.
     let mut places = None;
     let serves = kinds.iter().map(|kind| {
         if kind.array != replica.array || kind.array_shape != replica.array_shape || still <= 0.0 {
@@ -227,14 +232,15 @@ fn existing(
     }
 }
 
-/// Seconds that all of a replica of listed elements takes, for a listed read of some of them.
+/// Returns the seconds to read all of a replica of listed elements, for a listed read.
 fn seconds_of_whole(kind: &Kind, replica: &Replica) -> Option<f64> {
     let is_listed = kind.exact.is_some() && !is_box(&replica.held);
     let expected = replica.expected.iter().map(|expected| expected.seconds_with);
     expected.filter(|_| is_listed).reduce(f64::max)
 }
 
-/// The places of the elements of a replica of points, ascending; nothing where they cannot be read.
+/// Returns the places of the elements of a replica of points, ascending; `None` if they cannot be
+/// read, or are too many.
 fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
     let Held::Points { count, .. } = replica.held else { return None };
     if count > PLACES_MAX {
@@ -245,21 +251,21 @@ fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
     places.is_sorted_by(|a, b| a < b).then(|| Arc::new(places))
 }
 
-/// The kinds of reads of one array.
+/// One array with the kinds of its reads: makes its candidates and chooses its layout.
 pub(super) struct ArrayKinds<'a> {
     source: &'a Source,
     array: &'a str,
     kinds: &'a [Kind],
-    /// Those of the array, by their numbers.
+    /// Numbers of the kinds that read this array.
     own: Vec<usize>,
     shape: Vec<u64>,
     item_size: u64,
     dims: Vec<String>,
-    /// The objects of the array as they are; nothing where they are too many.
+    /// The versions of the array's objects; `None` if they are too many.
     objects: Option<Vec<SourceObject>>,
-    /// Bytes of elements over those of a replica, by a sample.
+    /// The compression ratio: bytes of elements over encoded bytes, from a sample.
     ratio: f64,
-    /// Seconds that it takes to read a byte of the array, as a whole.
+    /// Predicted seconds per byte of reading the whole array.
     seconds_per_byte: f64,
     profile: Profile,
 }
@@ -292,8 +298,9 @@ impl<'a> ArrayKinds<'a> {
         })
     }
 
-    /// Boxes that a replica could hold, with the kinds that it would be laid out for: that of each kind, all of it
-    /// and where it mostly is, and those of several together.
+    /// Returns the boxes that a replica could hold, each with the kinds that decide its layout. The
+    /// boxes are the bounds and the hot region of each kind, and the boxes around several hot
+    /// regions.
     fn boxes(&self) -> Vec<(Region, Vec<usize>)> {
         let mut all: Vec<(Region, Vec<usize>)> = Vec::new();
         for &number in &self.boxed() {
@@ -321,13 +328,13 @@ impl<'a> ArrayKinds<'a> {
         all
     }
 
-    /// The kinds whose places are open.
+    /// Returns the kinds that may be anywhere in a region, unlike listed reads.
     fn boxed(&self) -> Vec<usize> {
         let own = self.own.iter().copied();
         own.filter(|number| self.kinds[*number].exact.is_none()).collect()
     }
 
-    /// What exact kinds of reads take, each by itself and all together.
+    /// Returns the selections of the listed kinds, each alone and all together.
     fn lists(&self) -> Vec<Listed> {
         let own = self.own.iter();
         let exact = own.filter_map(|number| Some((*number, self.kinds[*number].exact.as_ref()?)));
@@ -350,7 +357,7 @@ impl<'a> ArrayKinds<'a> {
         all
     }
 
-    /// All rows of several reads that differ along one axis alone.
+    /// Unites the rows of several reads that differ along a single axis.
     fn rows_together(&self, runs: &[(usize, &Vec<Runs>)]) -> Option<Listed> {
         let (_, first) = runs.first().filter(|_| runs.len() > 1)?;
         let differs = |axis: &usize| runs.iter().any(|(_, runs)| runs[*axis] != first[*axis]);
@@ -369,7 +376,7 @@ impl<'a> ArrayKinds<'a> {
         Some((around, numbers.to_vec()))
     }
 
-    /// The layout of a replica that costs least for these kinds of reads, and what reads of such replicas cost.
+    /// Returns the cheapest layout of such a replica for these kinds of reads, and its cost model.
     fn advised(&self, held: &Held, numbers: &[usize]) -> Option<(Layout, CostModel)> {
         let shape = held.shape();
         let raw = bytes_of(&shape, self.item_size);
@@ -391,7 +398,7 @@ impl<'a> ArrayKinds<'a> {
         Some((layout, self.model(&shape, request.cores)))
     }
 
-    /// The question which layout an array of `shape` has best for these reads.
+    /// Returns the request for advice on a layout for an array of `shape` and these reads.
     fn request(&self, shape: &[u64], reads: Vec<(Read, f64)>) -> AdviseRequest {
         let mut request = AdviseRequest::new(shape, self.item_size, self.profile.clone());
         request.reads.reads = reads;
@@ -409,11 +416,12 @@ impl<'a> ArrayKinds<'a> {
         model
     }
 
-    /// The layout of the array itself that costs least for all its kinds of reads and suits `readers`, and the
-    /// predicted seconds of one read of each kind in the layout `now` and in that.
+    /// Returns the cheapest layout of the array itself for all its kinds of reads that suits
+    /// `readers`. With it come the predicted seconds of one read of each kind, in the layout `now`
+    /// and in the new one.
     ///
     /// # Errors
-    /// Of the places of points; of advising.
+    /// Errors of the places of points, and of advising.
     pub(super) fn best_layout(&self, now: &Layout, readers: &[Reader]) -> Result<BestLayout> {
         let reads = self.own.iter().map(|number| {
             let kind = &self.kinds[*number];
@@ -437,8 +445,8 @@ impl<'a> ArrayKinds<'a> {
         Ok(BestLayout { layout, seconds })
     }
 
-    /// The replica of a box in the layout that costs least for these kinds of reads; nothing for one that is larger
-    /// than the budget, or serves none.
+    /// Returns the replica of `held` in the cheapest layout for these kinds of reads; `None` for
+    /// one that is larger than the budget, or serves no kind.
     fn laid_out(
         &self,
         held: &Held,
@@ -473,7 +481,7 @@ impl<'a> ArrayKinds<'a> {
         let building_seconds = raw * (self.seconds_per_byte + 1.0 / WRITTEN_PER_SECOND);
         let expected = serves.iter().enumerate().filter_map(|(number, served)| {
             let (kind, (share, seconds)) = (&self.kinds[number], (*served)?);
-            // Of a listed read that it has in part a replica is asked for its price each time.
+            // For a listed read that the replica holds in part, each read computes the price.
             if kind.exact.is_some() && share < 1.0 {
                 return None;
             }
@@ -512,7 +520,8 @@ impl<'a> ArrayKinds<'a> {
         }))
     }
 
-    /// The share of the reads of a kind that a replica holds all of, and the seconds of one, where it is faster.
+    /// Returns the share of the reads of a kind that a replica holds completely, and the seconds of
+    /// one; `None` if the replica is not faster.
     fn serves(
         &self,
         number: usize,
@@ -521,7 +530,7 @@ impl<'a> ArrayKinds<'a> {
         layout: &Layout,
     ) -> Option<(f64, f64)> {
         let kind = &self.kinds[number];
-        // The positions of another array mean nothing here, and it may have other axes.
+        // A read of another array has other positions, perhaps other axes.
         if kind.array != self.array {
             return None;
         }
@@ -534,7 +543,8 @@ impl<'a> ArrayKinds<'a> {
         if let Held::Points { count, .. } = held
             && !kind.exact.as_ref().is_some_and(is_same)
         {
-            // Where they are is read as well, and the index of that: of just its own points a read needs neither.
+            // The read also loads the places and their index, except for exactly the replica's own
+            // points.
             seconds += 2.0 * self.profile.request_seconds_one;
             let whole = model.price(layout, &Read::Everything).seconds;
             seconds += whole * PLACE_BYTES / self.item_size as f64 + *count as f64 * PLACE_SECONDS;
@@ -545,7 +555,7 @@ impl<'a> ArrayKinds<'a> {
         (seconds < kind.seconds).then_some((part.share, seconds))
     }
 
-    /// A name that is the same for the same replica of the same state of the source.
+    /// Returns a name that depends only on the replica's description and the state of the source.
     fn id_of(&self, held: &Held, places: Option<&Vec<u64>>, layout: &Layout) -> Result<String> {
         let described = serde_json::to_vec(&(self.array, &self.shape, held, layout));
         let state = serde_json::to_vec(&(&self.source.state, &self.objects));
@@ -560,15 +570,15 @@ impl<'a> ArrayKinds<'a> {
     }
 }
 
-/// The layout that an array has best.
+/// The cheapest layout of an array for its reads.
 #[derive(Debug, Clone)]
 pub(super) struct BestLayout {
     pub(super) layout: Layout,
-    /// Numbers of kinds of reads, each with the predicted seconds of one now, and in this layout.
+    /// For each kind, its number and the predicted seconds of one read, now and in this layout.
     pub(super) seconds: Vec<(usize, f64, f64)>,
 }
 
-/// A read of a kind, in the positions of the array.
+/// Returns a read of this kind, in the positions of the array.
 fn read_of_whole(kind: &Kind) -> Result<Read> {
     let whole = Held::region(&Region::whole(kind.array_shape.clone())?);
     Ok(match &kind.exact {
@@ -581,12 +591,13 @@ fn read_of_whole(kind: &Kind) -> Result<Read> {
     })
 }
 
-/// What a replica holds of the reads of a kind.
+/// The part of a kind of reads that a replica holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct HeldPart {
-    /// The share of the reads that it holds all of; of a listed read the share of its elements.
+    /// The share of the reads that it holds completely; of a listed read, the share of its
+    /// elements.
     share: f64,
-    /// The share of its time that a read takes of the array for what the replica does not hold.
+    /// The share of the original seconds that reading the rest from the array takes.
     rest: f64,
 }
 
@@ -595,15 +606,16 @@ impl HeldPart {
         Self { share, rest: 1.0 - share }
     }
 
-    /// As seconds of all of a listed read at which a share of it counts, where the replica gives its part in
-    /// `seconds`, and the array all in `of_array`.
+    /// Returns the seconds `x` of a whole listed read for [`CandidateReplica::serves`], so that
+    /// `share * x + (1 - share) * of_array` is the actual cost. That is `seconds` for the replica's
+    /// part, and `rest * of_array` for the remainder.
     fn seconds_of_all(self, seconds: f64, of_array: f64) -> f64 {
         (seconds + (self.rest - (1.0 - self.share)) * of_array) / self.share
     }
 }
 
-/// What a replica holds of the reads of a kind; nothing where that is nothing, or too little to read it apart.
-/// `places` are those of a replica of points.
+/// Returns the part of a kind of reads that a replica holds; `None` if it is empty, or too small to
+/// be read separately. `places` are those of a replica of points.
 fn part_of(kind: &Kind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart> {
     let part = match (&kind.exact, held) {
         (Some(Exact::Runs(runs)), Held::Runs(held)) => {
@@ -616,7 +628,7 @@ fn part_of(kind: &Kind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart>
             part_of_places(places?, wanted, kind.item_size)
         }
         (Some(_), _) => return None,
-        // One with gaps holds less than its bounds.
+        // The bounds of a replica with gaps overstate its elements.
         (None, _) if is_box(held) => HeldPart::of_reads(share_within(kind, &held.bounds()?)),
         (None, _) => return None,
     };
@@ -624,8 +636,8 @@ fn part_of(kind: &Kind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart>
     (part.share >= least).then_some(part)
 }
 
-/// What a replica of points at `places` holds of a read of others. What is left takes as many blocks of the array as
-/// it lies in: of points that lie close together, all of them.
+/// Returns the part of the points `wanted` that a replica of points at `places` holds. The cost of
+/// the rest is its number of blocks in the array; dense points leave almost every block to read.
 fn part_of_places(places: &[u64], wanted: &[u64], item_size: u64) -> HeldPart {
     let block = (BLOCK_BYTES / item_size.max(1)).max(1);
     let (mut held, mut common) = (places, 0_usize);
@@ -651,20 +663,20 @@ fn is_box(held: &Held) -> bool {
     held.runs().is_some_and(|runs| runs.iter().all(|runs| runs.len() == 1))
 }
 
-/// What of a read of a kind a replica holds, in its positions.
+/// Returns the part of a read of this kind that a replica holds, in the replica's positions.
 fn read_of(kind: &Kind, held: &Held) -> Read {
     match (&kind.exact, held.runs()) {
         (Some(Exact::Runs(runs)), Some(own)) if own != runs => {
             let held_runs = own.iter().zip(runs).map(|(own, runs)| shared(own, runs));
             Read::Selection(inner_selection(&held_runs.collect::<Vec<_>>(), held))
         }
-        // Of points that others are among as well: they are all over it.
+        // Wanted points are scattered over the whole replica.
         (Some(_), _) => Read::Everything,
         (None, _) => Read::Box { shape: clipped(&kind.lengths(), &held.shape()) },
     }
 }
 
-/// Positions in runs, as positions of what holds all of them.
+/// Converts positions of the array, in runs, to a selection of the replica that holds all of them.
 fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
     let axis = |runs: &Runs| {
         let positions = runs.iter().flat_map(|(first, count)| *first..first + count);
@@ -676,7 +688,7 @@ fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
     )
 }
 
-/// The points of several reads, each once.
+/// Unites the points of several reads, each once.
 fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<Listed> {
     if points.len() < 2 {
         return None;
@@ -689,7 +701,7 @@ fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<Listed> {
     Some((Held::points(&every)?, Some(Arc::new(every)), numbers))
 }
 
-/// Runs that have every position of `runs`, and none twice.
+/// Returns sorted, disjoint runs that cover every position of `runs`.
 fn union_of(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     runs.sort_unstable();
     let mut all: Vec<(u64, u64)> = Vec::new();
@@ -708,7 +720,7 @@ fn clipped(lengths: &[u64], shape: &[u64]) -> Vec<u64> {
     lengths.iter().zip(shape).map(|(length, most)| *length.min(most)).collect()
 }
 
-/// Bytes of all chunks, those at the end of an axis as long as the others.
+/// Returns the bytes of all chunks, with the padding of those at the end of an axis.
 fn padded_bytes(shape: &[u64], chunk: &[u64], item_size: u64) -> f64 {
     let along = |(length, chunk): (&u64, &u64)| length.div_ceil(*chunk.max(&1)) * chunk;
     let padded: Vec<u64> = shape.iter().zip(chunk).map(along).collect();
@@ -732,7 +744,7 @@ mod tests {
         let held: Vec<u64> = dense.iter().copied().filter(|place| place % 40 != 0).collect();
         let part = part_of_places(&held, &dense, 8);
         assert_eq!(part, HeldPart { share: 0.75, rest: 1.0 });
-        // The part of the replica comes on top of all of the array.
+        // The seconds of the replica's part add to those of the whole array.
         assert!(part.seconds_of_all(1.0, 10.0) > 10.0);
         assert_eq!(part_of_places(&[], &sparse, 8), HeldPart { share: 0.0, rest: 1.0 });
     }

@@ -1,35 +1,36 @@
-//! Which replicas are worth their place: those that save most predicted time for their bytes.
+//! The greedy choice of the replicas that save most predicted time per byte within the budget.
 
 use super::PlannedReplica;
 use super::candidates::CandidateReplica;
 use super::reads::Kind;
 
-/// A replica must save as much time as it takes to make within so many times the reads that count.
+/// The number of repetitions of all counted reads within which a replica must pay for its making.
 const REPEATS: f64 = 100.0;
-/// And so much of the time of all reads.
+/// The least share of the seconds of all counted reads that a replica must save.
 const SHARE_MIN: f64 = 0.005;
 
-/// What was chosen.
+/// The outcome of [`choose`].
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub(super) make: Vec<PlannedReplica>,
-    /// Names of those that are there.
+    /// Names of existing replicas that stay.
     pub(super) keep: Vec<String>,
     pub(super) drop: Vec<String>,
     pub(super) bytes: u64,
-    /// For each kind the seconds of a read with what is there, and with what was chosen.
+    /// For each kind the seconds of a read: with the existing replicas, and with the chosen ones.
     pub(super) seconds_now: Vec<f64>,
     pub(super) seconds_then: Vec<f64>,
 }
 
-/// The mean seconds of a read of each kind with these replicas: each read by the best that holds it. Places are taken
-/// to be apart from each other: what one replica holds of a kind another may hold again.
+/// Returns the mean seconds of a read of each kind with these replicas; the fastest replica that
+/// holds a read serves it. The model takes the shares of different replicas as disjoint, even where
+/// two hold the same places.
 fn seconds_with(kinds: &[Kind], replicas: &[&CandidateReplica]) -> Vec<f64> {
     let of_kind = |(number, kind): (usize, &Kind)| {
         let mut served: Vec<(f64, f64)> =
             replicas.iter().filter_map(|replica| replica.serves[number]).collect();
         if kind.exact.is_some() {
-            // Which elements several replicas have together is not known: the best of them counts.
+            // The overlap of their elements is not known, so only the best replica counts.
             let with =
                 served.iter().map(|(share, with)| share * with + (1.0 - share) * kind.seconds);
             return with.fold(kind.seconds, f64::min);
@@ -50,8 +51,8 @@ fn total(kinds: &[Kind], seconds: &[f64]) -> f64 {
     kinds.iter().zip(seconds).map(|(kind, seconds)| kind.reads * seconds).sum()
 }
 
-/// Takes the candidate that saves most for its bytes, and again, while one is worth it and fits the budget. What
-/// was taken first and others have made useless is given up at the end.
+/// Takes the candidate that saves most per byte, repeatedly, while one pays and fits the budget. At
+/// the end it gives up a replica that later choices made useless.
 pub(super) fn choose(
     kinds: &[Kind],
     candidates: Vec<CandidateReplica>,
@@ -85,8 +86,8 @@ pub(super) fn choose(
             pays.then(|| (gain / one.bytes.max(1) as f64, gain, one))
         });
         let worthy: Vec<_> = worthy.collect();
-        // By what they save for their bytes; but what saves nearly all of what there is to save comes first: small
-        // ones would be taken before it, and leave no place.
+        // Only candidates with at least 0.8 of the largest gain compete by gain per byte. Otherwise
+        // many small ones would fill the budget first and leave no room for a large one.
         let most = worthy.iter().map(|(_, gain, _)| *gain).fold(0.0, f64::max);
         let large = worthy.iter().filter(|(_, gain, _)| *gain >= 0.8 * most);
         let best = large.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -100,8 +101,8 @@ pub(super) fn choose(
     let is_chosen = |one: &&CandidateReplica| chosen.iter().any(|taken| taken.id == one.id);
     let (keep, mut unused): (Vec<&CandidateReplica>, Vec<&CandidateReplica>) =
         existing.iter().copied().partition(is_chosen);
-    // What nobody needs the place of may stay: other reads may come again. Of what has no place for all, those go
-    // first that were used least lately for their bytes and what they save.
+    // An unused replica stays while there is room: its reads may come again. Otherwise the fewest
+    // saved seconds per byte go first, and of equals the one used longest ago.
     unused.sort_by(|a, b| {
         let by_bytes = |one: &CandidateReplica| one.worth.seconds / one.bytes.max(1) as f64;
         let by_use = by_bytes(b).total_cmp(&by_bytes(a));
@@ -126,7 +127,7 @@ pub(super) fn choose(
     }
 }
 
-/// The smallest budget with which [`choose`] takes any of these; nothing where none pays.
+/// Returns the smallest budget with which [`choose`] takes any of these; nothing if none pays.
 pub(super) fn least_budget(kinds: &[Kind], candidates: &[CandidateReplica]) -> Option<u64> {
     let pays = |one: &&CandidateReplica| {
         let chosen = choose(kinds, vec![(*one).clone()], u64::MAX);
@@ -135,7 +136,8 @@ pub(super) fn least_budget(kinds: &[Kind], candidates: &[CandidateReplica]) -> O
     candidates.iter().filter(pays).map(|one| one.bytes).min()
 }
 
-/// Gives up what saves no more than `least` beside the others; `seconds` are those of all reads with such replicas.
+/// Gives up each replica whose removal costs at most `least` seconds. `seconds` returns the
+/// predicted seconds of all reads with the given replicas.
 fn give_up_useless(
     chosen: &mut Vec<&CandidateReplica>,
     least: f64,

@@ -1,4 +1,4 @@
-//! Whether the replicas of a source are read, and why not: by their own objects and by those that they were made of.
+//! The states of a source's replicas, from the versions of their own objects and of the source's.
 
 use std::fmt;
 
@@ -16,33 +16,34 @@ use crate::replica::{Held, PLACES, Replica, Standing, replicas_in};
 use crate::sidecar::{REPLICAS, Sidecar};
 use crate::store::Store;
 
-/// Whether a replica is read.
+/// The state of a replica, which decides whether reads use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReplicaState {
-    /// It is read for all that is as it was when it was made.
+    /// Reads use it for all objects of the source that are unchanged since it was made.
     Current,
-    /// Some of it is not read: files of the source, or its own, have their size and time of change, but another file
-    /// number or time of attributes. `optimize` compares the elements, and wakes it.
+    /// Parts are not read: files of the source, or its own, keep their size and time of change, but
+    /// have another file number or time of attributes. `optimize` compares the elements, and wakes
+    /// it.
     Resting,
-    /// Nothing of it is read: the source was written, or has other metadata, since.
+    /// Never read: the source was written, or its metadata changed, since the replica was made.
     Outdated,
-    /// Nothing of it is read: some of its files are gone, or are other ones.
+    /// Never read: some of its files are missing or replaced.
     Broken,
 }
 
-/// The state of a replica, and why it has that.
+/// The state of a replica, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ReplicaJudgement {
     pub(super) state: ReplicaState,
-    /// The share of the source's objects that are as they were, or may be.
+    /// The share of the source's objects that are unchanged, or possibly unchanged.
     pub(super) share: f64,
-    /// Nothing for one that is current.
+    /// The reason for a state other than current.
     reason: Option<String>,
 }
 
-/// A replica, and whether it is read.
+/// A replica with its state, for users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReplicaCondition {
@@ -50,21 +51,21 @@ pub struct ReplicaCondition {
     pub id: String,
     /// The path of the array that it is a copy of.
     pub array: String,
-    /// Bytes that it takes in storage.
+    /// Its bytes on storage.
     pub stored_bytes: u64,
-    /// True for one of the site.
+    /// True for a replica of the site.
     pub is_of_site: bool,
-    /// Whether it is read.
+    /// Its state.
     pub state: ReplicaState,
-    /// Why it is not, or not all of it.
+    /// The reason why it is not read, or only in part.
     pub reason: Option<String>,
 }
 
-/// The replicas of the source at `place`, of this user and of the site, each with its state. `options` has the place
-/// of the sidecars, and the opened source.
+/// Returns the replicas of the source at `place`, of this user and of the site, each with its
+/// state. `options` gives the directory of the sidecars, and the opened source.
 ///
 /// # Errors
-/// Of opening the source.
+/// Errors of opening the source.
 pub fn conditions(place: &SourcePlace, options: &OptimizeOptions) -> Result<Vec<ReplicaCondition>> {
     let sidecar = Sidecar::find(&place.sidecar_name()?, options.sidecars.as_deref())?;
     let both = sidecar.iter().chain(sidecar.as_ref().and_then(Sidecar::site));
@@ -86,12 +87,12 @@ pub fn conditions(place: &SourcePlace, options: &OptimizeOptions) -> Result<Vec<
 }
 
 impl ReplicaJudgement {
-    /// That of a replica in a sidecar, of an array of an opened store.
+    /// Judges a replica in a sidecar, of an array of an opened store.
     pub(super) fn of(store: &Store, sidecar: &Sidecar, replica: &Replica) -> Self {
         let own = own_standing(sidecar, replica).unwrap_or(Standing::Changed);
         let found = standings(store, replica).unwrap_or_default();
         let Standings { listed, same, alike } = found;
-        // Points are read all or not at all.
+        // A read uses all points of a replica or none.
         let is_lost = match replica.held {
             Held::Points { .. } => same + alike < listed || listed == 0,
             Held::Runs(_) => same + alike == 0,
@@ -110,12 +111,12 @@ impl ReplicaJudgement {
     }
 }
 
-/// Why a replica is not read.
+/// The reason why a replica is not read, or only in part.
 enum Reason {
     OwnFiles,
     Written,
     OwnCopied,
-    /// So many files of how many.
+    /// The number of copied or moved source files, and the number of all.
     Copied(usize, usize),
 }
 
@@ -142,7 +143,7 @@ fn standings(store: &Store, replica: &Replica) -> Result<Standings> {
     store.array(&ObjectPath::parse(&replica.array)?)?.standings(&replica.meaning, &replica.of)
 }
 
-/// The worst standing of a replica's own objects.
+/// Returns the worst standing of a replica's own objects.
 fn own_standing(sidecar: &Sidecar, replica: &Replica) -> Result<Standing> {
     let store = open_own(sidecar, replica)?;
     let own = store.array(&ObjectPath::parse(&replica.array)?)?;
@@ -154,10 +155,10 @@ fn own_standing(sidecar: &Sidecar, replica: &Replica) -> Result<Standing> {
     Ok(worst)
 }
 
-/// The places of the elements of a replica of `count` points, in the C order of its array.
+/// Reads the places of the elements of a replica of `count` points, in the C order of its array.
 ///
 /// # Errors
-/// `Corrupt` if it does not list so many places; those of reading.
+/// `Corrupt` if it does not list `count` places; errors of reading.
 pub(super) fn places_in(own: &Store, count: u64) -> Result<Vec<u64>> {
     let array = own.array(&ObjectPath::parse(PLACES)?)?;
     if array.shape()? != [count] || array.data_type()? != DataType::UInt64 {
@@ -170,10 +171,10 @@ pub(super) fn places_in(own: &Store, count: u64) -> Result<Vec<u64>> {
     Ok(bytes.as_chunks::<8>().0.iter().map(number).collect())
 }
 
-/// Reads a selection into a buffer, whose elements it replaces.
+/// Reads a selection into a buffer, and resizes the buffer to the result.
 ///
 /// # Errors
-/// `LimitExceeded` where memory is short; those of reading.
+/// `LimitExceeded` if the buffer cannot be allocated; errors of reading.
 pub(super) fn read_into(array: &Array, selection: &Selection, buffer: &mut Vec<u8>) -> Result<()> {
     let bytes = usize::try_from(array.result_bytes(selection)?).unwrap_or(usize::MAX);
     buffer.clear();
@@ -185,7 +186,7 @@ pub(super) fn read_into(array: &Array, selection: &Selection, buffer: &mut Vec<u
     Ok(())
 }
 
-/// A replica in a sidecar as a store.
+/// Opens a replica in a sidecar as a store, without recording its reads.
 pub(super) fn open_own(sidecar: &Sidecar, replica: &Replica) -> Result<Store> {
     let options = OpenOptions { records: false, ..OpenOptions::default() };
     let place = format!("{REPLICAS}/{}", replica.id);

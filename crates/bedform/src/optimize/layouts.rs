@@ -1,8 +1,9 @@
-//! Which layouts the arrays of a store of ours should have themselves.
+//! Chooses new layouts for the arrays of a Bedform store, and reorganizes the store.
 //!
-//! Each array with reads, learnt or expected, gets the layout that costs least for them, by the same prices as
-//! replicas; but none that saves less than a tenth of their predicted time. Its codecs stay. What cannot have another
-//! layout keeps its own. The store is copied and replaced as [`Reorganization`] says.
+//! Each array with learned or expected reads gets the layout with the least predicted cost, by the
+//! same prices as replicas. An array keeps its layout if another one saves less than a tenth of the
+//! predicted time, or if its format allows no other. Its codecs stay. [`Reorganization`] copies the
+//! store and exchanges the directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,27 +26,27 @@ use crate::options::Progress;
 use crate::threads::workers::check_goes_on;
 use crate::zarr::nodes::NodeKind;
 
-/// The share of the predicted time of all its reads that another layout has to save of an array.
+/// The least share of the predicted seconds of an array's reads that a new layout must save.
 const GAIN_MIN: f64 = 0.1;
 
-/// Which arrays of a store get other layouts. As JSON it has the same names.
+/// The new layouts of a store's arrays, with predicted times. Its JSON has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayoutPlan {
     /// The store as the user named it.
     pub source: String,
     /// Arrays that have reads.
     pub arrays: Vec<PlannedLayout>,
-    /// Kinds of reads, with their predicted times.
+    /// Kinds of reads, with their predicted seconds.
     pub reads: Vec<PlannedRead>,
-    /// Bytes that are written: those that the arrays which change take now. The others keep their files.
+    /// Present stored bytes of the arrays that change; the other arrays keep their files.
     pub bytes: u64,
     /// Arrays without reads, which keep their layouts.
     pub others: u64,
-    /// What should be known of it.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
-/// The layout of an array, now and then.
+/// The present and the planned layout of an array.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlannedLayout {
     /// The path of the array.
@@ -54,36 +55,36 @@ pub struct PlannedLayout {
     pub dims: Vec<String>,
     /// Elements along each axis.
     pub shape: Vec<u64>,
-    /// Its layout now.
+    /// The present layout.
     pub now: Layout,
-    /// Its layout then.
+    /// The planned layout.
     pub then: Layout,
-    /// Whether it changes.
+    /// True if the layout changes.
     pub is_changed: bool,
-    /// Why it does not.
+    /// The reason why it does not change.
     pub kept: Option<String>,
-    /// Bytes that it takes now.
+    /// Present stored bytes.
     pub bytes: u64,
-    /// Predicted seconds of all its reads in the layout of now.
+    /// Predicted seconds of all its reads in the present layout.
     pub seconds_now: f64,
-    /// The same in the layout of then.
+    /// Predicted seconds of all its reads in the planned layout.
     pub seconds_then: f64,
 }
 
-/// What was done.
+/// The outcome of [`reorganize`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Reorganized {
-    /// Arrays that have another layout.
+    /// Paths of the arrays with a new layout.
     pub changed: Vec<String>,
-    /// Decoded bytes that an earlier, unfinished run had copied.
+    /// Decoded bytes that an earlier, interrupted run had copied.
     pub resumed_bytes: u64,
-    /// Names of replicas that are gone: those of arrays with another layout.
+    /// Names of removed replicas, of arrays with a new layout.
     pub dropped: Vec<String>,
-    /// What should be known of it.
+    /// Remarks for the user.
     pub warnings: Vec<String>,
 }
 
-/// The one path of a store.
+/// Returns the path of a store; an archive is an error.
 fn path_of(place: &SourcePlace) -> Result<&std::path::Path> {
     match place {
         SourcePlace::One(path) => Ok(path),
@@ -97,12 +98,12 @@ fn path_of(place: &SourcePlace) -> Result<&std::path::Path> {
     }
 }
 
-/// Decides which arrays of the store at `place` get which layouts. Reads a few blocks of each array to see how small
-/// they become; writes nothing.
+/// Decides which arrays of the store at `place` get which layouts. Reads a few blocks of each array
+/// to measure their compression; writes nothing.
 ///
 /// # Errors
-/// As [`check_reorganizable`]; `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that
-/// no array can have.
+/// Those of [`check_reorganizable`]; `NotFound` if no reads were learned and none are given;
+/// `InvalidArgument` for reads that no array can have.
 ///
 /// # Examples
 ///
@@ -161,7 +162,7 @@ pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<La
     })
 }
 
-/// The layout that an array should have, and its kinds of reads.
+/// Plans the layout of an array, and returns it with the array's kinds of reads.
 fn planned_layout(
     source: &Source,
     name: &str,
@@ -206,7 +207,7 @@ fn planned_layout(
     Ok((planned, reads.collect()))
 }
 
-/// The layout of an array as it is.
+/// Returns the present layout of an array.
 fn layout_now(array: &Array) -> Result<Layout> {
     let metadata = array.metadata()?;
     Ok(Layout {
@@ -216,13 +217,13 @@ fn layout_now(array: &Array) -> Result<Layout> {
     })
 }
 
-/// Gives the arrays of the store at `place` the layouts that `planned` says, which [`plan_layouts`] has made of it, and
-/// puts the new store in the place of the old one; `exchange` as in
-/// [`run_on_workers`](crate::convert::run_on_workers). `progress` is told decoded bytes of how many, of copying, then
-/// of comparing. What was stopped goes on when the same is asked again.
+/// Gives the arrays of the store at `place` the layouts of `planned`, which [`plan_layouts`] made,
+/// and exchanges the new store with the old one. `exchange` works as in
+/// [`run_on_workers`](crate::convert::run_on_workers). `progress` receives decoded bytes, done and
+/// in all, first of copying, then of comparing. After an interruption, the same call resumes.
 ///
 /// # Errors
-/// As [`Reorganization::new`] and [`Reorganization::run`]; the store is as it was.
+/// Those of [`Reorganization::new`] and [`Reorganization::run`]; the store is unchanged then.
 pub fn reorganize(
     place: &SourcePlace,
     planned: &LayoutPlan,
@@ -250,7 +251,8 @@ pub fn reorganize(
         (done.resumed_bytes, done.warnings) = (converted.resumed_bytes, converted.warnings);
         done.changed = layouts.into_keys().collect();
     }
-    // Arrays that keep their layout have the same files, whose second names came and went: their replicas rest.
+    // Unchanged arrays keep their files, but the temporary hard links changed the times of
+    // attributes, so their replicas rest.
     if !done.changed.is_empty()
         && let Err(error) = wake(place, options, &|_, _| {})
     {
@@ -258,7 +260,7 @@ pub fn reorganize(
             "replicas of the other arrays rest until 'bedform optimize' has compared them: {error}"
         ));
     }
-    // What cannot be removed is not read any more, and costs its space.
+    // A replica that cannot be removed is never read again, and only costs space.
     match drop_of_replaced(place, options) {
         Ok(dropped) => done.dropped = dropped,
         Err(error) => done.warnings.push(format!("old replicas stay: {error}")),

@@ -1,40 +1,43 @@
-//! Which replicas a source should have, and how they are made.
+//! Chooses replicas for a source from its recorded or expected reads, and builds them.
 //!
-//! [`plan`] decides and writes nothing; [`build`] makes what it says.
+//! [`plan`] decides and writes nothing; [`build`] carries out a plan; [`optimize`] does both.
 //!
-//! # How
+//! # How it works
 //!
-//! 1. *Reads*: the kinds of reads that were learnt of each array, where they were, and how often
-//!    ([`ReadKind`](crate::trace::ReadKind)), and the lists and points that were
-//!    ([`LearnedSelection`](crate::trace::LearnedSelection)); or those that the caller expects. Reads of a month ago
-//!    count half.
-//! 2. *Prices*: each kind is priced at a few of its places, by the plan of the read as it would be run.
-//! 3. *Candidates*: for each kind, for the kinds of an array together, and for where they mostly are, the box that
-//!    they take, in the layout that costs least for them ([`advise`](mod@crate::layout::advise)).
-//! 4. *Choice*: the candidate that saves most predicted time for its bytes, of those that fit the budget, until none
-//!    saves more than it costs to make. Replicas that are there count as candidates that cost nothing to make; those
-//!    that are not chosen go if their place is needed, those first that saved least for their bytes, and longest ago,
-//!    by the reads that were recorded.
-//! 5. *Waking*: replicas that rest are compared with the source, element by element ([`wake`]).
-//! 6. *Building*: each replica is a conversion of a part of the source ([`convert`](mod@crate::convert)), with its
-//!    promises: what was stopped goes on, nothing is seen before it is whole. Then the catalogue names it.
+//! 1. *Reads*: the learned kinds of reads of each array ([`ReadKind`](crate::trace::ReadKind)) with
+//!    their places and counts, and the learned lists and points
+//!    ([`LearnedSelection`](crate::trace::LearnedSelection)). Reads that the caller expects replace
+//!    them. A read that is 30 days older than the newest counts half.
+//! 2. *Prices*: the read plan of a few places of each kind predicts its seconds.
+//! 3. *Candidates*: boxes of an array: the bounds of each kind, its hot region, and the hot regions
+//!    of several kinds together. Each has the layout that costs least for these kinds
+//!    ([`advise`](mod@crate::layout::advise)).
+//! 4. *Choice*: a greedy choice within the budget takes the candidate that saves most predicted
+//!    seconds per byte, until none saves more than it costs to make. An existing replica is a
+//!    candidate without building cost. An unchosen one stays while there is room. Otherwise the
+//!    replicas with the fewest saved seconds per byte go first, and of equals the one used longest
+//!    ago.
+//! 5. *Waking*: [`wake`] compares resting replicas with the source, element by element.
+//! 6. *Building*: each replica is a conversion of a part of the source
+//!    ([`convert`](mod@crate::convert)). A conversion resumes after an interruption and publishes
+//!    only complete data. Then the catalogue names the replica.
 //!
-//! This is the layout management of Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4, with
-//! one budget for all.
+//! This is the layout management of Tang, *Dynamic data prefetching and layout optimizations*,
+//! section 3.2.4, with one budget for all replicas of a source.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `reads` | kinds of reads, with their prices |
 //! | `candidates` | replicas that could be made |
-//! | `choose` | those that are worth their place |
-//! | `conditions` | whether replicas are read, and why not |
-//! | `waking` | replicas that rest, compared with the source |
-//! | `place` | where a source lies |
-//! | `building` | how they are made, and the catalogue |
-//! | `targets` | which storage targets their shards go to |
-//! | `layouts` | which layouts the arrays of a store of ours should have themselves |
-//! | `policy` | all of it in the background, after so many reads |
-//! | `trusting` | replicas that another user or machine has made, compared with the source |
+//! | `choose` | the choice of replicas within the budget |
+//! | `conditions` | the state of each replica: read or not, and why |
+//! | `waking` | the comparison of resting replicas with the source |
+//! | `place` | the path or list of files of a source |
+//! | `building` | the making of replicas, and changes of the catalogue |
+//! | `targets` | the storage targets of the shards of a replica |
+//! | `layouts` | new layouts for the arrays of a Bedform store itself |
+//! | `policy` | all of this in the background, after a number of reads |
+//! | `trusting` | the comparison of another user's or machine's replicas with the source |
 
 mod building;
 mod candidates;
@@ -83,21 +86,21 @@ use choose::{choose, least_budget};
 use conditions::ReplicaJudgement;
 use reads::{Deciding, Kind, kinds_of};
 
-/// How much replicas may take together.
+/// The limit on the bytes of all replicas of a source together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So much of the bytes of the source: 0.2 for a fifth.
+    /// A share of the bytes of the source: 0.2 for a fifth.
     Share(f64),
 }
 
-/// The largest share that makes sense: a thousand copies.
+/// The largest accepted share: a thousand copies.
 const SHARE_MAX: f64 = 1000.0;
 
 impl Budget {
-    /// A size with its unit, or a percentage of the source's bytes. A number without a unit is refused, but for 0:
-    /// as bytes it would hold no replica, and drop those that are there.
+    /// Parses a size with its unit, or a percentage of the source's bytes. A number without a unit
+    /// is refused, except 0: as bytes it would hold no replica, and drop the existing ones.
     ///
     /// ```
     /// use bedform::optimize::Budget;
@@ -138,25 +141,25 @@ impl Budget {
     }
 }
 
-/// What is asked of an optimisation.
+/// Settings of [`plan`] and [`build`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OptimizeOptions {
-    /// How much replicas may take together, with what they need beside their elements.
+    /// The limit on the bytes of all replicas together, with their documents and shard indexes.
     pub budget: Budget,
-    /// Reads that will come; without them, and without selections, those that were learnt.
+    /// Expected reads. Without them, and without `selections`, the learned reads count.
     pub reads: Vec<ExpectedRead>,
-    /// Selections that will be read, exactly.
+    /// Selections that will be read exactly as given.
     pub selections: Vec<ListedRead>,
-    /// Another source of the same form whose reads count, and not those of this one.
+    /// Another source with the same arrays, whose learned reads count instead of this source's.
     pub like: Option<SourcePlace>,
-    /// The directory of the sidecars, in the place of what `BEDFORM_SIDECAR` says.
+    /// The directory of the sidecars; it overrides `BEDFORM_SIDECAR`.
     pub sidecars: Option<PathBuf>,
-    /// The limit for values, encoded shards and kept chunks while a replica is made, in bytes.
+    /// The memory budget for making a replica: values, encoded shards and kept chunks, in bytes.
     pub memory_bytes: u64,
-    /// The source, opened, where its path alone does not open it.
+    /// The source, already opened, for a source that its path alone does not open.
     pub store: Option<Store>,
-    /// The readers that the layouts of a store have to suit; of replicas it is Bedform alone.
+    /// The readers that a store's new layouts have to suit. Only Bedform reads replicas.
     pub readers: Vec<Reader>,
 }
 
@@ -175,52 +178,53 @@ impl Default for OptimizeOptions {
     }
 }
 
-/// What would be done. As JSON it has the same names.
+/// The replicas to make, keep and drop, with predicted times. Its JSON has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OptimizePlan {
     /// The source as the user named it.
     pub source: String,
-    /// The state of a file that it is for.
+    /// The version of the source file that the plan was made for; the default for a store or
+    /// archive.
     #[serde(skip_serializing)]
     state: SourceVersion,
-    /// Bytes of the source as it is stored.
+    /// Stored bytes of the source.
     pub source_bytes: u64,
     /// Bytes that replicas may take.
     pub budget_bytes: u64,
-    /// Bytes that they will take, as predicted.
+    /// Predicted bytes of all replicas after the plan.
     pub bytes: u64,
-    /// Kinds of reads, and what becomes of them.
+    /// Kinds of reads, with their predicted seconds before and after the plan.
     pub reads: Vec<PlannedRead>,
     /// Replicas to make.
     pub make: Vec<PlannedReplica>,
-    /// Names of replicas that stay.
+    /// Names of the replicas that stay.
     pub keep: Vec<String>,
-    /// Names of replicas that go.
+    /// Names of the replicas to remove.
     pub drop: Vec<String>,
-    /// What should be known of it.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
-/// A kind of read, and its predicted time.
+/// A kind of read, and its predicted seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlannedRead {
     /// The path of the array.
     pub array: String,
     /// Names of its axes.
     pub dims: Vec<String>,
-    /// Elements along each axis.
+    /// Elements that such a read takes along each axis.
     pub shape: Vec<u64>,
-    /// Where they are: first positions.
+    /// The first position of the box around all such reads, along each axis.
     pub start: Vec<u64>,
-    /// Ends, exclusive.
+    /// The end of that box along each axis, exclusive.
     pub end: Vec<u64>,
-    /// How many such reads count.
+    /// The weight of such reads: their number, older ones counting less.
     pub reads: f64,
-    /// Predicted seconds of one, cold, of the source itself.
+    /// Predicted seconds of one cold read of the source itself.
     pub seconds_of_source: f64,
-    /// With the replicas that there are now.
+    /// Predicted seconds of one read with the existing replicas.
     pub seconds_now: f64,
-    /// With those of the plan.
+    /// Predicted seconds of one read with the replicas of the plan.
     pub seconds_then: f64,
 }
 
@@ -233,9 +237,9 @@ pub struct PlannedReplica {
     pub array: String,
     /// Names of its axes.
     pub dims: Vec<String>,
-    /// What of the array it holds.
+    /// The part of the array that it holds.
     pub held: Held,
-    /// Where its elements are in the C order of the array, if they are single ones.
+    /// The places of its elements in the C order of the array, for a replica of points.
     #[serde(skip_serializing)]
     pub places: Option<Arc<Vec<u64>>>,
     /// Elements along each axis.
@@ -248,42 +252,42 @@ pub struct PlannedReplica {
     pub shards: Vec<u64>,
     /// The order of the chunks in a shard.
     pub order: String,
-    /// Bytes that it will take, as predicted.
+    /// Predicted bytes on storage.
     pub bytes: u64,
-    /// Seconds that making it takes, as predicted.
+    /// Predicted seconds to make it.
     pub building_seconds: f64,
-    /// What it is made for.
+    /// The kinds of reads that it serves.
     pub expected: Vec<Expected>,
 }
 
-/// What a plan is made by, and made of.
+/// An opened source, with its sidecar and its replicas.
 struct Source {
     store: Store,
-    /// Nothing where there is no place for one yet.
+    /// Nothing while the source has no sidecar.
     sidecar: Option<Sidecar>,
-    /// The replicas of this user.
+    /// The replicas that this user made or may remove.
     replicas: Vec<(Replica, ReplicaJudgement)>,
-    /// The replicas of the site, which are not this user's to make or to drop.
+    /// The replicas of the site, which this user neither makes nor drops.
     of_site: Vec<(Replica, ReplicaJudgement)>,
-    /// Names of replicas of this user that nothing is read of, and nothing will be.
+    /// Names of this user's replicas that no read can use again: broken, or outdated.
     dead: Vec<String>,
-    /// That of a file.
+    /// The version of a file; the default for a store or an archive.
     state: SourceVersion,
     bytes: u64,
-    /// What reads took from the replicas that are there.
+    /// The recorded use of each replica, by its name.
     uses: BTreeMap<String, ReplicaUse>,
 }
 
 impl Source {
-    /// When a replica was used last, in nanoseconds since 1970.
+    /// The time of the last use of any replica, in nanoseconds since 1970; 0 without one.
     fn newest_ns(&self) -> u64 {
         self.uses.values().map(|used| used.last_ns).max().unwrap_or(0)
     }
 
-    /// Opens the source at `place` for reads that nobody records, reads ahead, or takes of replicas.
+    /// Opens the source at `place` with recording, reading ahead and replicas turned off.
     fn open(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut source = Self::open_with_all(place, asked)?;
-        // Another list of files may begin with the same one, and have what a replica was made of.
+        // An archive with other files may share this sidecar and still have the files of a replica.
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let is_dead = |(replica, condition): &(Replica, ReplicaJudgement)| {
             let is_dead = match condition.state {
@@ -298,14 +302,14 @@ impl Source {
         Ok(source)
     }
 
-    /// As [`Source::open`], with the replicas that are dead.
+    /// Opens the source as [`Source::open`] does, but keeps dead replicas among `replicas`.
     fn open_with_all(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
         let opened = asked.store.clone();
         let store = opened.map_or_else(|| place.open(options), Ok)?;
         let sidecar = Sidecar::find(&place.sidecar_name()?, asked.sidecars.as_deref())?;
-        // That of a store, or of many files, is in its objects, each by itself.
+        // The objects of a store or an archive carry their versions one by one.
         let file = store.file().map(|file| file.map().source.clone());
         let is_archive = matches!(place, SourcePlace::Archive { .. });
         let state = file.clone().filter(|_| !is_archive).unwrap_or_default();
@@ -325,13 +329,13 @@ impl Source {
         Ok(Self { store, sidecar, replicas, of_site, dead, state, bytes, uses })
     }
 
-    /// The dimension along which its files are joined, if it is many.
+    /// The dimension along which an archive joins its files; nothing for other sources.
     fn joined(&self) -> Option<&str> {
         self.store.file().and_then(ForeignFile::joined_dimension)
     }
 }
 
-/// Bytes of the chunks of all arrays of a store.
+/// Returns the bytes of the chunks of all arrays of a store.
 fn stored_bytes(store: &Store) -> Result<u64> {
     let mut bytes = 0_u64;
     for (path, kind) in store.nodes()? {
@@ -343,12 +347,12 @@ fn stored_bytes(store: &Store) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Decides which replicas the source at `place` should have. Reads a few blocks of each array to see how small
-/// they become; writes nothing.
+/// Decides which replicas the source at `place` should have. Reads a few blocks of each array to
+/// measure their compression; writes nothing.
 ///
 /// # Errors
-/// `NotFound` if no reads were learnt and none are given; `InvalidArgument` for reads that no array can have; those
-/// of opening the source.
+/// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
+/// array can have; errors of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
     let source = Source::open(place, options)?;
     let mut notes = Vec::new();
@@ -393,7 +397,7 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
     })
 }
 
-/// Why a plan has no replica, and which budget has one.
+/// Says why a plan has no replica, and the smallest budget that would hold one.
 fn note_of_nothing(source: &Source, kinds: &[Kind], budget_bytes: u64) -> Result<String> {
     let candidates = candidates_of(source, kinds, u64::MAX)?;
     Ok(match least_budget(kinds, &candidates) {
@@ -406,17 +410,17 @@ fn note_of_nothing(source: &Source, kinds: &[Kind], budget_bytes: u64) -> Result
     })
 }
 
-/// A size that is no smaller than so many bytes, as a budget is written.
+/// Formats a size, rounded up to a whole KiB or MiB, as a budget is written.
 fn bytes_text_up(bytes: u64) -> String {
     let unit_bytes = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
     let unit = if unit_bytes == 1 << 10 { "KiB" } else { "MiB" };
     format!("{} {unit}", bytes.div_ceil(unit_bytes))
 }
 
-/// Wakes, chooses and makes replicas: [`wake`], [`plan`], then [`build_by`].
+/// Wakes, chooses and makes replicas: calls [`wake`], [`plan`] and [`build_by`].
 ///
 /// # Errors
-/// As these.
+/// Those of [`wake`], [`plan`] and [`build_by`].
 pub fn optimize(
     place: &SourcePlace,
     options: &OptimizeOptions,

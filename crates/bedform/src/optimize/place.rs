@@ -1,4 +1,4 @@
-//! Where a source lies that is optimised.
+//! The location of a source that is optimized.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,16 @@ use crate::options::OpenOptions;
 use crate::sidecar::SidecarName;
 use crate::store::Store;
 
-/// Where a source lies: one place, or many files that are read as one.
+/// The location of a source: one path, or many files opened as one archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourcePlace {
     /// A store or a file.
     One(PathBuf),
-    /// Files that are opened as one.
+    /// Files that are opened as one archive.
     Archive {
-        /// Each file.
+        /// The path of each file.
         paths: Vec<PathBuf>,
-        /// How they are joined.
+        /// The way in which the files are joined.
         join: JoinOptions,
     },
 }
@@ -29,7 +29,7 @@ impl From<&Path> for SourcePlace {
 }
 
 impl SourcePlace {
-    /// The source as a user knows it.
+    /// Returns the source as the user named it, for messages.
     pub fn shown(&self) -> String {
         match self {
             Self::One(path) => path.display().to_string(),
@@ -47,10 +47,10 @@ impl SourcePlace {
         }
     }
 
-    /// What its sidecar is found by.
+    /// Returns the name by which its sidecar is found.
     ///
     /// # Errors
-    /// Those of looking for the first file of an archive.
+    /// Errors of looking up the first file of an archive.
     pub fn sidecar_name(&self) -> Result<SidecarName> {
         match self {
             Self::One(path) => Ok(SidecarName::of_path(path)),

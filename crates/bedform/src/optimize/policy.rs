@@ -1,4 +1,4 @@
-//! What a policy does once it is due: learn, plan, and make what is worth it, in the background.
+//! Runs a due policy in the background: learns, plans, and makes replicas that save enough.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -15,9 +15,9 @@ use crate::panics::caught;
 use crate::sidecar::Sidecar;
 use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings, PolicyState, is_watched, learn};
 
-/// The share of the time of the reads that replicas must save, as predicted, to be made unasked.
+/// The least predicted share of the reads' seconds that replicas must save to be made unasked.
 const GAIN_MIN: f64 = 0.1;
-/// Readers that look whether somebody follows a policy have its lock for a moment.
+/// Attempts to lock the policy: a reader that checks for a running process holds the lock briefly.
 const LOOKS: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -32,11 +32,12 @@ fn place_of(path: &Path) -> Result<PolicyPlace> {
     Sidecar::of_path(path)?.as_ref().and_then(PolicyPlace::new).ok_or_else(none)
 }
 
-/// Has replicas of the store or file at `path`, within `budget`, made and renewed in the background, each time that
-/// `after` more reads were recorded; 0 for never.
+/// Sets the policy of the store or file at `path`. After every `after` recorded reads, a background
+/// process makes and renews replicas within `budget`. An `after` of 0 removes the policy.
 ///
 /// # Errors
-/// `InvalidArgument` for what is no budget; `PermissionDenied` if replicas cannot lie beside the source.
+/// `InvalidArgument` for a malformed budget; `PermissionDenied` if replicas cannot lie beside the
+/// source; `Io` if the policy cannot be saved.
 pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
     if after == 0 {
         place_of(path)?.unset();
@@ -59,10 +60,10 @@ pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
     }
 }
 
-/// The policy of the source at a place as it stands, and whether its reads are recorded.
+/// Returns the policy of the source at a place, its progress, and whether its reads are recorded.
 ///
 /// # Errors
-/// Of finding the sidecar.
+/// Errors of finding the sidecar.
 pub fn policy_state(place: &SourcePlace) -> Result<PolicyState> {
     let found = Sidecar::find(&place.sidecar_name()?, None)?;
     let Some(sidecar) = found else { return Ok(PolicyState::default()) };
@@ -70,11 +71,12 @@ pub fn policy_state(place: &SourcePlace) -> Result<PolicyState> {
     Ok(state.unwrap_or_default())
 }
 
-/// Does what the policy of the store or file at `path` says; nothing where another process does. What comes of it,
-/// errors too, is kept beside the policy.
+/// Carries out the policy of the store or file at `path`; returns `None` if another process is
+/// doing so. The outcome, also an error, is saved with the policy.
 ///
 /// # Errors
-/// `NotFound` without a policy; those of the lock. Errors of learning and optimising are in the outcome.
+/// `NotFound` without a policy; errors of the lock; `Interrupted`. Other errors of learning and
+/// optimizing are part of the outcome.
 pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
     let place = place_of(path)?;
     let none = || {
@@ -88,7 +90,7 @@ pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
     let Some(_lock) = locked(&place)? else { return Ok(None) };
     let mut outcome = PolicyOutcome::begun(now());
     place.keep_outcome(&outcome);
-    // A bug is an outcome as well: this process has no user who would see it.
+    // A panic is an outcome as well: no user watches this process.
     match caught(|| follow(path, &settings)).and_then(|outcome| outcome) {
         Ok((planned, done)) => {
             outcome.gain = gain_of(&planned);
@@ -106,13 +108,13 @@ pub fn run_policy(path: &Path) -> Result<Option<PolicyOutcome>> {
     }
     outcome.ended = now();
     place.keep_outcome(&outcome);
-    // An error is tried again after as many reads, not at once.
+    // After an error, the next attempt waits for as many reads again.
     place.settle();
     Ok(Some(outcome))
 }
 
-/// The lock of whoever follows a policy; nothing where another process has it for longer than it takes to look
-/// whether one has it.
+/// Returns the lock of the policy; `None` if another process holds it for longer than a brief
+/// check.
 fn locked(place: &PolicyPlace) -> Result<Option<Box<dyn Lock>>> {
     for _ in 1..LOOKS {
         if let Some(lock) = place.try_lock()? {
@@ -135,7 +137,7 @@ fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Optio
     Ok((planned, done))
 }
 
-/// The share of the time of all reads that a plan saves.
+/// Returns the share of the seconds of all reads that a plan saves, as predicted.
 fn gain_of(planned: &OptimizePlan) -> f64 {
     let now: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_now).sum();
     let then: f64 = planned.reads.iter().map(|read| read.reads * read.seconds_then).sum();
@@ -160,18 +162,19 @@ fn now() -> u64 {
     now.as_secs()
 }
 
-/// Gives the process the lowest priority, of cores and of disks, where the system lets it.
+/// Gives the process the lowest CPU and disk priority that the system allows.
 pub fn run_at_low_priority() {
-    // The largest that there is.
+    // 19 is the lowest priority.
     let _ = rustix::process::nice(19);
     lower_disk_priority();
 }
 
-/// Requests of the process wait for those of all others: there is no call for it but the system's own.
+/// Puts the process into the idle class of disk priorities; no library wraps this system call.
 #[allow(unsafe_code)]
 fn lower_disk_priority() {
     const WHO_PROCESS: libc::c_long = 1;
     const IDLE: libc::c_long = 3 << 13;
-    // SAFETY: three numbers, of which none is an address; it changes the priority of this process alone.
+    // SAFETY: three numbers, none of them an address; it changes the priority of this process
+    // alone.
     unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0 as libc::c_long, IDLE) };
 }

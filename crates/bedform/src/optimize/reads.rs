@@ -1,4 +1,4 @@
-//! Kinds of reads that count, and what they cost without replicas.
+//! Kinds of reads that count in a plan, with their predicted cost without replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,91 +17,91 @@ use crate::trace::{
 };
 use crate::zarr::nodes::NodeKind;
 
-/// Kinds of reads that are looked at: those that take most time.
+/// The most kinds that a plan of replicas considers: those with the largest total seconds.
 const KINDS_MAX: usize = 64;
-/// Of each array, where its own layout is chosen.
+/// The most kinds of each array when its own layout is chosen.
 const KINDS_OF_ARRAY_MAX: usize = 16;
-/// Places at which a kind of read is priced, along each axis as shares of where it can be.
+/// Places at which a kind is priced, as shares of its hot region along each axis.
 const PLACES: [f64; 3] = [0.17, 0.5, 0.83];
-/// Reads that expected ones stand for, all of them together: an afternoon's work.
+/// The total number of reads that all expected reads stand for: an afternoon's work.
 const READS_EXPECTED: f64 = 1000.0;
 
-/// Positions of all lists and points that were learnt: beyond it those that took least time are left out.
+/// The most positions of all learned lists and points together; further lists are skipped.
 const POSITIONS_MAX: u64 = 1 << 26;
-/// Reads that were made so much earlier than the last ones count half.
+/// The number of days after which a read counts half, relative to the newest read.
 const HALF_LIFE_DAYS: i32 = 30;
 const DAY_NS: u64 = 86_400 * 1_000_000_000;
 
-/// Positions of a run of which it is worth to keep it as one, and not as places, in the mean.
+/// The least mean length of runs, in positions, at which they are kept as runs and not as points.
 const RUN_PLACES_MIN: usize = 8;
 
-/// Reads that a caller expects.
+/// A kind of reads that the caller expects.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ExpectedRead {
-    /// The array's path; nothing for all that have the axes.
+    /// The array's path; `None` for all arrays that have the axes.
     pub array: Option<String>,
-    /// Names of the axes that such a read spans; it has one position of the others.
+    /// Names of the axes that a read spans; along the others it has one position.
     pub spanned: Vec<String>,
-    /// How many of the reads it is, beside the weights of the others.
+    /// Its weight relative to the other expected reads.
     pub weight: f64,
-    /// Where such reads are: name of an axis, first position, end.
+    /// The bounds of such reads, by axis: name, first position, end.
     pub region: Vec<(String, u64, u64)>,
 }
 
-/// A selection that will be read.
+/// A selection that will be read exactly as given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedRead {
     /// The array's path.
     pub array: String,
-    /// What is read of it.
+    /// The selection.
     pub selection: Selection,
-    /// How many of the reads it is, beside the weights of the others.
+    /// Its weight relative to the other listed reads.
     pub weight: f64,
 }
 
-/// A kind of read.
+/// A kind of reads of one array: a box of a shape at varying places, or an exact selection.
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
     pub(super) array: String,
     pub(super) dims: Vec<String>,
-    /// Elements of the array along each axis, and bytes of one.
+    /// Elements of the array along each axis, and bytes per element.
     pub(super) array_shape: Vec<u64>,
     pub(super) item_size: u64,
-    /// Positions along each axis, and from one to the next.
+    /// Positions of a read along each axis, and the step between them.
     pub(super) counts: Vec<u64>,
     pub(super) steps: Vec<u64>,
-    /// How many such reads count.
+    /// The weight of such reads: their number, older ones counting less.
     pub(super) reads: f64,
     /// The box around all of them.
     pub(super) bounds: Region,
-    /// Where nine of ten of them are.
+    /// The box that holds nine of ten of them.
     pub(super) hot: Region,
-    /// Predicted seconds of one without replicas, cold.
+    /// Predicted seconds of one cold read without replicas.
     pub(super) seconds: f64,
-    /// What is read, where that is known exactly.
+    /// The elements, if every such read takes the same.
     pub(super) exact: Option<Exact>,
 }
 
-/// What kinds of reads are to decide on.
+/// The decision that kinds of reads are collected for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deciding {
-    /// Replicas: reads of whole arrays do not count, which no replica makes faster.
+    /// Replicas: reads of whole arrays do not count, because no replica speeds them up.
     Replicas,
     /// The layout of each array: all reads count.
     Layouts,
 }
 
-/// A read of listed elements.
+/// The elements of a listed read.
 #[derive(Debug, Clone)]
 pub(super) enum Exact {
-    /// All combinations of positions in these runs.
+    /// All combinations of positions in these runs, one list of runs per axis.
     Runs(Vec<Runs>),
     /// Elements at these places in the C order of the array, ascending.
     Points(Arc<Vec<u64>>),
 }
 
 impl Kind {
-    /// The same in a plan, with the predicted seconds of a read as things are and as they would be.
+    /// Describes this kind in a plan, with the predicted seconds of a read before and after it.
     pub(super) fn planned(&self, seconds_now: f64, seconds_then: f64) -> PlannedRead {
         PlannedRead {
             array: self.array.clone(),
@@ -116,7 +116,8 @@ impl Kind {
         }
     }
 
-    /// Elements from the first position of such a read to the last, along each axis.
+    /// Returns the elements between the first and the last position of such a read, along each
+    /// axis.
     pub(super) fn lengths(&self) -> Vec<u64> {
         let length = |(count, step): (&u64, &u64)| match count {
             0 => 0,
@@ -125,7 +126,8 @@ impl Kind {
         self.counts.iter().zip(&self.steps).map(length).collect()
     }
 
-    /// True if such reads take elements, and lie inside the array: along each of its axes, where their places are open.
+    /// True if such reads take elements and lie inside the array; kinds without exact elements must
+    /// also fit their hot region.
     fn has_elements(&self) -> bool {
         let rank = self.array_shape.len();
         let is_inside = |region: &Region| {
@@ -143,7 +145,8 @@ impl Kind {
             && (self.exact.is_some() || (has_axes && fits()))
     }
 
-    /// The same kind in an array of another shape: what spans an axis spans it there, the rest is cut.
+    /// Returns this kind in an array of another shape: bounds that spanned an axis span it again,
+    /// others are clipped. `None` if it no longer fits.
     fn in_shape(mut self, then: &[u64], now: &[u64]) -> Option<Self> {
         let boxed = |region: &Region| {
             let along = |axis: usize| {
@@ -169,7 +172,7 @@ impl Kind {
         (fits && !self.hot.is_empty()).then_some(self)
     }
 
-    /// Such a read, at a share of the places where it can be.
+    /// Returns such a read at a place in the hot region, given as a share from 0 to 1.
     fn at(&self, share: f64) -> Option<Selection> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let axis = |axis: usize| {
@@ -181,7 +184,7 @@ impl Kind {
         (0..self.counts.len()).map(axis).collect::<Option<_>>().map(Selection::Orthogonal)
     }
 
-    /// The mean price of such a read of the array itself.
+    /// Returns the mean predicted seconds of such a read of the array itself.
     fn priced(&self, array: &Array) -> Result<f64> {
         let mut seconds = 0.0;
         let selections: Vec<_> = PLACES.iter().filter_map(|share| self.at(*share)).collect();
@@ -192,16 +195,18 @@ impl Kind {
     }
 }
 
-/// How much reads count of which the last began at `last_ns`, beside those at `newest_ns`.
+/// Returns the weight of reads of which the last began at `last_ns`, relative to reads at
+/// `newest_ns`.
 pub(super) fn recency(last_ns: u64, newest_ns: u64) -> f64 {
     let days = newest_ns.saturating_sub(last_ns) / DAY_NS;
     0.5_f64.powf(days as f64 / f64::from(HALF_LIFE_DAYS))
 }
 
-/// The kinds of reads that count: those that the caller expects, else those that were learnt.
+/// Returns the kinds of reads that count: the caller's expected ones, else the learned ones.
 ///
 /// # Errors
-/// `NotFound` without any; `InvalidArgument` for expected ones that no array has; of pricing them.
+/// `NotFound` without any; `InvalidArgument` for expected reads that no array has; errors of
+/// pricing.
 pub(super) fn kinds_of(
     source: &Source,
     place: &SourcePlace,
@@ -216,7 +221,8 @@ pub(super) fn kinds_of(
         (false, _) => expected_kinds(source, place, reads, deciding)?,
     };
     kinds.extend(listed_kinds(source, place, selections)?);
-    // Knowledge comes from a file that may be damaged, and an expected read may span an axis without elements.
+    // Drops malformed kinds: the file of learned reads may be damaged, and an expected read may
+    // span an axis without elements.
     kinds.retain(Kind::has_elements);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     match deciding {
@@ -233,10 +239,10 @@ pub(super) fn kinds_of(
     Ok(kinds)
 }
 
-/// An array, its shape, bytes of an element, and names of its axes.
+/// An array, its shape, the bytes per element, and the names of its axes.
 type OpenedArray = (Array, Vec<u64>, u64, Vec<String>);
 
-/// An array of the source, if it is one of elements of fixed size.
+/// Opens an array of the source; `None` if its elements have no fixed size.
 fn opened(source: &Source, path: &str) -> Option<OpenedArray> {
     let array = source.store.array(&ObjectPath::parse(path).ok()?).ok()?;
     let item_size = array.data_type().ok()?.item_size()? as u64;
@@ -244,20 +250,20 @@ fn opened(source: &Source, path: &str) -> Option<OpenedArray> {
     let name =
         |(axis, name): (usize, Option<String>)| name.unwrap_or_else(|| format!("dim_{axis}"));
     let dims: Vec<String> = names.into_iter().enumerate().map(name).collect();
-    // What else an archive has lies in its first file.
+    // Arrays of an archive without the joined dimension lie in its first file.
     let is_joined = source.joined().is_none_or(|joined| dims.iter().any(|name| name == joined));
     is_joined.then_some((array, shape, item_size, dims))
 }
 
-/// What was learnt of the source at a place.
+/// Returns the learned reads of the source at a place, with their sidecar.
 fn knowledge_of(place: &SourcePlace) -> Result<Option<(Sidecar, Knowledge)>> {
     Ok(Sidecar::find(&place.sidecar_name()?, None)?.and_then(known_in))
 }
 
-/// What was learnt of the source, or of another one that is like it, and where that lies.
+/// Returns the learned reads of the source, or of the source `like`, with their sidecar.
 ///
 /// # Errors
-/// Of finding the sidecars.
+/// Errors of finding the sidecars.
 pub(super) fn known_reads(
     source: &Source,
     place: &SourcePlace,
@@ -265,7 +271,7 @@ pub(super) fn known_reads(
 ) -> Result<Option<(Sidecar, Knowledge)>> {
     match like {
         Some(like) => knowledge_of(like),
-        // Replicas may lie elsewhere than what was learnt.
+        // The sidecar of the replicas may be another one than that of the traces.
         None => match source.sidecar.clone().and_then(known_in) {
             Some(known) => Ok(Some(known)),
             None => knowledge_of(place),
@@ -273,7 +279,7 @@ pub(super) fn known_reads(
     }
 }
 
-/// What was learnt, and where that lies.
+/// Returns the learned reads in a sidecar, with it.
 fn known_in(sidecar: Sidecar) -> Option<(Sidecar, Knowledge)> {
     let knowledge = newest_knowledge(&sidecar)?;
     Some((sidecar, knowledge))
@@ -301,7 +307,7 @@ fn learnt(
     for (name, learned) in &knowledge.arrays {
         let Some(opened) = opened(source, name) else { continue };
         let (array, shape, item_size, dims) = &opened;
-        // Files may have come since.
+        // The archive may have got more files since.
         let may_differ = like.is_some() || source.joined().is_some();
         if learned.shape.len() != shape.len() || (!may_differ && learned.shape != *shape) {
             notes.push(format!("{name}: its shape has changed since its reads were learnt"));
@@ -323,17 +329,18 @@ fn learnt(
     Ok(kinds)
 }
 
-/// Selections of lists and points that were learnt, as far as there is memory for them.
+/// Loads learned lists and points, up to a number of positions.
 struct LearntLists<'a> {
     sidecar: &'a Sidecar,
-    /// When the last read of the source began.
+    /// The start of the last read of the source, in nanoseconds since 1970.
     newest_ns: u64,
     /// Positions that may still be loaded.
     room: u64,
 }
 
 impl LearntLists<'_> {
-    /// The kinds of reads that the lists and points of an array are. What is not known of them is noted.
+    /// Returns the kinds of reads of an array's learned lists and points. Notes tell about lists
+    /// that are unknown or no longer valid.
     fn kinds(
         &mut self,
         name: &str,
@@ -376,8 +383,8 @@ impl LearntLists<'_> {
     }
 }
 
-/// A selection of an array of shape `then` in one of shape `now`: what spans an axis spans it there; nothing where
-/// positions do not mean the same.
+/// Returns the same selection in an array of another shape: a range that spans an axis spans it
+/// again. `None` where the positions of `then` differ in meaning from those of `now`.
 fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection> {
     if then == now {
         return Some(selection);
@@ -397,7 +404,8 @@ fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection
     (axes.len() == now.len()).then_some(Selection::Orthogonal(axes))
 }
 
-/// A kind of reads as it was learnt; nothing for what does not count, or does not fit.
+/// Converts a learned kind of reads; `None` if it does not count for the decision, or does not fit
+/// the array.
 fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind> {
     let is_whole = deciding == Deciding::Replicas && kind.counts.iter().eq(shape);
     let fits = kind.counts.len() == shape.len() && kind.steps.len() == shape.len();
@@ -419,7 +427,7 @@ fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind>
     };
     let lengths = found.lengths();
     let fits = lengths.iter().zip(found.hot.shape()).all(|(length, room)| length <= room);
-    // Reads that are longer than where most of them are: the box around all.
+    // Reads longer than their hot region use the box around all reads.
     Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
 }
 
@@ -439,7 +447,7 @@ fn listed_kinds(source: &Source, place: &SourcePlace, listed: &[ListedRead]) -> 
     Ok(kinds)
 }
 
-/// So many reads of a selection as a kind of read; nothing for one without elements.
+/// Makes a kind of `reads` reads of a selection; `None` for one without elements.
 fn listed_kind(
     name: &str,
     selection: &Selection,
@@ -462,7 +470,7 @@ fn listed_kind(
     }))
 }
 
-/// The elements of a selection, and the box around them; nothing for one without.
+/// Returns the elements of a selection, and the box around them; `None` for one without elements.
 fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Region)>> {
     if selection.is_empty() {
         return Ok(None);
@@ -486,7 +494,7 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Regio
     if let Some(mut places) = places {
         sorted(&mut places);
         let runs = runs_of(&places);
-        // Few long runs are found faster than places.
+        // A lookup in few long runs is faster than in a list of places.
         if shape.len() == 1 && runs.len() * RUN_PLACES_MIN <= places.len() {
             let runs = vec![runs];
             return Ok(Some((Exact::Runs(runs.clone()), bounds(&runs)?)));
@@ -551,8 +559,8 @@ fn expected_kinds(
     }
 }
 
-/// A kind of reads that is expected, without elements where the array has none; nothing for an array that lacks an
-/// axis.
+/// Converts an expected read to a kind of reads of this array; `None` for an array that lacks an
+/// axis. The kind is empty where the array has no elements.
 fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Option<Kind>> {
     let has = |name: &String| dims.contains(name);
     if !read.spanned.iter().all(has) || !read.region.iter().all(|(name, ..)| has(name)) {

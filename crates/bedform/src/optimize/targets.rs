@@ -1,8 +1,10 @@
-//! Which storage targets the shards of a replica go to, by the processes that read it together.
+//! Chooses the storage targets of the shards of a replica, from the processes that read it
+//! together.
 //!
-//! "Make each OST be contacted by as few processes as possible": Tang, section 3.2.4. What the processes of a run
-//! read is the global pattern that was learnt of their traces; how the shards are dealt out,
-//! [`GridReaders`] says. Without targets, or without such a pattern, shards go where those of any array go.
+//! "Make each OST be contacted by as few processes as possible": Tang, section 3.2.4. The learned
+//! global pattern of a run tells which process reads which part; [`GridReaders`] assigns the shards
+//! to targets. Without configured targets, or without such a pattern, shards get the ordinary
+//! placement of an array.
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use crate::error::Result;
 use crate::placement::ShardTargets;
 use crate::replica::Runs;
 
-/// Reads of all processes of a pattern that are looked at: of longer ones nothing is placed.
+/// The most reads of a global pattern; longer patterns do not affect the placement.
 const READS_MAX: u64 = 1 << 21;
 
 /// The shards of a replica, with the processes that read them together.
@@ -27,10 +29,10 @@ struct ReplicaReaders {
     processes: usize,
 }
 
-/// Where the shards of a replica go; nothing where that follows from their coordinates alone.
+/// Returns the placement of a replica's shards; `None` for the ordinary one by coordinates.
 ///
 /// # Errors
-/// `InvalidArgument` for targets that cannot be understood; those of looking at what was learnt.
+/// `InvalidArgument` for a malformed list of targets; errors of loading learned reads.
 pub(super) fn placement_of(
     source: &Source,
     place: &SourcePlace,
@@ -41,10 +43,10 @@ pub(super) fn placement_of(
     Ok(found.map(|found| found.targets.for_readers(&found.readers, &found.costs)))
 }
 
-/// What is to be said of where the shards of a replica go, if they go elsewhere than those of any array.
+/// Returns a remark for the user if the placement reduces the processes per target.
 ///
 /// # Errors
-/// As [`placement_of`].
+/// Those of [`placement_of`].
 pub(super) fn note_of(
     source: &Source,
     place: &SourcePlace,
@@ -75,7 +77,7 @@ fn readers_of(
     options: &OptimizeOptions,
 ) -> Result<Option<ReplicaReaders>> {
     let Some(targets) = ShardTargets::configured()? else { return Ok(None) };
-    // Reads that are expected are of nobody knows how many processes.
+    // Expected reads do not say how many processes read.
     let is_learnt = options.reads.is_empty() && options.selections.is_empty();
     let known = match is_learnt {
         true => known_reads(source, place, options.like.as_ref())?,
@@ -83,7 +85,7 @@ fn readers_of(
     };
     let learned = known.and_then(|(_, mut known)| known.arrays.remove(&replica.array));
     let globals = learned.map(|learned| learned.global.0).unwrap_or_default();
-    // The last run first.
+    // The newest run comes first.
     let found = globals.iter().rev().find_map(|global| {
         let processes = global.processes().filter(|&processes| processes > 1)?;
         Some((readers_by(replica, global, processes)?, processes))
@@ -93,14 +95,14 @@ fn readers_of(
     let costs = AccessCosts {
         element_seconds: item_bytes / profile.read_bytes_per_second_one,
         piece_seconds: profile.request_seconds_one,
-        // The same for all placements.
+        // Equal for all placements.
         latency_seconds: 0.0,
     };
     Ok(found.map(|(readers, processes)| ReplicaReaders { targets, readers, costs, processes }))
 }
 
-/// The shards of a replica with those that read them by a global pattern, so many processes; nothing where it is not
-/// the pattern of the reads that the replica is made for.
+/// Returns the shards of a replica with their readers, by a global pattern split over `processes`.
+/// `None` if the replica was made for reads of another shape, or the pattern is too long.
 fn readers_by(replica: &PlannedReplica, global: &Global, processes: usize) -> Option<GridReaders> {
     let runs = replica.held.runs()?;
     let walk = global.walk();
@@ -123,7 +125,8 @@ fn readers_by(replica: &PlannedReplica, global: &Global, processes: usize) -> Op
     Some(readers)
 }
 
-/// What of a read a replica of these runs has, as a box of the replica; nothing where it has nothing.
+/// Returns the part of a read that a replica of these runs holds, as a box of the replica; `None`
+/// if it is empty.
 fn inner(runs: &[Runs], read: &Place) -> Option<Region> {
     if read.rank() != runs.len() {
         return None;
@@ -174,7 +177,7 @@ mod tests {
         }
     }
 
-    /// So many processes that read columns of all hours, one after the other, eight or more in all.
+    /// The pattern of `processes` processes, each of which reads `each` columns of `length` hours.
     fn columns(processes: i64, each: i64, length: i64) -> Global {
         let column = |at: i64| Place::new([(0, length), (at, at + 1)]);
         let step = column(0).step_to(&column(1)).unwrap();
@@ -189,7 +192,7 @@ mod tests {
     fn processes_read_what_the_replica_has_of_their_parts() {
         let readers = readers_by(&replica(), &columns(4, 4, 48), 4).unwrap();
         let load = readers.load(&[0, 0, 0, 0, 1, 1, 1, 1], 2);
-        // The replica has the rows of the first two.
+        // The replica holds the rows of the first two processes.
         assert_eq!(load.iter().map(|target| target.processes).collect::<Vec<_>>(), [1, 1]);
         assert_eq!(load[1].elements, 16);
         let other = readers_by(&replica(), &columns(4, 4, 48), 16).unwrap();

@@ -1,4 +1,5 @@
-//! A sidecar beside data that this user has not made here counts once its replicas were compared with the data.
+//! Accepts a sidecar beside data, made by another user or machine, after comparing its replicas
+//! with the data.
 
 use bedform_format::{Limits, ObjectPath};
 use bedform_geometry::{Points, Region, Selection};
@@ -24,36 +25,39 @@ const PIECE_BYTES: u64 = 32 << 20;
 pub struct Trusted {
     /// The directory of the sidecar.
     pub directory: String,
-    /// True if it counted before, and nothing was done.
+    /// True if the sidecar was registered before; nothing was done then.
     pub was_trusted: bool,
-    /// Names of the replicas whose elements are those of the source.
+    /// Names of the replicas whose elements equal those of the source.
     pub accepted: Vec<String>,
-    /// Replicas that are gone.
+    /// Replicas that were removed.
     pub refused: Vec<RefusedReplica>,
-    /// Arrays whose learnt reads stay.
+    /// The number of arrays whose learned reads stay.
     pub learned_arrays: u64,
-    /// Other names that are gone, and are made anew: chunk maps. A policy and a watch are to be set again.
+    /// Other removed names: chunk maps, which are made again, and the policy and watch, which the
+    /// user has to set again.
     pub removed: Vec<String>,
 }
 
-/// A replica that was not accepted.
+/// A replica that was removed because it differs from the source or cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusedReplica {
     /// Its name.
     pub id: String,
     /// The path of its array.
     pub array: String,
-    /// The reason, in words.
+    /// The reason, for the user.
     pub why: String,
 }
 
-/// Compares the sidecar beside the source at `place`, which another user or machine may have made, with the source,
-/// and lets it count from then on. Replicas stay whose elements are all those of the source; everything that names
-/// places in the source, or starts processes, goes. `progress` is told bytes that are compared, of how many.
+/// Compares the sidecar beside the source at `place`, which another user or machine may have made,
+/// with the source, and registers it. Replicas stay if all their elements equal those of the
+/// source. Files that name places in the source, or start processes, are removed. `progress`
+/// receives the bytes compared so far and in all.
 ///
 /// # Errors
-/// `NotFound` without a sidecar of this user; `PermissionDenied` for one with links, devices or files of others, or
-/// that cannot be registered; those of reading the source; `Interrupted`.
+/// `NotFound` without a sidecar of this user; `PermissionDenied` for one with links, devices or
+/// files of others, or that cannot be registered; `Conflict` if another process compares it; errors
+/// of reading the source; `Interrupted`.
 pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
     let name = place.sidecar_name()?;
     let Some(sidecar) = Sidecar::unregistered(&name)? else {
@@ -66,7 +70,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
         let text = format!("{directory}: another process looks through it: wait for it");
         return Err(Error::new(ErrorKind::Conflict, text));
     };
-    // Its own sidecar counts for nothing yet.
+    // The unregistered sidecar is not used for opening.
     let source = Source::open(place, &super::OptimizeOptions::default())?;
     let mut done = Trusted { directory, ..Trusted::default() };
     let listed = replicas_in(&sidecar, &Limits::default());
@@ -88,7 +92,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
         compared += replica.raw_bytes;
     }
     done.learned_arrays = newest_knowledge(&sidecar).map_or(0, |known| known.arrays.len() as u64);
-    // A crash from here on leaves a sidecar that no registry names.
+    // From here on a crash leaves an unregistered sidecar, which nothing reads.
     done.removed = sidecar.remove_uncompared()?;
     remove_unnamed(&sidecar, &kept);
     if !kept.is_empty()
@@ -101,10 +105,11 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
     Ok(done)
 }
 
-/// The replica as of the source now, if all of its elements are those of the source; else what is wrong with it.
+/// Returns the replica with the source's present versions if all its elements equal the source's;
+/// else the reason against it.
 ///
 /// # Errors
-/// Those of reading the source; `Interrupted`.
+/// Errors of reading the source; `Interrupted`.
 fn compare(
     source: &Source,
     sidecar: &Sidecar,
@@ -152,10 +157,10 @@ fn compare(
     Ok(Ok(accepted))
 }
 
-/// How the elements of a replica differ from those of the source; nothing where they are the same.
+/// Returns the reason why a replica's elements differ from the source's; `None` if they are equal.
 ///
 /// # Errors
-/// Those of reading the source; `Interrupted`.
+/// Errors of reading the source; `Interrupted`.
 fn difference_of(
     whole: &Array,
     copy: &UntrustedReplica,
@@ -181,17 +186,19 @@ fn difference_of(
     Ok(None)
 }
 
-/// A replica as it lies in an unregistered sidecar.
+/// An opened replica of an unregistered sidecar.
 struct UntrustedReplica {
     store: Store,
     array: Array,
-    /// The places of its elements, if it has single ones.
+    /// The places of its elements, for a replica of points.
     places: Option<Vec<u64>>,
 }
 
 impl UntrustedReplica {
+    /// Opens the replica and checks it against its description in the catalogue.
+    ///
     /// # Errors
-    /// Those of opening it; `Corrupt` if it is not what the catalogue says.
+    /// Errors of opening it; `Corrupt` if it differs from the description.
     fn open(sidecar: &Sidecar, replica: &Replica, path: &ObjectPath) -> Result<Self> {
         let differs = || {
             let place = format!("{REPLICAS}/{}", replica.id);
@@ -220,7 +227,7 @@ impl UntrustedReplica {
         Ok(Self { store, array, places })
     }
 
-    /// The elements of the source that a region of the replica has.
+    /// Returns the elements of the source that a region of the replica holds.
     fn selection_of(&self, replica: &Replica, region: &Region) -> Result<Selection> {
         let Some(places) = &self.places else { return Ok(replica.held.outer(region)) };
         let start = usize::try_from(region.start()[0]).unwrap_or(usize::MAX);
@@ -234,7 +241,7 @@ fn count_of(shape: &[u64]) -> u64 {
     shape.iter().copied().fold(1, u64::saturating_mul)
 }
 
-/// Boxes of at most so many elements that a region consists of: its longest axis is halved until they are.
+/// Divides a region into boxes of at most `count_max` elements, by halving the longest axis.
 fn pieces(region: &Region, count_max: u64) -> Result<Vec<Region>> {
     let (mut waiting, mut small) = (vec![region.clone()], Vec::new());
     while let Some(region) = waiting.pop() {

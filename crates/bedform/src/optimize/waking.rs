@@ -1,9 +1,10 @@
-//! Replicas that rest are compared with their source, and woken.
+//! Compares resting replicas with their source, and wakes them.
 //!
-//! Files that were copied, moved or recalled from a tape keep size and time of change, and so do files with other
-//! content whose times somebody has put back: nothing but the elements tells the two apart. So every element of a
-//! resting replica is read from both sides. A replica whose elements are those of the source gets the versions that the
-//! files have now; of one that differs somewhere, the objects of the source in which it does are taken off its list.
+//! Copied, moved or recalled files keep their size and time of change, and so do rewritten files
+//! whose time somebody put back. Only the elements tell the two cases apart, so waking reads every
+//! element of a resting replica from both sides. If they are equal, the replica's record gets the
+//! files' present versions. If they differ, the record loses the objects of the source with
+//! differences, and the replica serves the rest.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,11 +29,12 @@ use crate::threads::workers::check_goes_on;
 /// Points that are compared at a time.
 const POINTS_AT_ONCE: usize = 1 << 20;
 
-/// Compares the replicas of the source at `place` that rest with the source; gives the names of those that have its
-/// elements, which are read again. `progress` is told decoded bytes that are compared, of how many.
+/// Compares the resting replicas of the source at `place` with it, and returns the names of those
+/// that are read again. `progress` receives the decoded bytes compared so far and in all.
 ///
 /// # Errors
-/// `Conflict` if another process makes replicas of the source; `Interrupted`; those of opening and reading the source.
+/// `Conflict` if another process makes replicas of the source; `Interrupted`; errors of opening and
+/// reading the source.
 pub fn wake(
     place: &SourcePlace,
     options: &OptimizeOptions,
@@ -60,7 +62,7 @@ pub fn wake(
         let comparison = ReplicaComparison::new(&source, sidecar, place, replica, &telling)?;
         before += replica.raw_bytes;
         let compared = match comparison.run(options.memory_bytes) {
-            // It rests until nobody writes.
+            // A writer is active: the replica rests until the next attempt.
             Err(error) if error.kind() == ErrorKind::Conflict => continue,
             compared => compared?,
         };
@@ -77,7 +79,7 @@ pub fn wake(
     Ok(woken)
 }
 
-/// A replica that rests, and its source.
+/// A resting replica, opened with its source for the comparison.
 struct ReplicaComparison<'a> {
     replica: &'a Replica,
     /// The part of the source that the replica holds.
@@ -85,7 +87,8 @@ struct ReplicaComparison<'a> {
     whole: Array,
     own: Store,
     copy: Array,
-    /// Objects of the source that are as they were, or may be.
+    /// Objects of the source that are unchanged, or possibly unchanged, with their present
+    /// versions.
     objects: Vec<SourceObject>,
     telling: &'a dyn Fn(u64),
 }
@@ -107,7 +110,8 @@ impl<'a> ReplicaComparison<'a> {
         Ok(Self { replica, part, whole, own, copy, objects, telling })
     }
 
-    /// The record of the replica with the versions of now, and without the objects of the source in which it differs.
+    /// Compares all elements, and returns the replica's record with the present versions, without
+    /// the objects of the source in which elements differ.
     fn run(mut self, memory_bytes: u64) -> Result<Replica> {
         let (replica, places) = (self.replica, self.places()?);
         let selection = match &places {
@@ -151,7 +155,7 @@ impl<'a> ReplicaComparison<'a> {
         Ok(woken)
     }
 
-    /// The replica's own objects, and those of its places, as they are.
+    /// Returns the present versions of the replica's own objects, and of those of its places.
     fn own_objects(&self) -> Result<(Vec<OwnObject>, Vec<OwnObject>)> {
         let of_places = match &self.replica.places {
             Some(_) => self.own.array(&ObjectPath::parse(PLACES)?)?.own_objects()?,
@@ -160,7 +164,7 @@ impl<'a> ReplicaComparison<'a> {
         Ok((self.copy.own_objects()?, of_places))
     }
 
-    /// The places of the replica's elements, if it has points.
+    /// Returns the places of the elements of a replica of points; `None` for other replicas.
     fn places(&self) -> Result<Option<Vec<u64>>> {
         let Some(of) = &self.replica.places else { return Ok(None) };
         let damaged = || {
@@ -172,7 +176,8 @@ impl<'a> ReplicaComparison<'a> {
         (fingerprint_of(&places) == of.fingerprint).then_some(Some(places)).ok_or_else(damaged)
     }
 
-    /// The coordinates of the objects in which elements differ: all of them, if one does.
+    /// Returns the coordinates of the objects with differences: of all objects, if one point
+    /// differs.
     fn compare_points(&self, places: &[u64]) -> Result<BTreeSet<Vec<u64>>> {
         let shape = self.whole.shape()?;
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -192,7 +197,7 @@ impl<'a> ReplicaComparison<'a> {
         Ok(BTreeSet::new())
     }
 
-    /// The coordinates of the objects in which elements differ.
+    /// Returns the coordinates of the objects with differences.
     fn compare_runs(&self, memory_bytes: u64) -> Result<BTreeSet<Vec<u64>>> {
         let mut differing = BTreeSet::new();
         let (mut regions, mut bytes) = (None, 0_u64);
@@ -229,7 +234,7 @@ impl<'a> ReplicaComparison<'a> {
     }
 }
 
-/// The positions of the array, ascending, along each axis of a region of a replica.
+/// Returns the positions of the array along each axis of a region of a replica, ascending.
 fn positions_in(held: &Held, region: &Region) -> Vec<Vec<u64>> {
     let Selection::Orthogonal(axes) = held.outer(region) else { return Vec::new() };
     let positions = |axis: &AxisSelection| match axis {
@@ -239,7 +244,7 @@ fn positions_in(held: &Held, region: &Region) -> Vec<Vec<u64>> {
     axes.iter().map(positions).collect()
 }
 
-/// Along each axis, which of the positions lie in a region.
+/// Returns the range of the sorted positions along each axis that lies in a region, as indexes.
 fn ranges_in(positions: &[Vec<u64>], region: &Region) -> Vec<(usize, usize)> {
     let range = |(axis, positions): (usize, &Vec<u64>)| {
         let below = |bound: u64| positions.partition_point(|position| *position < bound);
@@ -248,7 +253,8 @@ fn ranges_in(positions: &[Vec<u64>], region: &Region) -> Vec<(usize, usize)> {
     positions.iter().enumerate().map(range).collect()
 }
 
-/// True if two buffers with the elements of a box of these lengths, in C order, differ within ranges along its axes.
+/// True if two boxes of elements in C order, of `lengths` and `item` bytes per element, differ
+/// within `ranges`.
 fn differs(
     (left, right): (&[u8], &[u8]),
     lengths: &[usize],

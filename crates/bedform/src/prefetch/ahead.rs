@@ -1,4 +1,4 @@
-//! One read ahead, and what becomes of it.
+//! One read ahead and its states: waiting, running, ready, gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::run::ReadStatistics;
 use crate::run::plan::AsOf;
 use crate::threads::workers::check_goes_on;
 
-/// The elements of a selection, what they were read as of, and what the read did.
+/// The elements of a selection, with the state that they were read from and the statistics.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     pub(crate) elements: Vec<u8>,
@@ -22,7 +22,7 @@ pub(crate) struct ReadAhead {
     pub(crate) statistics: ReadStatistics,
 }
 
-/// A read that is to be made before it is asked for.
+/// A read that a background thread makes before the program asks for it.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     pub(super) selection: Selection,
@@ -35,7 +35,7 @@ pub(crate) struct Ahead {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody has begun.
+    /// Queued; no thread has begun.
     Waiting(Arc<dyn ReadsAhead>),
     Running,
     Ready {
@@ -43,18 +43,18 @@ enum State {
         took: Duration,
         since: Instant,
     },
-    /// It was taken, taken back, or could not be read.
+    /// It was taken, cancelled, or failed.
     Gone,
 }
 
-/// What a read that was foreseen finds.
+/// The outcome of a read that takes its read ahead.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) read: Option<Box<ReadAhead>>,
-    /// How long it took in the background.
+    /// The duration of the background read.
     pub(super) took: Option<Duration>,
     pub(super) has_waited: bool,
-    /// It took too long.
+    /// The background read exceeded the patience and was stopped.
     pub(super) was_stopped: bool,
 }
 
@@ -79,7 +79,7 @@ impl Ahead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads, unless it was taken back.
+    /// Makes the read, unless it was cancelled.
     pub(super) fn run(&self) {
         let reader = {
             let mut state = self.lock();
@@ -99,15 +99,15 @@ impl Ahead {
             *self.lock() = State::Ready { read, took: since - began, since };
         }
         drop(end);
-        // Perhaps the last that has the store.
+        // This may be the last reference to the store, so it is dropped after the lock.
         drop(reader);
     }
 
-    /// The elements, if they are there or under way; takes back what nobody has begun, and what does not end in
-    /// time.
+    /// Takes the elements, and waits up to `patience` if the read is running. A read that has not
+    /// begun is cancelled; a read that exceeds `patience` is stopped.
     ///
     /// # Errors
-    /// `Interrupted` if the program wants to wait no longer.
+    /// `Interrupted` if the program cancels the wait.
     pub(super) fn take(&self, patience: Duration) -> Result<Taken> {
         let (mut has_waited, asked) = (false, Instant::now());
         let mut state = self.lock();
@@ -130,7 +130,7 @@ impl Ahead {
         })
     }
 
-    /// Takes it back: what is there is dropped, what is under way is stopped. True if it had begun.
+    /// Cancels the read: drops a ready buffer, stops a running read. True if it had begun.
     pub(super) fn drop_unused(&self) -> bool {
         self.stop.store(true, Ordering::Relaxed);
         let mut state = self.lock();
@@ -152,7 +152,7 @@ impl Ahead {
         matches!(&*self.lock(), State::Ready { .. })
     }
 
-    /// True if it has been there unused for so long, or could not be read.
+    /// True for a buffer that has been ready for longer than `age`, and for a failed read.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         match &*self.lock() {
             State::Ready { since, .. } => since.elapsed() > age,
@@ -162,7 +162,7 @@ impl Ahead {
     }
 }
 
-/// Ends the run of a read ahead, also if it panics.
+/// Marks a read ahead as gone on drop if it has no result, also after a panic.
 struct Ending<'a>(&'a Ahead);
 
 impl Drop for Ending<'_> {
@@ -183,7 +183,7 @@ mod tests {
     use super::super::workers::reserve;
     use super::*;
 
-    /// Reads until it is told to stop; not for ever.
+    /// A reader that runs until it is stopped, for at most 600 s.
     #[derive(Debug, Default)]
     struct Silent {
         was_stopped: AtomicBool,

@@ -1,4 +1,4 @@
-//! The reads of one array: their pattern, what is read ahead of it, and how deep.
+//! Follows the reads of one array: their pattern, the queue of reads ahead, and its depth.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,53 +14,54 @@ use crate::error::Result;
 use crate::run::FollowedReads;
 use crate::trace::form::{Form, cut, place_of, selection_at};
 
-/// Smaller results are not read ahead (section 2.3.6).
+/// Smaller results, in bytes, are not read ahead (section 2.3.6).
 const BYTES_MIN: u64 = 1 << 10;
-/// Shorter reads are over before a thread has begun.
+/// Shorter reads end before a thread would have begun.
 const TOOK_MIN: Duration = Duration::from_micros(150);
-/// Reads in a row that nothing had predicted, from which on they are looked at so many at a time: to look at one
-/// costs what the processor has to fetch for it, 20 us between other work, and the next ones 1 us.
+/// After this many reads in a row without a prediction, the analyzer gets [`TOGETHER`] reads at a
+/// time. Analyzing one read costs 20 us while the processor's caches are cold, and 1 us for each
+/// further one.
 const UNPREDICTED_MIN: usize = 32;
 const TOGETHER: usize = 8;
-/// Reads after one that was predicted that are looked at one by one again.
+/// After a correct prediction, the number of reads that are analyzed singly again.
 const CHANCE: usize = 4;
-/// Reads that are followed in any case.
+/// The number of first reads of an array that are always analyzed.
 const LOOKED_AT: u64 = 8;
-/// The share of a read's time that the program must spend between reads, where nobody waits for a device.
+/// The least time between reads, as a share of a read's time, if reads do not wait for a device.
 const GAP_SHARE: f64 = 0.1;
-/// As [`GAP_SHARE`], of reads of so many bytes, which keep all cores and the memory busy: to make a buffer and
-/// to copy it costs them more than they save.
+/// The same share for reads of [`LARGE_BYTES`] or more, which keep all cores and the memory busy.
+/// Allocating and copying a buffer costs more than the overlap saves.
 const GAP_SHARE_LARGE: f64 = 0.5;
 const LARGE_BYTES: u64 = 8 << 20;
-/// Threads of the process that read ahead.
+/// The most background threads of the process.
 const THREADS_MAX: usize = 8;
-/// Reads ahead of a pattern that was just found: a batch.
+/// The depth for a newly found pattern, in reads.
 const BATCH: usize = 2;
-/// Reads in a row that were foreseen, for each further read ahead: what is wasted at the end of a run is a
-/// twentieth of it at most.
+/// Correct predictions in a row for each further read ahead: the waste at the end of a run is at
+/// most a twentieth of it.
 const RUN_FOR_ONE: u64 = 40;
-/// Reads ahead of a list, which is sure, beyond those that are under way.
+/// Reads ahead of a list beyond the running ones; a list is certain.
 const LISTED_BEYOND: usize = 2;
-/// Further ones, where reads come in another order than the list says.
+/// Further reads ahead where the program reads a list in another order.
 const LISTED_SPREAD_MAX: usize = 16;
-/// Foreseen reads that others may overtake, before they are given up.
+/// The number of reads that may overtake a predicted one before it is dropped.
 const OVERTAKEN_MAX: u64 = 16;
-/// The longest that a read waits for one that has begun, in reads and at least: a server may have fallen
-/// silent, and a read of its own has all of its time.
+/// The longest wait for a running read ahead: a multiple of the mean time of a read, and at least
+/// [`PATIENCE_MIN`]. A server may not answer; the direct read has all of its own time.
 const PATIENCE_READS: f64 = 4.0;
 const PATIENCE_MIN: Duration = Duration::from_secs(2);
-/// Of reads ahead that were in vain no more are remembered.
+/// The most wasted reads ahead that count against the next pattern.
 const IN_VAIN_MAX: u64 = 16;
-/// What has been left behind for so long, and for so many of the times that the program takes between two
-/// reads, is dropped where others need the room.
+/// The age at which abandoned buffers are dropped if others need the room: at least this, and
+/// [`LEFT_GAPS`] times the program's mean time between two reads.
 const LEFT_MIN: Duration = Duration::from_secs(1);
 const LEFT_GAPS: f64 = 8.0;
-/// How far in a list a read is looked for that came sooner than the list says.
+/// The number of list entries that are searched for a read out of order.
 const LISTED_LOOK: usize = 256;
-/// Reads in a row that are not in a list, before it is given up.
+/// Reads in a row outside a list, before the list is given up.
 const UNLISTED_MAX: u64 = 64;
 
-/// Follows the reads of one array.
+/// The follower of one array's reads.
 #[derive(Debug)]
 pub(super) struct Follower {
     limit: u64,
@@ -77,47 +78,47 @@ struct State {
     item_size: u64,
     /// Bytes of the last read.
     bytes: u64,
-    /// What is read ahead, in the order in which it is foreseen, and the number of the read before which.
+    /// Reads ahead in the order of prediction, each with the number of reads at that time.
     ahead: VecDeque<(u64, Arc<Ahead>)>,
-    /// True as long as there are reads that a list said: no pattern is asked meanwhile.
+    /// True while a list has reads left: patterns are not used meanwhile.
     is_list: bool,
-    /// What a list says comes behind that.
+    /// Entries of a list that are not queued yet.
     listed: VecDeque<(Selection, u64)>,
-    /// Reads in a row that are not in it.
+    /// Reads in a row outside the list.
     unlisted: u64,
-    /// How far before their turn reads of it came at most.
+    /// The largest distance at which a read came before its turn in the list.
     spread: usize,
-    /// Reads in a row that were foreseen.
+    /// Correct predictions in a row.
     run: u64,
-    /// Reads ahead that were in vain in runs that were shorter than that.
+    /// Wasted reads ahead of short runs, up to [`IN_VAIN_MAX`].
     in_vain: u64,
-    /// What a pattern says that has to be right first.
+    /// A prediction that must come true before anything is read ahead.
     expected: Option<Selection>,
-    /// A pattern had said the last read.
+    /// True if a pattern predicted the last read.
     was_predicted: bool,
-    /// Reads in a row that none had, and those of them that are still to be looked at.
+    /// Reads in a row without a prediction, and the reads that the analyzer has not got yet.
     unpredicted: usize,
     unseen: Vec<Place>,
     ended: Option<Instant>,
-    /// What the program takes between two reads, and a read that nobody has made before.
+    /// Mean times: between two reads, and of a read without a buffer ahead.
     gap: Mean,
     took: Mean,
-    /// True if such a read last had to wait for a device.
+    /// True if the last such read waited for a device.
     waits: bool,
-    /// True if it kept this thread busy: such reads take as long together as one after the other, and the one that
-    /// is asked for first would wait for all.
+    /// True if the last such read kept its thread busy. Such reads gain nothing from running in
+    /// parallel, and would delay the first one.
     computes: bool,
     statistics: PrefetchStatistics,
 }
 
-/// A mean in which newer values count more.
+/// An exponential mean: each new value weighs half.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean(Option<f64>);
 
 impl Mean {
     fn add(&mut self, value: Duration) {
         let value = value.as_secs_f64();
-        // The first of a new kind weighs no more than any other: half.
+        // The first value of a new kind weighs as much as later ones: half.
         self.0 = Some(self.0.map_or(value, |mean| 0.5 * (mean + value)));
     }
 
@@ -126,16 +127,16 @@ impl Mean {
     }
 }
 
-/// Gives who reads an array ahead. Nothing here keeps it: it has the store, which has who follows its reads.
+/// Makes the background reader. Not stored here: that would be a reference cycle through the store.
 pub(crate) type MakeReader<'a> = &'a dyn Fn() -> Arc<dyn ReadsAhead>;
 
-/// A read that is followed, from its begin to its end.
+/// A read from its begin to its end, as its follower sees it.
 pub(crate) struct Followed<'a> {
     follower: Arc<Follower>,
     reader: MakeReader<'a>,
     ahead: Option<Arc<Ahead>>,
     bytes: u64,
-    /// What this thread had computed before, where that says something.
+    /// The thread's CPU time before the read, if the read is long enough for it to matter.
     computed: Option<Duration>,
 }
 
@@ -176,10 +177,10 @@ pub(super) fn begin<'a>(
 }
 
 impl Followed<'_> {
-    /// The elements, if they were read ahead, or are being read.
+    /// Takes the elements of the read ahead, and waits for it if it is running.
     ///
     /// # Errors
-    /// `Interrupted` if the program wants to wait no longer.
+    /// `Interrupted` if the program cancels the wait.
     pub(crate) fn take(&mut self) -> Result<Option<Box<ReadAhead>>> {
         let Some(ahead) = self.ahead.take() else { return Ok(None) };
         let took = self.follower.lock().took.seconds();
@@ -198,20 +199,21 @@ impl Followed<'_> {
         Ok(taken.read)
     }
 
-    /// The elements that were taken are not those that a read would give.
+    /// Counts the taken elements as wasted: their state differs from that of the read.
     pub(crate) fn drop_taken(&self) {
         self.follower.lock().statistics.wasted_bytes += self.bytes;
     }
 
-    /// The elements that were taken are those that a read would give.
+    /// Counts the taken elements as used.
     pub(crate) fn use_taken(&self) {
         let mut state = self.follower.lock();
         state.statistics.used += 1;
         state.statistics.used_bytes += self.bytes;
     }
 
-    /// The read was made after all, in so long. It has waited for a device if it says so, or if this thread has
-    /// computed for less than half of the time: a directory on a server is a wait, too.
+    /// Records that the read was made directly and took `took`. It counts as waiting for a device
+    /// if `waits`. It also does if this thread was on the CPU for less than half of the time, as
+    /// with a directory on a server.
     pub(crate) fn was_made(&self, took: Duration, waits: bool) {
         let idled = self.computed.map(|before| 2 * (workers::computed() - before) < took);
         let mut state = self.follower.lock();
@@ -230,7 +232,7 @@ impl Drop for Followed<'_> {
 }
 
 impl Follower {
-    /// One that knows patterns of earlier runs.
+    /// Makes a follower with the patterns of earlier runs.
     pub(super) fn new(limit: u64, known: &[Pattern]) -> Self {
         let known = known.to_vec();
         let analyzer = Analyzer::knowing(known.clone());
@@ -241,7 +243,7 @@ impl Follower {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What comes is said by a list.
+    /// Replaces the predictions by a list of selections, each with the bytes of its result.
     pub(super) fn foresee(&self, selections: Vec<(Selection, u64)>, reader: MakeReader<'_>) {
         let mut state = self.lock();
         state.drop_ahead();
@@ -261,12 +263,12 @@ impl Follower {
         }
     }
 
-    /// True if reads of a list are to come.
+    /// True if a list has reads left.
     pub(super) fn is_listed(&self) -> bool {
         self.lock().is_listing()
     }
 
-    /// What is known of the reads so far.
+    /// Returns the statistics of the reads, and whether `selection` is read ahead.
     pub(super) fn followed_reads(&self, selection: &Selection) -> FollowedReads {
         let state = self.lock();
         let PrefetchStatistics { reads, foreseen, used, prefetched_bytes, wasted_bytes, .. } =
@@ -286,19 +288,20 @@ impl Follower {
         }
     }
 
-    /// Drops all that is ahead.
+    /// Drops the list and all reads ahead.
     pub(super) fn forget(&self) {
         let mut state = self.lock();
         state.listed.clear();
         state.drop_ahead();
     }
 
-    /// Drops what has been there unused for so long.
+    /// Drops buffers that have been ready for longer than `age`.
     pub(super) fn drop_older_than(&self, age: Duration) {
         self.lock().drop_older_than(age);
     }
 
-    /// Drops what is there, if the program has turned to something else, and nobody is at it now.
+    /// Drops ready buffers if the program has stopped reading this array, and no other thread holds
+    /// the lock.
     pub(super) fn try_drop_left(&self) {
         if let Ok(mut state) = self.state.try_lock()
             && let Some(ended) = state.ended
@@ -311,12 +314,13 @@ impl Follower {
 }
 
 impl State {
-    /// True if there are reads that a list said.
+    /// True if a list has reads left.
     fn is_listing(&self) -> bool {
         self.is_list && !(self.listed.is_empty() && self.ahead.is_empty())
     }
 
-    /// The read ahead of `selection`, if there is one. A read that nobody has foreseen ends what a pattern says.
+    /// Returns the read ahead of `selection`, if there is one. An unpredicted read ends the run of
+    /// a pattern.
     fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
         let was_expected = self.expected.take().is_some_and(|expected| expected == *selection);
         let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
@@ -336,7 +340,7 @@ impl State {
         found
     }
 
-    /// A read of `selection` is made while a list says what comes, and is not the next in it.
+    /// Finds a read of `selection` in the list; without success several times, gives the list up.
     fn pass_in_list(&mut self, selection: &Selection) {
         let mut near = self.listed.iter().take(LISTED_LOOK);
         let Some(at) = near.position(|(listed, _)| listed == selection) else {
@@ -349,7 +353,7 @@ impl State {
         };
         self.unlisted = 0;
         if self.drop_overtaken() {
-            // What comes before is left out.
+            // The program has skipped the earlier entries.
             self.drop_ahead();
             self.spread = 0;
             self.listed.drain(..=at);
@@ -361,7 +365,7 @@ impl State {
         }
     }
 
-    /// Gives up what many reads have overtaken; true if there was some.
+    /// Drops reads ahead that many reads have overtaken; true if there were any.
     fn drop_overtaken(&mut self) -> bool {
         let before = self.ahead.len();
         while let Some((since, _)) = self.ahead.front()
@@ -379,7 +383,7 @@ impl State {
         self.run = 0;
     }
 
-    /// Shows the next read to the analyzer; where it comes to nothing, several together.
+    /// Passes the next read to the analyzer; after many unpredicted reads, in batches.
     fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
         if form != self.form || shape != self.shape {
             if self.form != Form::default() {
@@ -394,7 +398,7 @@ impl State {
             for place in self.unseen.drain(..) {
                 self.was_predicted = self.analyzer.push(place).predicted.is_some();
                 self.unpredicted = match self.was_predicted {
-                    // Chance predicts now and then: a few reads show whether that comes true.
+                    // Single predictions happen by chance: a few reads show whether they continue.
                     true => self.unpredicted.min(UNPREDICTED_MIN - CHANCE),
                     false => self.unpredicted + 1,
                 };
@@ -402,7 +406,7 @@ impl State {
         }
     }
 
-    /// Gives up reads ahead; says how many had begun.
+    /// Cancels reads ahead, and returns how many had begun.
     fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) -> u64 {
         let mut count = 0;
         for ahead in ahead {
@@ -415,7 +419,8 @@ impl State {
         count
     }
 
-    /// What nobody has begun is left: it may be the last that has the store, which ends who follows its reads.
+    /// Keeps queued reads: dropping one could drop the last reference to the store, and with it
+    /// this follower.
     fn drop_older_than(&mut self, age: Duration) {
         let all = std::mem::take(&mut self.ahead).into_iter();
         let (old, young): (VecDeque<_>, _) = all.partition(|(_, ahead)| ahead.is_older_than(age));
@@ -428,8 +433,8 @@ impl State {
         self.waste(unused.into_iter().map(|(_, ahead)| ahead))
     }
 
-    /// True if reads are over so soon that their pattern does not matter: to look for it would cost more. It is
-    /// looked for again as soon as they take longer.
+    /// True if reads are so short that analyzing them costs more than reading ahead saves. They are
+    /// analyzed again once they take longer.
     fn are_short(&self) -> bool {
         self.ahead.is_empty()
             && self.listed.is_empty()
@@ -437,14 +442,15 @@ impl State {
             && 2.0 * self.took.seconds() < TOOK_MIN.as_secs_f64()
     }
 
-    /// True if reading ahead gains more than it takes.
+    /// True if the overlap saves more than reading ahead costs.
     fn is_worth_it(&self) -> bool {
         let (took, gap) = (self.took.seconds(), self.gap.seconds());
         let share = if self.bytes < LARGE_BYTES { GAP_SHARE } else { GAP_SHARE_LARGE };
         took >= TOOK_MIN.as_secs_f64() && (self.waits || gap >= share * took)
     }
 
-    /// Reads that are to be under way at once: as many as end while the program needs one, unless they compute.
+    /// Returns the number of parallel reads ahead: enough to finish one per read of the program, or
+    /// one if reads compute.
     fn at_once(&self) -> usize {
         if self.computes {
             return 1;
@@ -454,7 +460,7 @@ impl State {
         wanted.unwrap_or(THREADS_MAX)
     }
 
-    /// Has more read ahead, as deep as it is worth.
+    /// Queues reads ahead up to the current depth.
     fn top_up(&mut self, limit: u64, reader: MakeReader<'_>) {
         let is_listed = !self.listed.is_empty();
         if !is_listed && (self.is_list || !self.is_worth_it()) {
@@ -464,12 +470,12 @@ impl State {
         let run = usize::try_from(self.run / RUN_FOR_ONE).unwrap_or(usize::MAX);
         let depth = match is_listed {
             true => threads + LISTED_BEYOND + self.spread,
-            // Where guesses were in vain, the next must be right before anything is read.
+            // After wasted reads, the next prediction must come true before anything is read.
             false if self.run == 0 && self.in_vain > 0 => {
                 self.expected = self.next().map(|(selection, _)| selection);
                 return;
             }
-            // A guess that nothing has confirmed yet.
+            // No read has confirmed the prediction yet.
             false if self.run <= u64::from(self.in_vain > 0) => 1,
             false => (threads + 1).clamp(BATCH, BATCH.saturating_add(run)),
         };
@@ -487,12 +493,12 @@ impl State {
         }
     }
 
-    /// What is to be read ahead next.
+    /// Returns the next read to queue, from the list or the pattern.
     fn next(&mut self) -> Option<(Selection, u64)> {
         if let Some(listed) = self.listed.pop_front() {
             return Some(listed);
         }
-        // Of those of any size nobody knows what is asked for.
+        // The size of the next read is unknown.
         if self.analyzer.serving() == Some(Kind::Contiguous) || !self.unseen.is_empty() {
             return None;
         }
@@ -510,7 +516,7 @@ impl State {
     }
 }
 
-/// A box as a pattern says it, with no more than bounds and steps.
+/// Returns a box in the form that a pattern predicts: bounds and steps only.
 fn canonical(own: Option<&(Form, Place)>) -> Option<Selection> {
     own.and_then(|(form, place)| selection_at(form, place))
 }

@@ -1,44 +1,48 @@
-//! Reads ahead: what the reads of a process do again and again is read before it is asked for.
+//! Reads ahead: predicts the next reads of an array from their pattern, and makes them in the
+//! background.
 //!
-//! # How
+//! # How it works
 //!
-//! Every read of an array into a buffer comes by here twice, when it begins and when it has ended. A
-//! [`Follower`] for each array of an opened store or file grows the pattern of the reads
-//! (`bedform-patterns`) and keeps the reads that it says come next, each an [`Ahead`]. A thread in the
-//! background runs them as any other read, through the same plans, into buffers of their own. The read that
-//! was foreseen takes the elements from there.
+//! Every read of an array into a buffer calls this module at its begin and its end. Each array of
+//! an opened store or file has a `Follower`, which grows the pattern of the reads
+//! (`bedform-patterns`) and queues the next reads, each an `Ahead`. Background threads run these
+//! through the ordinary plans into buffers of their own. The predicted read then takes the elements
+//! from such a buffer.
 //!
 //! # Promises
 //!
-//! - **Nothing else is returned than a read would.** A buffer says what it was read as of ([`AsOf`](crate::run::plan::AsOf)): the
-//!   state of the array, the commits over it, the version of each object. The read looks all of this up as
-//!   any read does, and takes the buffer only if it is the same; else it reads.
-//! - **No read waits for a guess.** A read that was foreseen and has begun is waited for: it takes no longer
-//!   than to begin anew. If it does, by far, it is stopped: a server may have fallen silent. Whatever has not
-//!   begun is taken back, and the read is made at once.
-//! - **Only where a pattern is sure.** Nothing is read ahead before a pattern was right; the first read that
-//!   is another ends it, and what was not used is dropped. How many reads are ahead grows with how many were
-//!   foreseen in a row, so that a run of a hundred wastes at most five. Where guesses were in vain, the next
-//!   pattern must be right once more before anything is read.
-//! - **Only where it helps.** Reads that are over sooner than a thread wakes are left alone, and those
-//!   between which the program does nothing else while nobody waits for a device.
-//! - **Bounded.** Buffers ahead take no more than the limit that the store was opened with, all stores of
-//!   the process together no more than the largest of these limits.
-//! - **Nothing is left behind.** The threads end when there was nothing to do for a while, and hold nothing
-//!   that an exit waits for. A forked child begins without any (`threads/per_process`). No thread here calls
-//!   into the program: variables that a callback reads are not read ahead.
+//! - **The same elements as an ordinary read.** A buffer records the state that it was read from
+//!   ([`AsOf`](crate::run::plan::AsOf)): the metadata of the array, the commits over it, the
+//!   version of each object. The read looks up the same state as any read does, and takes the
+//!   buffer only if both are equal.
+//! - **No long wait for a guess.** A read waits for its own read ahead once that has begun, since a
+//!   second read would take as long. It stops one that takes far longer than usual, because a
+//!   server may not answer. A read ahead that has not begun is cancelled, and the read runs
+//!   directly.
+//! - **Only along a confirmed pattern.** The first read that a pattern does not predict ends it,
+//!   and unused buffers are dropped. The depth grows with the number of correct predictions in a
+//!   row, so that a run of a hundred reads wastes at most five. After wasted reads, the next
+//!   pattern must predict one read correctly before anything is read.
+//! - **Only where it helps.** Reads shorter than the waking of a thread are left alone. So are
+//!   reads from memory, unless the program computes between them.
+//! - **Bounded memory.** The buffers of a store fit the limit that it was opened with. Those of all
+//!   stores of the process fit the largest of these limits.
+//! - **No effect on exit and fork.** The threads end after some idle time, and hold nothing that an
+//!   exit waits for. A forked child begins without any (`threads/per_process`). No thread here
+//!   calls into the program: an array that a callback reads is not read ahead.
 //!
-//! `auto` follows the main thread of the process alone, but for lists that are handed over: a program with
-//! reading threads of its own, such as Dask, has more than one read under way already.
+//! `auto` follows only the main thread of the process, except for lists of reads. A program with
+//! reading threads of its own, such as Dask, already overlaps its reads.
 //!
-//! The strategy is that of Tang, *Dynamic data prefetching and layout optimizations*, section 2.3.6.
+//! The strategy is that of Tang, *Dynamic data prefetching and layout optimizations*, section
+//! 2.3.6.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `ahead` | one read ahead, and what becomes of it |
-//! | `follower` | the reads of one array: pattern, reads ahead, how deep |
-//! | `workers` | the threads, and the queue that they work on |
-//! | `statistics` | what was read ahead, and what was used |
+//! | `ahead` | one read ahead and its states |
+//! | `follower` | the reads of one array: pattern, reads ahead, depth |
+//! | `workers` | the threads and their queue |
+//! | `statistics` | counts of reads ahead and of their use |
 
 mod ahead;
 mod follower;
@@ -61,42 +65,42 @@ pub(crate) use ahead::ReadAhead;
 pub(crate) use follower::{Followed, MakeReader};
 pub use statistics::PrefetchStatistics;
 
-/// The variable that says how much may be read ahead for whoever opens without saying anything.
+/// The environment variable with the limit for reading ahead, for handles opened with `auto`.
 const VARIABLE: &str = "BEDFORM_PREFETCH";
 
-/// What the environment says where nothing else does.
+/// Returns the setting of the environment in place of `Auto`.
 fn or_environment(prefetch: Prefetch) -> Prefetch {
     let said = std::env::var(VARIABLE).ok().filter(|_| prefetch == Prefetch::Auto);
-    // What is wrong in the environment must not keep data from being read.
+    // A malformed variable must not keep data from being read.
     said.and_then(|text| Prefetch::parse(&text).ok()).unwrap_or(prefetch)
 }
 
-/// Whoever reads an array for the threads in the background.
+/// A reader of one array for the background threads.
 pub(crate) trait ReadsAhead: Send + Sync + Debug {
-    /// Reads a selection, of which nothing is known; nothing where it cannot be read, or not be told from other
-    /// reads later.
+    /// Reads a selection in the background. `None` if it cannot be read, or if its state cannot be
+    /// compared with that of a later read.
     fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead>;
 }
 
-/// Follows the reads of one opened store or file. What it knows goes with it.
+/// Follows the reads of one opened store or file: predicts and records them.
 #[derive(Debug)]
 pub(crate) struct Follows {
     id: u64,
-    /// Bytes that may be ahead; 0 where nothing is read ahead.
+    /// The most bytes of reads ahead; 0 turns reading ahead off.
     limit: u64,
     is_auto: bool,
-    /// Where the reads are recorded, if they are.
+    /// The place for recorded reads, if they are recorded.
     traces: Option<trace::Place>,
     sidecar: Option<Sidecar>,
     known: OnceLock<KnownPatterns>,
-    /// True once a list of reads was handed over.
+    /// True once the program has passed a list of reads.
     has_lists: AtomicBool,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Follows {
-    /// For a handle that was opened like that; nothing where nothing is to be read ahead and none is recorded.
+    /// Follows a handle opened with these options; `None` if it neither reads ahead nor records.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
         let prefetch = or_environment(options.prefetch);
         let limit = match prefetch {
@@ -120,7 +124,7 @@ impl Follows {
         self.traces.is_some()
     }
 
-    /// Records a read that has ended, where reads are recorded.
+    /// Adds a finished read to the trace, if reads are recorded.
     pub(crate) fn record(
         &self,
         array: (&str, &[u64], u64),
@@ -132,14 +136,14 @@ impl Follows {
         }
     }
 
-    /// The patterns of an array that earlier runs had.
+    /// Returns the patterns of an array from earlier runs.
     fn known(&self, path: &str) -> &[Pattern] {
         let load = || self.sidecar.as_ref().map(trace::known_patterns).unwrap_or_default();
         self.known.get_or_init(load).get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// A read of `bytes` bytes of the array at `path` begins; nothing where it is not followed. `reader` gives who
-    /// reads it ahead, of an array of `shape`.
+    /// Follows a read of `bytes` bytes of the array at `path`, of shape `shape`, from its begin.
+    /// `None` if the read is not followed. `reader` makes the background reader.
     pub(crate) fn begin<'a>(
         &self,
         path: &str,
@@ -151,7 +155,7 @@ impl Follows {
             return None;
         }
         if self.is_auto && !workers::is_main_thread() {
-            // What a list says counts for whoever reads it.
+            // A list counts for reads of every thread.
             let has_lists = self.has_lists.load(Ordering::Relaxed);
             let follower = has_lists.then(|| workers::follower_so_far(self, path)).flatten()?;
             return follower.is_listed().then(|| follower::begin(follower, shape, read, reader));
@@ -159,8 +163,8 @@ impl Follows {
         Some(follower::begin(workers::follower(self, path), shape, read, reader))
     }
 
-    /// Reads these selections of the array at `path` ahead, one after the other, as they are used; instead of what
-    /// was foreseen before.
+    /// Reads these selections of the array at `path` ahead in turn, as the program uses them; drops
+    /// earlier predictions. Each comes with the bytes of its result.
     pub(crate) fn foresee(
         &self,
         path: &str,
@@ -173,7 +177,7 @@ impl Follows {
         }
     }
 
-    /// What is known of the reads of the array at `path`, if there were any.
+    /// Returns the statistics of the reads of the array at `path`, if there were any.
     pub(crate) fn followed_reads(
         &self,
         path: &str,
@@ -182,12 +186,12 @@ impl Follows {
         workers::follower_so_far(self, path).map(|follower| follower.followed_reads(selection))
     }
 
-    /// Drops what is ahead, and what is known of the reads.
+    /// Drops all buffers and learned patterns of this handle.
     pub(crate) fn forget(&self) {
         workers::forget(self);
     }
 
-    /// What was read ahead, of all arrays.
+    /// Returns the statistics of all arrays of this handle.
     pub(crate) fn statistics(&self) -> PrefetchStatistics {
         workers::statistics_of(self)
     }

@@ -1,8 +1,8 @@
-//! What was read ahead, and what was used of it.
+//! Counts of reads ahead and of their use.
 
 use serde::Serialize;
 
-/// Reads of a store, and how many were read ahead of time.
+/// Counts of a store's reads, and of its reads ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct PrefetchStatistics {
@@ -10,21 +10,21 @@ pub struct PrefetchStatistics {
     pub reads: u64,
     /// Bytes of the results of all reads that were followed.
     pub read_bytes: u64,
-    /// Reads that a pattern, or a list, had said before.
+    /// Reads that a pattern or a list predicted.
     pub foreseen: u64,
-    /// Reads that took their elements from a buffer that was read ahead.
+    /// Reads that took their elements from a buffer of a read ahead.
     pub used: u64,
-    /// Bytes of those.
+    /// Bytes of those reads.
     pub used_bytes: u64,
-    /// Bytes that were read ahead, used or not.
+    /// Bytes read ahead, used or not.
     pub prefetched_bytes: u64,
-    /// Bytes that were read ahead and dropped unused.
+    /// Bytes read ahead and dropped unused.
     pub wasted_bytes: u64,
-    /// Reads that had to wait for one that was under way.
+    /// Reads that waited for a running read ahead.
     pub waited: u64,
-    /// Reads ahead that are there now, or to be made.
+    /// Reads ahead that are queued, running or ready.
     pub ahead: u64,
-    /// Those of them that nobody has to wait for.
+    /// Reads ahead whose buffer is ready.
     pub ready: u64,
 }
 

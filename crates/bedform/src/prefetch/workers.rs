@@ -1,7 +1,7 @@
-//! The threads that read ahead, and what they work on.
+//! The background threads that read ahead, their queue and the memory budget of the process.
 //!
-//! They are of the process, not of a handle: few reads ahead keep a device busy, whoever they are for. A thread
-//! that has had nothing to do for a while frees what was not used, and ends when nothing is left.
+//! The threads belong to the process, not to a handle: few reads ahead keep a device busy, whatever
+//! the handle. An idle thread frees unused buffers, and ends when none are left.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -17,26 +17,26 @@ use super::statistics::PrefetchStatistics;
 use crate::threads::extra::ExtraThread;
 use crate::threads::per_process::{PerProcess, generation};
 
-/// How long a thread waits for work before it looks what is left.
+/// The time that a thread waits for work before it frees unused buffers or ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long elements are kept that nobody asks for.
+/// The age at which an unused buffer is dropped.
 const UNUSED_MAX: Duration = Duration::from_secs(120);
-/// How often is looked for room.
+/// The least time between two attempts to make room.
 const LOOK: Duration = Duration::from_millis(100);
-/// Arrays that are followed of one handle; of more, those that were followed are forgotten.
+/// The most arrays that are followed of one handle; one more drops the followers of all of them.
 const ARRAYS_MAX: usize = 1024;
 
 static PROCESS: PerProcess<Process> = PerProcess::new();
 
-/// What a process reads ahead.
+/// The reads ahead of a process: budget, followers, queue.
 #[derive(Debug, Default)]
 pub(super) struct Process {
-    /// Bytes that reads ahead take, or will.
+    /// Bytes that buffers of reads ahead take, with the buffers of queued reads.
     bytes: AtomicU64,
     followers: Mutex<HashMap<u64, Followers>>,
     queue: Mutex<Queue>,
     bell: Condvar,
-    /// When room was last made.
+    /// The time of the last attempt to make room.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Process {
 #[derive(Debug, Default)]
 struct Followers {
     by_path: HashMap<Box<str>, Arc<Follower>>,
-    /// What those did that are forgotten.
+    /// The statistics of dropped followers.
     forgotten: PrefetchStatistics,
 }
 
@@ -55,7 +55,7 @@ struct Queue {
     idle: usize,
 }
 
-/// Bytes of the limit that are taken as long as this lives.
+/// Bytes of the memory budget, given back on drop.
 #[derive(Debug)]
 pub(super) struct Reserved {
     process: &'static Process,
@@ -76,8 +76,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes `bytes` of a limit; nothing if that has not so much left, also without what the program has left
-/// behind of other arrays. Waits for no lock: who calls has that of a follower.
+/// Reserves `bytes` of the memory budget. If they exceed `limit`, it drops abandoned buffers of
+/// other arrays and tries again; `None` if that is not enough. Waits for no lock: the caller holds
+/// that of a follower.
 pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
     let process = process();
     let taken = take_bytes(process, bytes, limit);
@@ -90,11 +91,12 @@ pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
 fn take_bytes(process: &'static Process, bytes: u64, limit: u64) -> Option<Reserved> {
     let take = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= limit);
     let is_taken = process.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-    // Not `then_some`: what is made and dropped would give back what was not taken.
+    // Not `then_some`: it would build a `Reserved` in any case, whose drop gives back bytes that
+    // were not taken.
     is_taken.then(|| Reserved { process, bytes })
 }
 
-/// The follower of an array.
+/// Returns the follower of an array; makes it at the first call.
 pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
     let followers = lock(&process().followers);
     let of_handle = followers.get(&follows.id);
@@ -115,13 +117,13 @@ pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
     of_handle.by_path.entry(path.into()).or_insert(new).clone()
 }
 
-/// The follower of an array, if it has one.
+/// Returns the follower of an array, if it has one.
 pub(super) fn follower_so_far(follows: &Follows, path: &str) -> Option<Arc<Follower>> {
     let followers = lock(&PROCESS.existing()?.followers);
     followers.get(&follows.id)?.by_path.get(path).cloned()
 }
 
-/// Drops all that is ahead for a handle.
+/// Drops all reads ahead of a handle.
 pub(super) fn forget(follows: &Follows) {
     let Some(process) = PROCESS.existing() else { return };
     let gone = lock(&process.followers).remove(&follows.id);
@@ -138,8 +140,9 @@ pub(super) fn statistics_of(follows: &Follows) -> PrefetchStatistics {
     all
 }
 
-/// Has a read made in the background, by up to `threads` threads with all others. False if there is no thread,
-/// and none can be started: what nobody takes from the queue would keep its store, and its share of the limit.
+/// Queues a read ahead, and starts a thread if none is idle and fewer than `threads` run. False if
+/// there is no thread and none can be started: a queued read without a thread would keep its store
+/// and its bytes of the budget.
 pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) -> bool {
     let process = process();
     let mut queue = lock(&process.queue);
@@ -156,7 +159,7 @@ pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) -> bool {
 }
 
 impl Process {
-    /// True if one more thread works.
+    /// Starts a thread; false if that fails.
     fn start_thread(&'static self) -> bool {
         let Some(extra) = ExtraThread::begin() else { return false };
         let work = move || {
@@ -171,7 +174,7 @@ impl Process {
         loop {
             if let Some(next) = queue.waiting.pop_front() {
                 drop(queue);
-                // Who waits for it hears that it has ended, whatever a codec does.
+                // A read that waits for it is woken even if a codec panics.
                 let run = std::panic::AssertUnwindSafe(|| next.run());
                 let _ = std::panic::catch_unwind(run);
                 drop(next);
@@ -198,7 +201,7 @@ impl Process {
         }
     }
 
-    /// Frees what nobody has asked for in a long time.
+    /// Drops buffers that no read has used for [`UNUSED_MAX`].
     fn drop_unused(&self) {
         let followers = lock(&self.followers);
         let of_handles = followers.values();
@@ -207,8 +210,8 @@ impl Process {
         all.iter().for_each(|follower| follower.drop_older_than(UNUSED_MAX));
     }
 
-    /// Frees what the program has left behind, of followers that nobody is at. False if that was looked at
-    /// just now.
+    /// Drops the abandoned buffers of all followers that are not in use. False if the last attempt
+    /// was less than [`LOOK`] ago.
     fn makes_room(&self) -> bool {
         let Ok(mut looked) = self.looked.try_lock() else { return false };
         if looked.is_some_and(|at| at.elapsed() < LOOK) {
@@ -222,14 +225,14 @@ impl Process {
     }
 }
 
-/// What the calling thread has computed since it began.
+/// Returns the CPU time of the calling thread.
 pub(super) fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// True on the thread that the process began with, or, in a forked child, on the one that forked.
+/// True on the main thread of the process; in a forked child, that is the thread that forked.
 pub(super) fn is_main_thread() -> bool {
     thread_local! {
         static KNOWN: Cell<Option<(u64, bool)>> = const { Cell::new(None) };

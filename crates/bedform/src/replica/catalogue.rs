@@ -1,4 +1,5 @@
-//! The catalogue as a helper file of a sidecar, in generations; versions in it, compared with those of now.
+//! The catalogue as a helper file of a sidecar, and the comparison of its versions with present
+//! ones.
 
 use bedform_format::Limits;
 use bedform_format::chunk_map::SourceVersion;
@@ -11,7 +12,7 @@ pub(crate) const CATALOGUE: &str = "catalogue";
 /// The array of a replica of points that holds the places of its elements.
 pub(crate) const PLACES: &str = "places";
 
-// It counts for every state of the source: each replica records the versions of its objects.
+// Valid for every state of the source: each replica records the versions of its objects.
 impl Helper for Catalogue {
     const BYTES_MAX: u64 = 64 << 20;
 
@@ -24,22 +25,24 @@ impl Helper for Catalogue {
     }
 }
 
-/// How an object relates to its recorded version, from best to worst.
+/// The relation of an object to its recorded version, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
-    /// It has that version.
+    /// It has the recorded version.
     Same,
-    /// It has the size and the time of change of bytes, and another file number or time of attributes: a copy, a
-    /// move and `chmod` look so, and so does other content under a time that was put back.
+    /// It has the recorded size and time of modification, but another file number or time of
+    /// attributes. A copy, a move and `chmod` have this effect, and so do other bytes with a
+    /// restored time.
     Alike,
-    /// Its bytes were written since, or it came or went.
+    /// Its bytes were written since, or it appeared or vanished.
     Changed,
 }
 
 impl Standing {
-    /// How an object of version `now` relates to the recorded version `then`; `None` stands for an absent object.
+    /// Compares an object's version `now` with the recorded version `then`; `None` stands for an
+    /// absent object.
     pub(crate) fn of(then: Option<&SourceVersion>, now: Option<&SourceVersion>) -> Self {
-        // A server that gives neither times nor ETags tells no two objects of one size apart.
+        // Without times and ETags, two objects of one size cannot be distinguished.
         let is_told = |version: &SourceVersion| {
             *version != SourceVersion { size: version.size, ..SourceVersion::default() }
         };
@@ -66,7 +69,7 @@ mod tests {
         let then = SourceVersion { size: 5, modified_ns: 7, changed_ns: 9, identity: (1, 2) };
         let of = |now: &SourceVersion| Standing::of(Some(&then), Some(now));
         assert_eq!(of(&then), Standing::Same);
-        // Another machine has another number for the same mount.
+        // The same mount has another number on another machine.
         assert_eq!(of(&SourceVersion { identity: (3, 2), ..then.clone() }), Standing::Same);
         assert_eq!(of(&SourceVersion { changed_ns: 10, ..then.clone() }), Standing::Alike);
         assert_eq!(of(&SourceVersion { identity: (1, 3), ..then.clone() }), Standing::Alike);

@@ -1,32 +1,32 @@
-//! Replicas: other copies of arrays, or of parts of them, in layouts that fit reads which were made.
+//! Replicas: further copies of arrays, or of parts of them, in layouts that fit the recorded reads.
 //!
 //! # Promises
 //!
-//! - A replica has the elements that its array had when it was made. It is read in the place of the array only
-//!   while the array means the same by its objects, these have the versions that it was made of, and none contains
-//!   a later commit than the read's moment.
-//! - It is read only whole: the catalogue lists each of its own objects, and one that is absent or another makes the
-//!   replica unreadable.
-//! - Losing a replica, or all of them, loses nothing but speed: whatever of one cannot be read is read of the
-//!   array itself.
-//! - A replica counts from the moment in which a catalogue names it. Whatever lies beside without being named
-//!   is unfinished, or was given up.
+//! - A replica has the elements that its array had when it was made. A read uses it only for
+//!   objects with the recorded versions, and only if none of them contains a later commit than the
+//!   read's moment. The array must also have the same metadata.
+//! - A replica with a missing or replaced object of its own is unreadable: the catalogue lists
+//!   every object.
+//! - Losing replicas costs only speed: a read falls back to the array itself.
+//! - A replica counts from the moment at which a catalogue names it. An unnamed directory is
+//!   unfinished or dropped.
 //!
-//! # How
+//! # How it works
 //!
-//! The replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`, each as a plain Zarr v3 store
-//! with one array, which has the path of the array that it is a copy of. Those of the sidecar of the site count as
-//! those of the user's own do. The catalogue is a helper file in
-//! generations. What a replica holds is a product of runs of positions, one list of runs for each axis
-//! ([`Held`]): a box, or the rows of many boxes one after the other with the gaps left out, the *concatenation* of
-//! Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4.
+//! The replicas of a source lie in its [sidecar](crate::sidecar), below `replicas`. Each is a plain
+//! Zarr v3 store with one array, at the path of the original array. The replicas of the site's
+//! sidecar count like the user's own. The catalogue is a helper file in generations. A replica
+//! holds a product of runs of positions, one list of runs per axis ([`Held`]). That is a box, or
+//! the rows of many boxes without the gaps between them, the *concatenation* of Tang, *Dynamic data
+//! prefetching and layout optimizations*, section 3.2.4. Or it holds single elements, with their
+//! places in a second array.
 //!
-//! Reads are redirected beneath [`Array`](crate::Array), in `array/redirect`.
+//! [`Array`](crate::Array) redirects reads to replicas, in `array/redirect`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `catalogue` | the catalogue as a helper file; `bedform_format::replica` has its bytes |
-//! | `opened` | replicas of an opened source, each opened when it is first asked for |
+//! | `catalogue` | the catalogue as a helper file; `bedform_format::replica` defines its bytes |
+//! | `opened` | the replicas of an opened source, each opened at its first use |
 
 mod catalogue;
 mod opened;

@@ -1,4 +1,4 @@
-//! The replicas of an opened source, each opened when it is first asked for.
+//! The replicas of an opened source, each opened at its first use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -33,14 +33,14 @@ use crate::zarr::hierarchy::Hierarchy;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
-/// Kinds of reads whose choice is remembered; beyond it all are forgotten.
+/// The most kinds of reads with a remembered choice; one more clears all choices.
 const CHOICES_MAX: usize = 1 << 12;
-/// How long what was seen counts, before it is looked for newer catalogues.
+/// The time after which an open handle looks for newer catalogues.
 const LOOKED_AGAIN: Duration = Duration::from_secs(2);
-/// Turns replicas off for whoever opens without saying anything.
+/// The environment variable that turns replicas off.
 const VARIABLE: &str = "BEDFORM_REPLICAS";
 
-/// What the reads of a handle did with a replica.
+/// The use of a replica by the reads of a handle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReplicaStatistics {
@@ -48,25 +48,24 @@ pub struct ReplicaStatistics {
     pub id: String,
     /// The path of the array that it is a copy of.
     pub array: String,
-    /// Reads that took something of it.
+    /// Reads that took elements from it.
     pub reads: u64,
-    /// Bytes that they took.
+    /// Bytes that they took from it.
     pub bytes: u64,
-    /// True once something of it could not be read: the handle reads the array itself since.
+    /// True once a read of it failed: the handle then reads the array itself.
     pub is_broken: bool,
 }
 
-/// The replicas, by their numbers, that reads of an array take which have something in common.
+/// The chosen replicas, by number, for each array and kind of reads.
 type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
 
-/// What was chosen for a kind of reads, and how many eighths of such a read it leaves to the array.
+/// The chosen replicas for a kind of reads, and the eighths of such a read that the array supplies.
 pub(crate) type Remembered = (Vec<usize>, u64);
 
-/// The replicas of one opened source, as whoever makes them leaves them: an open handle reads those that were made
-/// since.
+/// The replicas of one opened source. An open handle also uses replicas that are made later.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    /// Those that may have replicas, as they were when the source was opened.
+    /// The sidecars that could have replicas when the source was opened.
     sidecars: Vec<Sidecar>,
     options: OpenOptions,
     seen: Mutex<Option<Seen>>,
@@ -75,48 +74,48 @@ pub(crate) struct Replicas {
 /// The replicas that the newest catalogue of each sidecar names.
 #[derive(Debug)]
 struct Seen {
-    /// When it was looked whether there are newer catalogues.
+    /// The time of the last look for newer catalogues.
     looked: Instant,
-    /// The sidecars: of the user, of the site.
+    /// The sidecar of the user, then that of the site.
     sidecars: Vec<Sidecar>,
-    /// The numbers of the catalogues.
+    /// The generation number of each catalogue.
     generations: Vec<u64>,
     named: Arc<NamedReplicas>,
 }
 
-/// Replicas of one opened source, and what was chosen for its reads.
+/// The replicas named by a set of catalogues, and the choices made among them.
 #[derive(Debug, Default)]
 pub(crate) struct NamedReplicas {
     by_array: BTreeMap<String, Vec<Arc<OpenReplica>>>,
-    /// What was chosen for kinds of reads of an array.
+    /// The choices for kinds of reads, by array and kind.
     choices: Mutex<Choices>,
-    /// The same, by numbers of kinds.
+    /// The choices for kinds of reads, by number of the kind.
     kinds: Mutex<HashMap<u64, Remembered>>,
 }
 
-/// Places that replicas of several arrays have, read by the first that needs them.
+/// The places of points, loaded once for all replicas with the same points.
 type SharedPlaces = Arc<OnceLock<Option<Vec<u64>>>>;
 
-/// A replica, opened or not yet.
+/// A replica, opened at its first use.
 #[derive(Debug)]
 pub(crate) struct OpenReplica {
     pub(crate) record: Replica,
-    /// The smallest box around what it has; nothing for points.
+    /// The smallest box around its elements; `None` for points.
     bounds: Option<Region>,
     directory: PathBuf,
     sidecar: Sidecar,
     options: OpenOptions,
     opened: OnceLock<Option<Opened>>,
-    /// The places of its elements, where it has points.
+    /// The places of its elements, for a replica of points.
     places: SharedPlaces,
-    /// The numbers of the objects that it was made of, by their coordinates.
+    /// Indexes into the objects that it was made of, by their coordinates.
     objects: OnceLock<HashMap<Vec<u64>, usize>>,
-    /// Whether objects had their recorded versions when a moment's reads looked first: for reads that do not look
-    /// again while their moment stays. Each with the number of the moment.
+    /// For each object, the moment at which a read compared its version, and whether it was the
+    /// recorded one. Later reads of the same moment need not compare again.
     looked: Mutex<HashMap<Vec<u64>, (u64, bool)>>,
-    /// True once something of it could not be read.
+    /// True once a read of it failed.
     is_broken: AtomicBool,
-    /// Reads that took something of it, and their bytes.
+    /// Reads that took elements from it, and their bytes.
     reads: AtomicU64,
     bytes: AtomicU64,
 }
@@ -136,7 +135,7 @@ fn versions_of(objects: &[OwnObject]) -> OwnVersions {
     objects.iter().map(|object| (object.at.clone(), object.version.clone())).collect()
 }
 
-/// The sidecars that may have replicas for a user: the own one, and that of the site.
+/// Returns the sidecars that may have replicas for a user: the user's own, and that of the site.
 fn of_user_and_site(own: &Sidecar) -> Vec<Sidecar> {
     let sidecars = std::iter::once(own).chain(own.site());
     let may_have = |sidecar: &&Sidecar| {
@@ -145,14 +144,14 @@ fn of_user_and_site(own: &Sidecar) -> Vec<Sidecar> {
     sidecars.filter(may_have).cloned().collect()
 }
 
-/// The same where they are now: the first replicas of a source may lie where nothing of it was.
+/// Looks for the sidecars again: a source may get its first sidecar while it is open.
 fn found_again(sidecars: &[Sidecar]) -> Vec<Sidecar> {
     let found = sidecars.first().and_then(Sidecar::found_again);
     let found = found.map(|own| of_user_and_site(&own));
     found.filter(|found| !are_at_one(found, sidecars)).unwrap_or_else(|| sidecars.to_vec())
 }
 
-/// True if these are the same sidecars.
+/// True if both lists name the same directories.
 fn are_at_one(these: &[Sidecar], those: &[Sidecar]) -> bool {
     these.iter().map(Sidecar::own_directory).eq(those.iter().map(Sidecar::own_directory))
 }
@@ -162,17 +161,18 @@ fn are_off(options: &OpenOptions) -> bool {
     !options.replicas || matches!(said.as_deref().map(str::trim), Some("0" | "off" | "false"))
 }
 
-/// The replicas that the catalogue in a sidecar names, current or not.
+/// Returns the replicas that the newest catalogue of a sidecar names, current or not.
 pub(crate) fn replicas_in(sidecar: &Sidecar, limits: &Limits) -> Vec<Replica> {
     let newest = sidecar.load_newest(CATALOGUE, &SourceVersion::default(), limits);
     newest.map(|(_, Catalogue { replicas, .. })| replicas).unwrap_or_default()
 }
 
-/// The names of the replicas, of this user and of the site, that are of the file at `path` as it is now; of a store
-/// those of all states, whose objects are compared one by one.
+/// Returns the names of the replicas, of this user and of the site, that fit the present version of
+/// the file at `path`. For a store it returns all: their objects are compared one by one when they
+/// are read.
 ///
 /// # Errors
-/// As [`Sidecar::of_path`].
+/// Those of [`Sidecar::of_path`].
 pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
     let Ok(found) = std::fs::metadata(path) else { return Ok(Vec::new()) };
     let Some(sidecar) = Sidecar::of_path(path)? else { return Ok(Vec::new()) };
@@ -180,7 +180,7 @@ pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
     let limits = Limits::default();
     let both = std::iter::once(&sidecar).chain(sidecar.site());
     let listed = both.flat_map(|sidecar| replicas_in(sidecar, &limits));
-    // That of one file names its state; objects of others are not looked at here.
+    // A replica of one file records that file's version; other objects are not examined here.
     let is_current = |replica: &Replica| match replica.of.objects.as_slice() {
         [only] if only.at.is_empty() => only.version == state,
         _ => true,
@@ -189,7 +189,8 @@ pub fn current_replicas(path: &Path) -> Result<Vec<String>> {
 }
 
 impl Replicas {
-    /// Those of a source that is opened like that; nothing where it has no sidecar on this machine.
+    /// Makes the replicas of a source opened with these options; `None` without a sidecar on this
+    /// machine.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
         let sidecar = options.sidecar.as_ref().filter(|_| !are_off(options))?;
         let sidecars = of_user_and_site(sidecar);
@@ -198,7 +199,7 @@ impl Replicas {
         }
         let options = OpenOptions {
             writable: false,
-            // What lies there never changes.
+            // The files of a replica never change.
             freshness: Freshness::Open,
             sidecar: None,
             profile: None,
@@ -208,7 +209,7 @@ impl Replicas {
         Some(Arc::new(Self { sidecars, options, seen: Mutex::default() }))
     }
 
-    /// The replicas that are there now, or were two seconds ago.
+    /// Returns the replicas that the catalogues name, at most [`LOOKED_AGAIN`] out of date.
     pub(crate) fn now(&self) -> Arc<NamedReplicas> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = &*seen
@@ -216,7 +217,7 @@ impl Replicas {
         {
             return Arc::clone(&seen.named);
         }
-        // Before they are loaded: what is named meanwhile is found the next time.
+        // Taken before loading, so that the next look finds a catalogue saved meanwhile.
         let looked = Instant::now();
         let before = seen.take();
         let sidecars = match &before {
@@ -239,7 +240,7 @@ impl Replicas {
         Arc::clone(&seen.insert(Seen { looked, sidecars, generations, named }).named)
     }
 
-    /// Those that the newest catalogues name; one that `before` has as well stays opened.
+    /// Loads the newest catalogues; a replica that `before` has too stays open.
     fn load(&self, sidecars: &[Sidecar], before: Option<&NamedReplicas>) -> NamedReplicas {
         let mut named = NamedReplicas::default();
         let mut shared: HashMap<(String, Vec<u64>), SharedPlaces> = HashMap::new();
@@ -250,7 +251,7 @@ impl Replicas {
                 let key =
                     record.places.as_ref().map(|of| (of.fingerprint.clone(), record.held.shape()));
                 if let Some(known) = known {
-                    // Those that are new have the places that it has read.
+                    // New replicas with the same points share its loaded places.
                     if let Some(key) = key {
                         shared.entry(key).or_insert_with(|| known.places.clone());
                     }
@@ -265,7 +266,7 @@ impl Replicas {
         named
     }
 
-    /// What was read of each that is known so far.
+    /// Returns the use of each loaded replica.
     pub(crate) fn statistics(&self) -> Vec<ReplicaStatistics> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let known = seen.iter().flat_map(|seen| seen.named.by_array.values().flatten());
@@ -296,19 +297,20 @@ impl Replicas {
 }
 
 impl NamedReplicas {
-    /// Those of the array at `path`.
+    /// Returns the replicas of the array at `path`.
     pub(crate) fn of_array(&self, path: &str) -> &[Arc<OpenReplica>] {
         self.by_array.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// The replica of a sidecar that has this record.
+    /// Returns the replica in a sidecar with this record.
     fn with(&self, record: &Replica, sidecar: &Sidecar) -> Option<Arc<OpenReplica>> {
         let directory = sidecar.own_directory()?.join(REPLICAS).join(&record.id);
         let is_same = |one: &&Arc<OpenReplica>| one.directory == directory && one.record == *record;
         self.of_array(&record.array).iter().find(is_same).cloned()
     }
 
-    /// What is chosen for the kind `key` of reads of an array: by `choose`, the first time.
+    /// Returns the replicas chosen for the kind `key` of reads of an array; calls `choose` the
+    /// first time.
     pub(crate) fn choice(
         &self,
         array: &str,
@@ -329,12 +331,12 @@ impl NamedReplicas {
         chosen
     }
 
-    /// What was chosen for a kind of reads.
+    /// Returns the remembered choice for a kind of reads.
     pub(crate) fn remembered(&self, kind: u64) -> Option<Remembered> {
         self.kinds().get(&kind).cloned()
     }
 
-    /// True if it is known that reads of a kind take nothing of a replica.
+    /// True if the remembered choice for a kind of reads is empty.
     pub(crate) fn are_no_help(&self, kind: u64) -> bool {
         self.kinds().get(&kind).is_some_and(|(choice, _)| choice.is_empty())
     }
@@ -353,7 +355,8 @@ impl NamedReplicas {
 }
 
 impl OpenReplica {
-    /// The replica, to be read; nothing if it cannot be, or is not what the catalogue says.
+    /// Returns the opened replica as a source of chunks; `None` if it is broken or differs from its
+    /// record.
     pub(crate) fn source(&self) -> Option<ReplicaSource<'_>> {
         if self.is_broken() {
             return None;
@@ -384,7 +387,7 @@ impl OpenReplica {
         Ok(Opened { hierarchy, path, state, own })
     }
 
-    /// An array of it, as its document says.
+    /// Returns the state of one of its arrays, from a document.
     fn state_of(
         &self,
         hierarchy: &Hierarchy,
@@ -396,8 +399,8 @@ impl OpenReplica {
         ArrayState::new(hierarchy, path, metadata, document, None)
     }
 
-    /// The places of its elements in the C order of the array, ascending, where it has points; nothing where they
-    /// cannot be read.
+    /// Returns the places of its elements in the C order of the array, ascending; `None` for a
+    /// replica without points, or if they cannot be read.
     pub(crate) fn places(&self) -> Option<&[u64]> {
         let places = self.places.get_or_init(|| self.load_places().ok());
         if places.is_none() {
@@ -448,9 +451,9 @@ impl OpenReplica {
         is_right.then_some(places).ok_or_else(damaged)
     }
 
-    /// The last commit that the object at `coordinates` contains, if it is as it was when the replica was made of it:
-    /// it has the version that `now` gives. With `looked_at`, the number of a moment, one look counts for all reads of
-    /// that moment.
+    /// Returns the last commit in the object at `coordinates`, if its version, which `now` returns,
+    /// is the recorded one. With `looked_at`, the number of a moment, one comparison serves all
+    /// reads of that moment.
     ///
     /// # Errors
     /// Those of `now`.
@@ -480,8 +483,8 @@ impl OpenReplica {
         Ok(is_same.then_some(*commit))
     }
 
-    /// True if it can be of an array of this shape, stored like that, that has this key in its store and means the
-    /// same by its objects.
+    /// True if it can be a replica of an array with this shape, layout, key in its store, and
+    /// meaning of its objects.
     pub(crate) fn may_be_of(
         &self,
         shape: &[u64],
@@ -491,7 +494,7 @@ impl OpenReplica {
         let Replica { array_shape, held, of, .. } = &self.record;
         let grows = array_shape.len() == shape.len()
             && array_shape.iter().zip(shape).all(|(then, now)| then <= now);
-        // Places count along all axes but the first.
+        // The number of a place depends on the length of every axis but the first.
         let fits = match held {
             Held::Runs(_) => grows,
             Held::Points { .. } => grows && array_shape.get(1..) == shape.get(1..),
@@ -504,12 +507,12 @@ impl OpenReplica {
             })
     }
 
-    /// The replica as a user finds it.
+    /// Returns the path of the replica's directory, for messages.
     pub(crate) fn name(&self) -> String {
         self.directory.display().to_string()
     }
 
-    /// False if it has nothing of a selection, as far as that is told by a look.
+    /// False if a quick check shows that it holds no element of a selection.
     pub(crate) fn may_have(&self, selection: &Selection) -> bool {
         if self.is_broken() {
             return false;
@@ -530,23 +533,23 @@ impl OpenReplica {
         }
     }
 
-    /// False if the ends of what it has along an axis tell that it has nothing between two positions, both counted.
+    /// False if its bounds along an axis exclude all positions from `low` to `high`, inclusive.
     pub(crate) fn meets(&self, axis: usize, (low, high): (u64, u64)) -> bool {
         let held = self.bounds.as_ref();
         held.is_none_or(|held| low < held.end(axis) && held.start()[axis] <= high)
     }
 
-    /// True if it is not read any more.
+    /// True once a read of it failed.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Does not read it any more.
+    /// Excludes it from further reads of this handle.
     pub(crate) fn distrust(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a read that took so many bytes of it.
+    /// Counts a read that took `bytes` bytes from it.
     pub(crate) fn count(&self, bytes: u64) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -563,8 +566,8 @@ impl OpenReplica {
     }
 }
 
-/// A replica as a source of chunks. Each object that a read opens must be the one that the catalogue lists: where one
-/// is gone its elements would read as the fill value.
+/// A replica as a source of chunks. Each object that a read opens must have the version that the
+/// catalogue lists: the elements of a missing object would read as the fill value.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplicaSource<'a> {
     source: ZarrSource<'a>,
@@ -572,22 +575,22 @@ pub(crate) struct ReplicaSource<'a> {
 }
 
 impl<'a> ReplicaSource<'a> {
-    /// How it is stored.
+    /// Returns its layout on storage.
     pub(crate) fn layout(&self) -> &'a StoredLayout {
         &self.source.state.layout
     }
 
-    /// What of it a read depends on beside its objects.
+    /// Returns the hash of the metadata that its chunks depend on.
     pub(crate) fn meaning(&self) -> u64 {
         self.source.state.meaning
     }
 
-    /// Where its decoded chunks are kept.
+    /// Returns the cache of its decoded chunks.
     pub(crate) fn cache(&self) -> Option<ChunkCache<'a>> {
         ChunkCache::new(&self.source.hierarchy.cache, &self.source.state.scope)
     }
 
-    /// How it is read.
+    /// Returns the parameters for planning its reads.
     pub(crate) fn tuning(&self) -> &'a Tuning {
         &self.source.hierarchy.tuning
     }

@@ -1,14 +1,15 @@
-//! Blocks of a computation, which together are the one read that its user made.
+//! Merges the blocks of a computation into the one read that its user made.
 //!
-//! Dask reads `ds.t[3].mean()` chunk by chunk, on several threads or processes. What the user does again is the
-//! plane, not the chunk. Blocks of one array of the same computation become the smallest box that they fill. If
-//! they fill none, those on either side of a gap are looked at by themselves: two planes that a program compares.
-//! What fills no box then stays reads of its own.
+//! Dask reads `ds.t[3].mean()` chunk by chunk, on several threads or processes. The user repeats
+//! the plane, not the chunk. So blocks of one array with the same computation number become the
+//! smallest box that they fill. If they fill none, each side of a gap is tried separately, such as
+//! two planes that a program compares. Blocks that fill no box stay single reads.
 //!
-//! A graph that is computed twice may read each block twice under the same number: the first reads of all blocks are
-//! one read of the user's then, the second ones another.
+//! A graph that is computed twice may read each block twice under the same number. Then the first
+//! reads of all blocks form one read of the user, and the second reads another.
 //!
-//! Only blocks that make up a grid are found to fill a box, which those of Dask are: a cut of chunks and a selection.
+//! Only blocks on a grid are merged. The blocks of Dask are: they come from chunks cut by a
+//! selection.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,12 +18,12 @@ use bedform_format::trace::{TracedAxis, TracedRead};
 use crate::error::Result;
 use crate::threads::workers::check_goes_on;
 
-/// Blocks that wait for others of their computation. More are taken as if nothing came after them.
+/// The most blocks that wait for others of their computation; more are merged at once.
 pub(super) const BLOCKS_MAX: usize = 1 << 20;
-/// How often blocks are parted at gaps.
+/// The most levels at which blocks are divided at gaps.
 const PARTS_DEPTH_MAX: usize = 8;
 
-/// The blocks of all computations, by array and number.
+/// The blocks of all computations, by array and computation number.
 #[derive(Debug, Default)]
 pub(super) struct Computations {
     blocks: BTreeMap<String, BTreeMap<u64, Vec<TracedRead>>>,
@@ -30,7 +31,7 @@ pub(super) struct Computations {
 }
 
 impl Computations {
-    /// One more block of the array at `path`.
+    /// Adds a block of the array at `path`.
     pub(super) fn add(&mut self, path: &str, block: TracedRead) {
         let numbered = match self.blocks.get_mut(path) {
             Some(numbered) => numbered,
@@ -40,12 +41,12 @@ impl Computations {
         self.count += 1;
     }
 
-    /// True if no more blocks should wait.
+    /// True once [`BLOCKS_MAX`] blocks wait.
     pub(super) fn is_full(&self) -> bool {
         self.count >= BLOCKS_MAX
     }
 
-    /// The reads of each array, in the order in which they began. Nothing waits any more.
+    /// Merges all waiting blocks, and returns the reads of each array in the order of their begin.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -65,7 +66,7 @@ impl Computations {
     }
 }
 
-/// The reads that the blocks of one computation are.
+/// Returns the reads that the blocks of one computation form.
 fn reads_of(mut blocks: Vec<TracedRead>) -> Vec<TracedRead> {
     blocks.sort_by_key(|block| block.began_ns);
     let mut times: HashMap<Vec<TracedAxis>, usize> = HashMap::new();
@@ -81,7 +82,7 @@ fn reads_of(mut blocks: Vec<TracedRead>) -> Vec<TracedRead> {
     rounds.into_iter().flat_map(|round| parts_of(round, PARTS_DEPTH_MAX)).collect()
 }
 
-/// The boxes that blocks, all of them different, make up; what makes up none is left as it is.
+/// Returns the boxes that different blocks form; blocks that form none stay single.
 fn parts_of(blocks: Vec<TracedRead>, depth: usize) -> Vec<TracedRead> {
     if let Some(read) = together(&blocks) {
         return vec![read];
@@ -94,7 +95,7 @@ fn parts_of(blocks: Vec<TracedRead>, depth: usize) -> Vec<TracedRead> {
     }
 }
 
-/// The blocks on either side of each gap along an axis; nothing without one.
+/// Divides blocks at the gaps along an axis; `None` without a gap.
 fn at_gaps(blocks: &[TracedRead], axis: usize) -> Option<Vec<Vec<TracedRead>>> {
     let span = |block: &TracedRead| {
         let TracedAxis { first, count, step } = block.axes[axis];
@@ -124,7 +125,7 @@ fn at_gaps(blocks: &[TracedRead], axis: usize) -> Option<Vec<Vec<TracedRead>>> {
     (parts.len() > 1).then_some(parts)
 }
 
-/// The read that blocks, all of them different, make up; nothing if they fill no box.
+/// Returns the read that different blocks form; `None` if they fill no box.
 fn together(blocks: &[TracedRead]) -> Option<TracedRead> {
     let first = blocks.first()?;
     if blocks.iter().any(|block| block.is_list || block.axes.len() != first.axes.len()) {
@@ -145,7 +146,7 @@ fn together(blocks: &[TracedRead]) -> Option<TracedRead> {
     let end = blocks.iter().map(|block| block.began_ns.saturating_add(block.took_ns)).max()?;
     Some(TracedRead {
         bytes: sum(|block| block.bytes),
-        // Blocks at the same time take no longer than the time that goes by.
+        // Parallel blocks take no longer together than the elapsed time.
         took_ns: sum(|block| block.took_ns).min(end.saturating_sub(began_ns)),
         began_ns,
         was_ahead: blocks.iter().all(|block| block.was_ahead),
@@ -154,7 +155,8 @@ fn together(blocks: &[TracedRead]) -> Option<TracedRead> {
     })
 }
 
-/// What the pieces along one axis are together, and how many they are; nothing if there are gaps or overlaps.
+/// Returns the range that the pieces along one axis form, and their number; `None` if they have
+/// gaps or overlaps.
 fn tiled(pieces: Vec<TracedAxis>) -> Option<(TracedAxis, usize)> {
     let mut step = None;
     let mut runs = Vec::with_capacity(pieces.len());
@@ -171,7 +173,8 @@ fn tiled(pieces: Vec<TracedAxis>) -> Option<(TracedAxis, usize)> {
     runs.sort_unstable();
     runs.dedup();
     let (first, _) = *runs.first()?;
-    // Of single positions the distance says the step; two far apart are not taken for one.
+    // Single positions give the step by their distance, but two alone do not: they may be
+    // unrelated.
     let distance = (runs.len() > 2).then(|| runs[1].0 - first);
     let step = step.or(distance).unwrap_or(1);
     let mut count: u64 = 0;
@@ -235,7 +238,7 @@ mod tests {
         let half = |began, y| block(began, 7, &[(y, 5, 1)]);
         let twice = vec![half(0, 0), half(1, 5), half(9, 5), half(8, 0)];
         assert_eq!(boxes(twice), [[(0, 10, 1)], [(0, 10, 1)]]);
-        // Of which the second was stopped.
+        // The second computation was stopped.
         assert_eq!(boxes(vec![half(0, 0), half(1, 5), half(9, 5)]), [[(0, 10, 1)], [(5, 5, 1)]]);
     }
 
@@ -277,7 +280,7 @@ mod tests {
             boxes(vec![parts(0, 4, 1, 1), parts(1, 14, 1, 1), parts(1, 24, 1, 1)]),
             [[(4, 3, 10)]]
         );
-        // A part of one element among others of more.
+        // One piece has one element, the other more.
         assert_eq!(boxes(vec![parts(0, 1, 3, 3), parts(1, 10, 1, 1)]), [[(1, 4, 3)]]);
     }
 }

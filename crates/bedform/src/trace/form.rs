@@ -1,25 +1,25 @@
-//! Selections as places of a pattern, and ranges as they are traced, and back.
+//! Converts selections to places of a pattern, ranges to traced axes, and back.
 
 use bedform_format::trace::TracedAxis;
 use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_patterns::Place;
 
-/// Evenly spaced positions as they are traced.
+/// Returns a range of positions in its traced form.
 pub(super) fn traced_range(range: &AxisRange) -> TracedAxis {
     TracedAxis { first: range.start(), count: range.len(), step: range.step() }
 }
 
-/// What [`traced_range`] was given; nothing for what no range is.
+/// Returns the range of a traced axis; `None` for a malformed one.
 pub(super) fn range_of(traced: TracedAxis) -> Option<AxisSelection> {
     AxisRange::new(traced.first, traced.step, traced.count).ok().map(AxisSelection::Range)
 }
 
-/// What selections have in common that differ in their bounds alone: the step along each axis.
+/// The form of a selection: the step along each axis, without the bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Form(Vec<i64>);
 
-/// The place of a box, perhaps of every n-th element, and its form; nothing for lists of positions and points, and
-/// for what has no elements.
+/// Returns the form and the place of a box, which may take every n-th element. `None` for lists,
+/// points and empty selections.
 pub(crate) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
     let Selection::Orthogonal(axes) = selection else { return None };
     let mut steps = Vec::with_capacity(axes.len());
@@ -33,7 +33,7 @@ pub(crate) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
     Some((Form(steps), Place::new(bounds)))
 }
 
-/// The place, cut to an array of `shape`; nothing where it lies outside.
+/// Clips a place to an array of `shape`; `None` if it begins outside.
 pub(crate) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
     if place.rank() != shape.len() {
         return None;
@@ -45,7 +45,7 @@ pub(crate) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
     Some(Place::new(place.bounds().zip(shape).map(axis).collect::<Option<Vec<_>>>()?))
 }
 
-/// The selection at a place that [`cut`] gave.
+/// Returns the selection at a place within the array, as [`cut`] returns it.
 pub(crate) fn selection_at(form: &Form, place: &Place) -> Option<Selection> {
     if form.0.len() != place.rank() {
         return None;

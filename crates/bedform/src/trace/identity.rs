@@ -1,7 +1,7 @@
-//! What tells a store from another at the same path: the key in its document.
+//! The key in a store's document, which tells the store from another one at the same path.
 //!
-//! Of files, of stores that other programs made, and of stores on servers nothing is known; their traces are those of
-//! whatever lies at the path.
+//! Files, stores of other programs, and stores on servers have no known key; their traces count for
+//! the present content of the path.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,10 +10,10 @@ use bedform_format::Limits;
 use bedform_format::metadata::{parse_document, parse_group};
 use bedform_storage::open_without_waiting;
 
-/// A key, or zeros where there is none.
+/// A store's key; zeros where there is none.
 pub(super) type Key = [u8; 16];
 
-/// The key of the store at `path`.
+/// Returns the key of the store at `path`.
 pub(super) fn key_of(path: &Path) -> Key {
     key_in(&path.join("zarr.json")).unwrap_or_default()
 }
@@ -32,7 +32,7 @@ fn key_in(document: &Path) -> Option<Key> {
     parse_group(&document, texts).ok()?.store
 }
 
-/// True for a trace of a source that is known to be another.
+/// True for a trace whose key differs from the source's, if both are known.
 pub(super) fn is_other(traced: &Key, own: &Key) -> bool {
     let none = Key::default();
     *traced != none && *own != none && traced != own

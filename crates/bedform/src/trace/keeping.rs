@@ -1,4 +1,4 @@
-//! Selections that were learnt, each in a file of the sidecar that its content hash names.
+//! Stores learned selections, each in a file of the sidecar named by its content hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -15,16 +15,17 @@ use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
 use crate::threads::workers::check_goes_on;
 
-/// The directory of the selections that are kept, in a sidecar.
+/// The directory of the learned selections in a sidecar.
 pub(super) const KEPT: &str = "learned-selections";
-/// Selections of an array that may be kept, before those that are alike are counted as one.
+/// The most selections of an array that are stored before similar ones are merged.
 const TRIED_MAX: usize = 2 * SELECTIONS_MAX;
-/// Files that are looked through for what is not kept yet, the newest.
+/// The most files of recorded selections that are searched, newest first.
 const FILES_MAX: usize = 10_000;
-/// Names that are looked at for what is kept.
+/// The most names in the directory that are examined.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A selection as it is kept: in the form in which it was recorded. Positions are of no state of the source.
+/// A stored selection, in the form in which it was recorded. It does not depend on the state of the
+/// source.
 pub(super) struct KeptSelection {
     hash: u64,
     selection: TracedSelection<'static>,
@@ -53,7 +54,7 @@ fn hash_of(digits: &str) -> Option<u64> {
     is_hash.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// What was selected by a selection that was learnt; nothing where the positions are not kept, or damaged.
+/// Returns the selection of a learned one; `None` if its positions are not stored, or damaged.
 pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Option<Selection> {
     let hash = hash_of(&known.hash).filter(|_| known.is_kept)?;
     let limits = Limits::default();
@@ -62,14 +63,13 @@ pub(crate) fn kept_selection(sidecar: &Sidecar, known: &LearnedSelection) -> Opt
     if kept.hash == hash { selection_of(kept.selection) } else { None }
 }
 
-/// Content hashes of the selections in the sidecar.
+/// Returns the content hashes of the stored selections.
 pub(super) fn kept_hashes(sidecar: &Sidecar) -> HashSet<u64> {
     let entries = sidecar.entries(KEPT).into_iter().take(NAMES_MAX);
     entries.filter_map(|entry| hash_of(&entry.name)).collect()
 }
 
-/// Keeps the selections that took most time, of what processes have recorded, and counts those as one that are
-/// nearly the same.
+/// Stores the recorded selections with the most seconds, and merges nearly equal ones.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -103,7 +103,7 @@ pub(super) fn keep_selections(
     Ok(())
 }
 
-/// Keeps those of these content hashes that processes have recorded.
+/// Stores the missing selections, given by content hash, that processes have recorded.
 fn take_recorded(
     sidecar: &Sidecar,
     mut missing: HashSet<u64>,
@@ -131,7 +131,7 @@ fn take_recorded(
     Ok(())
 }
 
-/// Notes of each selection whether it is kept, as long as an array, and all of them, take no more than they may.
+/// Marks the stored selections, up to the limits of bytes per array and in all.
 fn note_kept(sidecar: &Sidecar, kept: &HashSet<u64>, arrays: &mut BTreeMap<String, LearnedArray>) {
     let are_all = kept.len() < NAMES_MAX;
     let mut sorted: Vec<(f64, &mut LearnedSelection, &str)> = Vec::new();
@@ -150,7 +150,7 @@ fn note_kept(sidecar: &Sidecar, kept: &HashSet<u64>, arrays: &mut BTreeMap<Strin
     for (_, one, path) in sorted {
         let may_be_kept = |hash: &u64| !are_all || kept.contains(hash);
         let Some(hash) = hash_of(&one.hash).filter(may_be_kept) else { continue };
-        // Arrays that are read by the same list share it.
+        // Arrays that are read by the same list share its file.
         let found = match counted.contains(&hash) {
             true => Some(0),
             false => sidecar.version_of(&name_of(&one.hash)).map(|version| version.size),
@@ -166,7 +166,7 @@ fn note_kept(sidecar: &Sidecar, kept: &HashSet<u64>, arrays: &mut BTreeMap<Strin
     }
 }
 
-/// Removes what no array is known to be read by.
+/// Removes the stored selections that no array names.
 pub(super) fn remove_unnamed(sidecar: &Sidecar, arrays: &BTreeMap<String, LearnedArray>) {
     let known = arrays.values().flat_map(|array| &array.selections.all);
     let kept: HashSet<&str> =

@@ -1,35 +1,35 @@
 //! Kinds of reads: repeated reads of an array, with their places and times.
 //!
-//! Reads of the same lengths and steps are of one kind at any place. Their places are kept as counts over 64 equal
-//! stretches of each axis, and as the box around all of them.
+//! Reads with the same lengths and steps are one kind, at any place. A kind counts its places in 64
+//! equal stretches of each axis, and keeps the box around them.
 
 use bedform_format::trace::knowledge::{ReadKind, ReadKinds, STRETCHES};
 use bedform_format::trace::{TracedAxis, TracedRead};
 use bedform_geometry::Region;
 
-/// Kinds of an array that are kept: those that took most time.
+/// The most kinds of an array; the kind with the least seconds is dropped.
 const KINDS_MAX: usize = 64;
 
-/// First position, and end, exclusive, of a read along an axis.
+/// Returns the first position of a read along an axis, and its end, exclusive.
 fn span(axis: &TracedAxis) -> (u64, u64) {
     let length = axis.count.saturating_sub(1).saturating_mul(axis.step.unsigned_abs());
     let first = if axis.step < 0 { axis.first.saturating_sub(length) } else { axis.first };
     (first, first.saturating_add(length).saturating_add(1))
 }
 
-/// The stretch that a position of an axis of `length` lies in.
+/// Returns the stretch that contains position `at` of an axis of `length`.
 fn bin_of(at: u64, length: u64) -> usize {
     let bin = u128::from(at) * u128::from(STRETCHES) / u128::from(length.max(1));
     usize::try_from(bin.min(u128::from(STRETCHES - 1))).unwrap_or(0)
 }
 
-/// The first position of a stretch.
+/// Returns the first position of a stretch.
 fn bin_start(bin: usize, length: u64) -> u64 {
     let start = (bin as u128 * u128::from(length)).div_ceil(u128::from(STRETCHES));
     u64::try_from(start).unwrap_or(u64::MAX).min(length)
 }
 
-/// Counts one more read of an array of `shape`, which stands for `weight` reads.
+/// Counts a read of an array of `shape`, which stands for `weight` reads.
 pub(super) fn count_read(kinds: &mut ReadKinds, shape: &[u64], read: &TracedRead, weight: u64) {
     if read.is_list || read.axes.len() != shape.len() || read.axes.is_empty() {
         return;
@@ -40,7 +40,7 @@ pub(super) fn count_read(kinds: &mut ReadKinds, shape: &[u64], read: &TracedRead
     let is_same = |kind: &ReadKind| {
         kind.counts.iter().copied().eq(counts()) && kind.steps.iter().copied().eq(steps())
     };
-    // The last one that was found comes first: mostly it is that again.
+    // Searched from the end: the newest kind is the likeliest.
     let found = kinds.0.iter().rposition(is_same);
     let number = found.unwrap_or_else(|| {
         if kinds.0.len() >= KINDS_MAX {
@@ -81,15 +81,16 @@ fn count_in(kind: &mut ReadKind, shape: &[u64], read: &TracedRead, weight: u64) 
     }
 }
 
-/// The box around all reads of a kind, in an array of `shape`.
+/// Returns the box around all reads of a kind, in an array of `shape`.
 pub(crate) fn bounds(kind: &ReadKind, shape: &[u64]) -> Option<Region> {
     let ends = kind.end.iter().zip(shape).map(|(end, length)| *end.min(length));
     let lengths = ends.zip(&kind.start).map(|(end, start)| end.checked_sub(*start));
     Region::new(kind.start.clone(), lengths.collect::<Option<Vec<_>>>()?).ok()
 }
 
-/// The smallest box of whole stretches, within the bounds, that has the middle `share` of the reads along each
-/// axis: few reads elsewhere do not make it larger.
+/// Returns the smallest box of whole stretches, within the bounds, that leaves out rarely read
+/// stretches. Such a stretch has at most `1 - share` of the reads of the busiest stretch of its
+/// axis.
 pub(crate) fn hot_box(kind: &ReadKind, shape: &[u64], share: f64) -> Option<Region> {
     let bounds = bounds(kind, shape)?;
     let (mut start, mut lengths) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! Knowledge as a helper file of a sidecar, in generations: what of it counts, and what is kept of it.
+//! Knowledge as a helper file of a sidecar: its generations, its limits, and its patterns for a new
+//! process.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +13,9 @@ use super::identity::{Key, is_other};
 use super::processes::own_parts;
 use crate::sidecar::{Helper, Sidecar};
 
-/// The directory of the generations.
+/// The directory of the generations of knowledge.
 pub(super) const LIST: &str = "knowledge";
-/// Patterns of an array that are kept, the newest.
+/// The most patterns of an array; the newest stay.
 pub(super) const PATTERNS_MAX: usize = 64;
 
 impl Helper for Knowledge {
@@ -29,7 +30,8 @@ impl Helper for Knowledge {
     }
 }
 
-/// `known`, if it is of the store with `key`; of another store that lay there before, only its list of merged traces.
+/// Returns `known` for the store with `key`. The knowledge of another store that lay there before
+/// is reduced to its list of merged traces.
 pub(super) fn of_store(mut known: Knowledge, key: &Key) -> Knowledge {
     if is_other(&parse_hex(&known.store).unwrap_or_default(), key) {
         known.arrays.clear();
@@ -41,7 +43,7 @@ pub(super) fn of_store(mut known: Knowledge, key: &Key) -> Knowledge {
     known
 }
 
-/// `known`, made as small as a helper file may be: with fewer patterns, then with fewer arrays.
+/// Shrinks `known` until it fits a helper file: drops patterns, then arrays.
 pub(super) fn fitted(mut known: Knowledge) -> Knowledge {
     forget_replicas(&mut known);
     let length = |array: &LearnedArray| array.patterns.0.len().max(array.selections.all.len());
@@ -65,7 +67,7 @@ fn fits(known: &Knowledge) -> bool {
     known.encode().is_some_and(|bytes| bytes.len() as u64 <= Knowledge::BYTES_MAX)
 }
 
-/// Forgets the least recently used replicas, where there are too many.
+/// Drops the least recently used replicas beyond the limit.
 fn forget_replicas(known: &mut Knowledge) {
     let Some(excess) = known.replicas.len().checked_sub(REPLICAS_MAX).filter(|more| *more > 0)
     else {
@@ -76,7 +78,7 @@ fn forget_replicas(known: &mut Knowledge) {
     known.replicas = sorted.into_iter().skip(excess).collect();
 }
 
-/// Forgets the half of the arrays that was read least.
+/// Drops the half of the arrays with the fewest bytes read.
 fn forget_half(known: &mut Knowledge) {
     let mut sorted: Vec<_> = std::mem::take(&mut known.arrays).into_iter().collect();
     sorted.sort_by_key(|(_, array)| std::cmp::Reverse(array.read.bytes));
@@ -84,7 +86,7 @@ fn forget_half(known: &mut Knowledge) {
     known.arrays = sorted.into_iter().collect();
 }
 
-/// The time when the last read began that has a kind or a selection, in nanoseconds since 1970.
+/// Returns the begin of the last read with a kind or a selection, in nanoseconds since 1970.
 pub(crate) fn newest_read_ns(known: &Knowledge) -> u64 {
     let of_array = |array: &LearnedArray| {
         let kinds = array.kinds.0.iter().map(|kind| kind.last_ns);
@@ -93,21 +95,22 @@ pub(crate) fn newest_read_ns(known: &Knowledge) -> u64 {
     known.arrays.values().filter_map(of_array).max().unwrap_or(0)
 }
 
-/// The newest valid knowledge of a sidecar.
+/// Returns the newest valid knowledge of a sidecar.
 pub(crate) fn newest_knowledge(sidecar: &Sidecar) -> Option<Knowledge> {
     let newest = sidecar.load_newest(LIST, &SourceVersion::default(), &Limits::default());
     newest.map(|(_, known)| known)
 }
 
-/// The patterns of the arrays of a source, by their paths.
+/// The patterns of a source's arrays, by path.
 pub(crate) type KnownPatterns = BTreeMap<String, Vec<Pattern>>;
 
-/// The patterns that a sidecar has of the reads of its source: of this process, if it is one of many, and of all.
+/// Returns the patterns in a sidecar: those of all processes, then this process's part of joint
+/// ones.
 pub(crate) fn known_patterns(sidecar: &Sidecar) -> KnownPatterns {
     let newest = newest_knowledge(sidecar).map(|known| known.arrays).unwrap_or_default();
     let patterns = |array: LearnedArray| {
         let own = own_parts(&array.global.0);
-        // The newest of those that begin alike counts.
+        // Of patterns with the same begin, the last in the list counts.
         array.patterns.0.into_iter().chain(own).collect()
     };
     newest.into_iter().map(|(path, array)| (path, patterns(array))).collect()

@@ -1,4 +1,4 @@
-//! Traces into knowledge.
+//! Learning: the traces of a source become knowledge of its reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,47 +18,46 @@ use crate::options::Progress;
 use crate::sidecar::Sidecar;
 use crate::threads::workers::check_goes_on;
 
-/// Traces that are looked at in one call, oldest first.
+/// The most traces that one call reads, oldest first.
 const FILES_MAX: usize = 20_000;
-/// A trace may be larger than its writer meant by what it wrote last.
+/// Bytes by which a trace may exceed its limit: its writer checks before each write.
 const SLACK: u64 = 8 << 20;
 
-/// What [`learn`] has found.
+/// The outcome of [`learn`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Learned {
-    /// Traces that had something new.
+    /// Traces with new blocks.
     pub traces: u64,
-    /// Traces that could not be read, were of somebody else, or held nothing that is valid.
+    /// Traces that could not be read, belonged to another user, or held no valid block.
     pub left_out: u64,
-    /// Reads of another store, which has or had the same sidecar.
+    /// Reads of another store that has or had the same sidecar.
     pub ignored: u64,
-    /// What is known now, of these and earlier traces.
+    /// The present knowledge, from these and earlier traces.
     pub knowledge: Knowledge,
 }
 
-/// Merges the traces of the store or file at `path` into what is known of its reads, and keeps that in the sidecar.
-/// What this process has read so far is part of them.
-/// Traces stay where they are; what was merged before is not merged again. `progress` is told traces that are done,
-/// of how many.
+/// Merges the traces of the store or file at `path` into the knowledge of its reads, and saves it
+/// in the sidecar. The reads of this process so far are included. Traces stay; a block that was
+/// merged before is skipped. `progress` receives the number of traces done and in all.
 ///
 /// # Errors
-/// `NotFound` if there is no sidecar, and nothing was recorded; `Conflict` if others learn at the same time;
-/// `Interrupted`: what is known then is as before.
+/// `NotFound` if there is no sidecar and no trace; `Conflict` if another process learns at the same
+/// time; `Io` if the knowledge cannot be saved; `Interrupted`, with unchanged knowledge.
 pub fn learn(path: &Path, progress: Progress<'_>) -> Result<Learned> {
     learn_in(Sidecar::of_path(path)?, &path.display().to_string(), progress)
 }
 
-/// As [`learn`], of what has this sidecar and is shown as `shown`.
+/// Learns, as [`learn`] does, for the source with this sidecar. `shown` names it in messages.
 ///
 /// # Errors
-/// As [`learn`].
+/// Those of [`learn`].
 pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -> Result<Learned> {
     let none = || {
         let text = format!("{shown}: no reads were recorded: 'bedform watch {shown}' turns it on");
         Error::new(ErrorKind::NotFound, text)
     };
     let sidecar = sidecar.ok_or_else(none)?;
-    // A program may learn from its own reads.
+    // The traces of this process are written first: a program may learn from its own reads.
     keep_traces();
     let number = sidecar.last_number(LIST);
     let knowledge = newest_knowledge(&sidecar).unwrap_or_default();
@@ -91,7 +90,8 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
     }
 }
 
-/// Adds the new blocks of the traces of these names; returns the selections of their reads, by array.
+/// Merges the new blocks of the traces with these names, and returns the selections of their reads,
+/// by array.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -118,12 +118,12 @@ fn add_traces(
     }
     let merged = merging.finish()?;
     learned.ignored = merged.ignored;
-    // Those that are gone are not asked for again.
+    // Removed traces leave the list.
     learned.knowledge.traces = read;
     Ok(merged.selections)
 }
 
-/// The names of the traces, the oldest first.
+/// Returns the names of the traces, the oldest first.
 fn names_of(sidecar: &Sidecar) -> Vec<String> {
     sidecar.entries(TRACES).into_iter().take(FILES_MAX).map(|entry| entry.name).collect()
 }

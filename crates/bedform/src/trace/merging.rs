@@ -1,4 +1,4 @@
-//! Blocks of traces into what is known of arrays.
+//! Merges the blocks of traces into the knowledge of arrays.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,63 +17,63 @@ use super::selections::CountedSelections;
 use crate::error::Result;
 use crate::threads::workers::check_goes_on;
 
-/// Memory that the patterns under way of one trace may take, in bytes.
+/// The most bytes of memory for the unfinished patterns of one trace.
 const FOLLOWED_BYTES_MAX: usize = 256 << 20;
-/// Of an array that is followed, beside its patterns.
+/// Bytes of memory for a followed array, without its patterns.
 const FOLLOWED_BYTES: usize = 1 << 10;
-/// Bytes of the patterns that one call may find.
+/// The most encoded bytes of new patterns in one call.
 const PATTERN_BYTES_MAX: usize = 64 << 20;
-/// Replicas whose use is counted, before those that were used least recently are forgotten.
+/// The most replicas with counted use; the use of further ones is ignored.
 const REPLICAS_COUNTED_MAX: usize = 1 << 16;
-/// Reads of one trace that are looked at.
+/// The most reads of one trace that are merged.
 const READS_MAX: usize = 1 << 24;
 
-/// What is known, while traces are added.
+/// The knowledge of a source while traces are added.
 pub(super) struct Merging<'a> {
     arrays: &'a mut BTreeMap<String, LearnedArray>,
     replicas: &'a mut BTreeMap<String, ReplicaUse>,
-    /// Selections of arrays by path.
+    /// Counted selections, by path of the array.
     selections: BTreeMap<String, CountedSelections>,
     computations: Computations,
     source: Key,
-    /// What each process has read of each array, where that is one walk.
+    /// The walk of each process over each array, if its reads are one walk.
     parts: BTreeMap<String, Vec<Part>>,
     parts_count: usize,
-    /// Bytes of the patterns that were found, as they are kept.
+    /// Encoded bytes of the new patterns.
     pattern_bytes: usize,
     /// Reads of other sources.
     ignored: u64,
 }
 
-/// The results of merging that are not part of the knowledge yet.
+/// Results of merging that are not part of the knowledge yet.
 pub(super) struct MergedTraces {
-    /// Selections of arrays by path.
+    /// Counted selections, by path of the array.
     pub(super) selections: BTreeMap<String, CountedSelections>,
     /// Reads of other sources.
     pub(super) ignored: u64,
 }
 
-/// The reads of one array, one after the other.
+/// The reads of one array by one process, in order.
 #[derive(Clone, Default)]
 struct Followed {
     analyzer: Analyzer,
     form: Form,
-    /// How many, and when the first and the last of them began.
+    /// The number of reads, and the times at which the first and the last began.
     reads: u64,
     times_ns: Option<(u64, u64)>,
-    /// True if there were others that the analyzer does not know.
+    /// True if the analyzer has not seen all reads of the array.
     is_part: bool,
-    /// Those that a pattern had said, by kind.
+    /// Predicted reads, by kind of pattern.
     predicted: BTreeMap<&'static str, Explained>,
-    /// Bytes, and how many of them came with the whole array.
+    /// Bytes of all reads, and of those of the whole array.
     read_bytes: u64,
     whole_bytes: u64,
-    /// Memory that it took when it was looked at last.
+    /// The analyzer's memory at the last check, in bytes.
     bytes: usize,
 }
 
 impl<'a> Merging<'a> {
-    /// Adds to what is known of `source`.
+    /// Starts to merge into the knowledge of `source`.
     pub(super) fn new(
         arrays: &'a mut BTreeMap<String, LearnedArray>,
         replicas: &'a mut BTreeMap<String, ReplicaUse>,
@@ -92,7 +92,7 @@ impl<'a> Merging<'a> {
         }
     }
 
-    /// Adds the blocks of one trace.
+    /// Merges the blocks of one trace.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -134,7 +134,7 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// Adds the blocks of computations that waited for other traces.
+    /// Merges the waiting blocks of computations, and the walks of processes.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -152,7 +152,7 @@ impl<'a> Merging<'a> {
         Ok(MergedTraces { selections: self.selections, ignored: self.ignored })
     }
 
-    /// Notes what one process has read of an array, where that is one walk.
+    /// Notes the walk of a process over an array, if all its reads are one walk.
     fn note_part(&mut self, path: &str, one: &Followed) {
         let Some((began_ns, ended_ns)) = one.times_ns.filter(|_| !one.is_part) else { return };
         let walk = one.analyzer.walks().find(|walk| walk.count() == one.reads);
@@ -170,11 +170,12 @@ impl<'a> Merging<'a> {
         (array.shape, array.item_size) = (traced.shape, traced.item_size);
         order(&mut reads);
         for read in reads {
-            // Dask looks at what an array gives for a selection of nothing.
+            // An empty read: Dask reads an empty selection to learn the type of the result.
             if !read.is_list && read.axes.iter().any(|axis| axis.count == 0) {
                 continue;
             }
-            // Of blocks that stand for others some are missing.
+            // A weighted block lacks the reads that it stands for, so its computations are
+            // incomplete.
             match read.computation {
                 1.. if weight == 1 => self.computations.add(&traced.path, read),
                 _ => {
@@ -185,7 +186,7 @@ impl<'a> Merging<'a> {
         }
     }
 
-    /// Adds what reads took from a replica.
+    /// Adds the use of a replica by recorded reads.
     fn add_use(&mut self, traced: &TracedReplica) {
         if !self.replicas.contains_key(&traced.id) && self.replicas.len() >= REPLICAS_COUNTED_MAX {
             return;
@@ -209,7 +210,7 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// Keeps the patterns that were found.
+    /// Adds the patterns of these reads to the knowledge.
     fn keep(&mut self, followed: impl IntoIterator<Item = (String, Followed)>) {
         for (path, one) in followed {
             let Some(array) = self.arrays.get_mut(&path).filter(|_| !one.is_loaded()) else {
@@ -234,8 +235,8 @@ impl<'a> Merging<'a> {
     }
 }
 
-/// Puts reads in the order in which they began: they were recorded when they ended. Those of one thread are in
-/// order, whatever the clock did.
+/// Sorts reads by their begin; they were recorded at their end. The order of one thread's reads
+/// stays, even if the clock was set back.
 fn order(reads: &mut Vec<TracedRead>) {
     let mut newest: HashMap<u64, u64> = HashMap::new();
     let times = reads.iter().map(|read| {
@@ -249,7 +250,7 @@ fn order(reads: &mut Vec<TracedRead>) {
     reads.extend(timed.into_iter().map(|(_, read)| read));
 }
 
-/// True for a pattern that begins at the same place and goes on in the same way, however far.
+/// True for patterns with the same start and steps, of any length.
 fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
     match (one, other) {
         (Pattern::Walk(one), Pattern::Walk(other)) => {
@@ -262,14 +263,15 @@ fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
 }
 
 impl Followed {
-    /// True for an array that is loaded as a whole, such as the index coordinates of a data set, of which xarray
-    /// looks at the first and the last element before.
+    /// True for an array that is read as a whole, such as an index coordinate of a data set. xarray
+    /// reads its first and last element, then all of it.
     fn is_loaded(&self) -> bool {
         self.whole_bytes > self.read_bytes / 2
     }
 }
 
-/// Adds a read, which stands for `weight` reads, to an array and its selections, and to the reads that are followed.
+/// Adds a read, which stands for `weight` reads, to an array, its selections and its followed
+/// reads.
 fn add_read(
     array: &mut LearnedArray,
     selections: &mut CountedSelections,
@@ -295,7 +297,7 @@ fn add_read(
     };
     followed.read_bytes = followed.read_bytes.saturating_add(bytes);
     if is_whole(read, &array.shape) {
-        // Nothing comes after the whole array.
+        // No pattern continues after a read of the whole array.
         followed.whole_bytes = followed.whole_bytes.saturating_add(bytes);
         followed.is_part = true;
         return;
@@ -319,7 +321,7 @@ fn is_whole(read: &TracedRead, shape: &[u64]) -> bool {
         && read.axes.iter().zip(shape).all(|(axis, length)| axis.count == *length)
 }
 
-/// The box that a read took; nothing for lists, and for what is none.
+/// Returns the box that a read took; `None` for lists and malformed axes.
 fn box_of(read: &TracedRead) -> Option<Selection> {
     let axes = read.axes.iter().copied().map(range_of).collect::<Option<_>>();
     axes.filter(|_| !read.is_list).map(Selection::Orthogonal)

@@ -1,36 +1,41 @@
-//! Traces: which reads were made of a store or file, kept in its sidecar; and what is learnt from them.
+//! Traces: the recorded reads of a store or file, kept in its sidecar, and the knowledge learned
+//! from them.
 //!
-//! Nothing is recorded before somebody has turned it on: [`watch`] leaves a file `watch` in the sidecar, which
-//! every open of this user sees; `BEDFORM_TRACE=1` does the same for one process. Then each process appends
-//! [blocks](bedform_format::trace) to a file of its own in `traces/`, which only this user may read. It holds
-//! paths of arrays, positions and times; no names of machines or users.
+//! Recording is off until somebody turns it on. [`watch`] leaves a file `watch` in the sidecar,
+//! which every later open by this user sees. `BEDFORM_TRACE=1` does the same for one process. Then
+//! each process appends [blocks](bedform_format::trace) to a file of its own in `traces/`, which
+//! only this user may read. It holds paths of arrays, positions and times; no names of machines or
+//! users.
 //!
-//! - **At one place**: `Known::read` in `array`, where every read of an array comes by.
-//! - **Bounded**: reads wait in memory for ten seconds or a block; a process writes no more than
-//!   [`FILE_BYTES_MAX`], of more and more reads every fourth, 16th, 64th for as many; the oldest files go when all
-//!   have more than [`ALL_BYTES_MAX`]. What lists and points select takes at most an eighth of that, 64 MiB an array;
-//!   of more the box around it is all that is known.
-//! - **Harmless**: what cannot be written is not kept, and no read fails. A process that is killed loses the last
-//!   seconds. A forked child has a file of its own.
+//! - **At one place**: every read of an array passes `Known::read_or_take` in `array`, which
+//!   records it.
+//! - **Bounded**: a read waits in memory for at most ten seconds, or until its block is full. A
+//!   process writes at most [`FILE_BYTES_MAX`]; after each quarter of it, only every fourth, 16th,
+//!   64th read is recorded, with that weight. The oldest files are removed once all files exceed
+//!   [`ALL_BYTES_MAX`]. The positions of lists and points take at most an eighth of that, and 64
+//!   MiB per array; beyond it, only the box around them is recorded.
+//! - **Harmless**: a failed write is ignored, and no read fails. A killed process loses the last
+//!   seconds of its trace. A forked child has a file of its own.
 //!
-//! [`learn`] merges the files of all processes into [`Knowledge`]: patterns of each array, and how many reads and
-//! bytes they explain. Who opens the store later knows these patterns from the first read on.
+//! [`learn`] merges the files of all processes into [`Knowledge`]: the patterns of each array, and
+//! the reads and bytes that they explain. A later open of the store predicts reads by these
+//! patterns from the first read on.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `form` | selections as places of a pattern, and back |
-//! | `record` | reads that wait, and the file that they go to |
-//! | `recorded` | what reads of lists and points selected, beside the file of the reads |
-//! | `kinds` | reads of the same lengths and steps, counted by place |
-//! | `selections` | selections that were read of an array, and how often |
-//! | `policy` | replicas that are made after so many reads, unasked |
-//! | `keeping` | the selections that are kept, each in a file of its own |
-//! | `knowledge` | knowledge as a helper file; `bedform_format::trace::knowledge` has its bytes |
-//! | `learn` | the traces of a source into its knowledge |
-//! | `merging` | reads into the patterns of their arrays |
-//! | `identity` | what tells a store from another at the same path |
-//! | `processes` | what the processes of one run read together |
-//! | `computations` | blocks of a computation into the read that its user made |
+//! | `form` | the conversion of selections to places of a pattern, and back |
+//! | `record` | recorded reads in memory, and the trace file of a process |
+//! | `recorded` | the recorded selections of lists and points, in a file beside the trace |
+//! | `learn` | the merging of a source's traces into its knowledge |
+//! | `merging` | the merging of recorded reads into the patterns of their arrays |
+//! | `computations` | the merging of a computation's blocks into the read that its user made |
+//! | `kinds` | kinds of reads, by lengths and steps, counted by place |
+//! | `selections` | the selections that were read of an array, with counts |
+//! | `keeping` | the learned selections, each in a file of its own |
+//! | `processes` | the joint pattern of the processes of one run |
+//! | `knowledge` | the helper file of the knowledge; `bedform_format::trace` defines its bytes |
+//! | `policy` | replicas made unasked after a number of recorded reads |
+//! | `identity` | the key that tells a store from another one at the same path |
 
 mod computations;
 pub(crate) mod form;
@@ -71,7 +76,7 @@ use crate::sidecar::{Sidecar, SidecarName};
 const MARKER: &str = "watch";
 const VARIABLE: &str = "BEDFORM_TRACE";
 
-/// True if reads of the source with this sidecar are to be recorded.
+/// True if reads of the source with this sidecar should be recorded.
 pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
     let said = std::env::var(VARIABLE).ok();
     match said.as_deref().map(str::trim) {
@@ -81,17 +86,17 @@ pub(crate) fn is_watched(sidecar: &Sidecar) -> bool {
     }
 }
 
-/// True if this user has asked for the reads of the source with this sidecar to be recorded.
+/// True if this user has turned recording on for the source with this sidecar.
 pub fn is_marked(sidecar: &Sidecar) -> bool {
     sidecar.setting(MARKER).is_some()
 }
 
-/// Turns on, or off, that reads of the store or file at `path` are recorded, by all processes of this user that
-/// open it from now on. Gives the directory of the traces. The sidecar is made beside the data where that can be
-/// done, else in the user's cache.
+/// Turns recording of the reads of the store or file at `path` on or off, for all processes of this
+/// user that open it later. Returns the directory of the traces. Makes the sidecar beside the data
+/// if possible, else in the user's cache directory.
 ///
 /// # Errors
-/// `NotFound` if there is nothing at `path`; those of making the sidecar.
+/// `NotFound` if there is nothing at `path`; errors of making the sidecar.
 pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
     if url_of(path).is_none() && path.symlink_metadata().is_err() {
         return Err(Error::new(
@@ -102,10 +107,11 @@ pub fn watch(path: &Path, on: bool) -> Result<PathBuf> {
     watch_named(&SidecarName::of_path(path), &path.display().to_string(), on)
 }
 
-/// As [`watch`], of what has a sidecar of this name and is shown as `shown`.
+/// Turns recording on or off, as [`watch`] does, for the source with a sidecar of this name.
+/// `shown` names it in messages.
 ///
 /// # Errors
-/// Those of making the sidecar.
+/// Errors of making the sidecar.
 pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf> {
     let sidecar = match on {
         true => Sidecar::make(name)?,
@@ -124,7 +130,7 @@ pub fn watch_named(name: &SidecarName, shown: &str, on: bool) -> Result<PathBuf>
 /// The directory of traces in a sidecar.
 const TRACES: &str = "traces";
 
-/// True for the names of traces and recorded selections: a time, a process, a random number.
+/// True for a name of a trace or of recorded selections: a time, a process and a random number.
 fn is_trace(name: &str) -> bool {
     let lengths = [16, 8, 8];
     let parts =
@@ -132,7 +138,7 @@ fn is_trace(name: &str) -> bool {
     parts.eq(lengths.map(|length| (length, true)))
 }
 
-/// Removes the oldest traces of a directory where there are too many: names begin with a time.
+/// Removes the oldest traces of a directory until both limits hold; names begin with a time.
 fn make_room(sidecar: &Sidecar, directory: &str, bytes_max: u64, files_max: usize) {
     let mut all = sidecar.files(directory);
     all.retain(|(name, _)| is_trace(name));

@@ -1,15 +1,16 @@
-//! Replicas without being asked: after so many recorded reads a process of its own learns and optimises.
+//! Policies: after a number of recorded reads, a background process learns and optimizes unasked.
 //!
-//! The directory `policy` of a sidecar has what was asked for (`settings`), how many reads were recorded since (`reads`,
-//! to which each process appends what it has written), and what came of it (`outcome`). Once they are enough, the
-//! process that notices renames `reads` to `claimed`, under the lock of the run, and starts
-//! `bedform optimize --by-policy` in the background. That run takes the lock some time after, and removes `claimed`
-//! when it has ended. While `claimed` is there nobody starts another, unless the run is lost: it began and was killed,
-//! or nothing has come of it for a minute. The next process that records reads starts it again then.
+//! The directory `policy` of a sidecar holds the settings (`settings`), the counts of recorded
+//! reads (`reads`, to which each process appends), and the outcome of the last run (`outcome`).
+//! When the count reaches the limit, a recording process takes the lock, renames `reads` to
+//! `claimed`, and starts `bedform optimize --by-policy` in the background. That run takes the lock
+//! later, and removes `claimed` at its end. While `claimed` exists, no process starts another run,
+//! unless the run is lost: it began and was killed, or did not begin within a minute. Then the next
+//! process that records reads starts it again.
 //!
-//! What was asked for may change while a process reads: it looks at `settings` each time that it has written reads.
+//! Settings may change while a process reads: it loads them after each write of reads.
 //!
-//! Nothing of this ever fails a read, or waits for more than the start of a process.
+//! A policy never fails a read, and delays it at most by the start of a process.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -26,80 +27,80 @@ use super::VARIABLE;
 use crate::error::Result;
 use crate::sidecar::{Helper, Sidecar};
 
-/// The directory of the policy, in a sidecar.
+/// The directory of the policy in a sidecar.
 const DIRECTORY: &str = "policy";
 const SETTINGS: &str = "policy/settings";
 const OUTCOME: &str = "policy/outcome";
 const READS: &str = "policy/reads";
 const CLAIMED: &str = "policy/claimed";
 const VERSION: u64 = 1;
-/// Bytes of a helper file.
+/// The most bytes of a helper file.
 const BYTES_MAX: u64 = 64 << 10;
 /// Bytes of counts that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of counts that are added up; more are enough for whatever was asked.
+/// The most bytes of counts that are added up; a larger file reaches any limit.
 const COUNTS_BYTES_MAX: u64 = 64 << 20;
-/// A run that has not begun so long after it was started is lost.
+/// A run that has not begun within this time of its start is lost.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What to run, with what comes before `optimize`.
+/// The program to run, with its arguments before `optimize`.
 static PROGRAM: OnceLock<Vec<String>> = OnceLock::new();
 
-/// When to make replicas, and how much they may take.
+/// The settings of a policy: the number of reads, and the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PolicySettings {
     version: u64,
-    /// After so many reads.
+    /// The number of recorded reads after which a run is due.
     pub optimize_after: u64,
     /// A share of the source, or a size.
     pub budget: String,
-    /// The source, as it was named.
+    /// The path or URL of the source, as the user named it.
     pub path: String,
 }
 
-/// What came of a policy the last time.
+/// The outcome of the last run of a policy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PolicyOutcome {
     version: u64,
-    /// When it began, in seconds since 1970.
+    /// The begin, in seconds since 1970.
     pub began: u64,
-    /// When it ended; 0 while it has not, or was killed.
+    /// The end, in seconds since 1970; 0 while it runs, or if it was killed.
     pub ended: u64,
-    /// The share of the time of the reads that the plan saves, as predicted.
+    /// The share of the reads' seconds that the plan saves, as predicted.
     pub gain: f64,
-    /// Names of replicas that were made.
+    /// Names of the replicas that were made.
     pub made: Vec<String>,
-    /// Names of replicas that are gone.
+    /// Names of removed replicas.
     pub dropped: Vec<String>,
-    /// Bytes of all replicas then.
+    /// Stored bytes of all replicas after the run.
     pub bytes: u64,
-    /// What was done, in words.
+    /// A sentence about the result, for the user.
     pub verdict: String,
-    /// What went wrong; empty if nothing did.
+    /// The error or the warnings; empty without one.
     pub error: String,
 }
 
 impl PolicyOutcome {
-    /// What is known once it begins, at a time in seconds since 1970.
+    /// Returns the outcome of a run that begins at `at`, in seconds since 1970.
     pub(crate) fn begun(at: u64) -> Self {
         let verdict = "it runs, or was stopped".to_owned();
         Self { began: at, verdict, ..Self::default() }
     }
 }
 
-/// A policy as it stands.
+/// A policy, its progress and its last outcome.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PolicyState {
     /// True if reads are recorded.
     pub is_watched: bool,
-    /// What was asked for.
+    /// The settings, if there are any.
     pub settings: Option<PolicySettings>,
-    /// Reads that were recorded since the last time.
+    /// Reads recorded since the last run.
     pub reads: u64,
-    /// True while a process learns and optimises.
+    /// True while a process learns and optimizes.
     pub is_running: bool,
-    /// What came of it the last time.
+    /// The outcome of the last run.
     pub outcome: Option<PolicyOutcome>,
 }
 
@@ -108,7 +109,8 @@ fn decoded<T: for<'a> Deserialize<'a>>(bytes: &[u8], version: impl Fn(&T) -> u64
 }
 
 impl PolicySettings {
-    /// After so many reads of the source at `path`, within a budget.
+    /// Makes the settings for a run after `optimize_after` reads of the source at `path`, within a
+    /// budget.
     pub fn new(optimize_after: u64, budget: String, path: String) -> Self {
         Self { version: VERSION, optimize_after, budget, path }
     }
@@ -131,30 +133,32 @@ impl Helper for PolicyOutcome {
     }
 }
 
-/// The policy of a source.
+/// Access to the policy files of a source.
 #[derive(Debug, Clone)]
 pub(crate) struct PolicyPlace {
     sidecar: Sidecar,
 }
 
 impl PolicyPlace {
-    /// That of the source with this sidecar; nothing where it is not on this machine.
+    /// Makes the access for the source with this sidecar; `None` if the sidecar is not on this
+    /// machine.
     pub(crate) fn new(sidecar: &Sidecar) -> Option<Self> {
         sidecar.root().map(|_| Self { sidecar: sidecar.clone() })
     }
 
-    /// The settings of this user, not of another owner of the site: they start a process of this user.
+    /// Returns the settings of this user. Those of the site's owner do not count: a policy starts a
+    /// process of this user.
     pub(crate) fn settings(&self) -> Option<PolicySettings> {
         PolicySettings::decode(&self.sidecar.setting(SETTINGS)?)
     }
 
-    /// True if they are kept now.
+    /// Saves the settings; true on success.
     pub(crate) fn set(&self, settings: &PolicySettings) -> bool {
         let bytes = serde_json::to_vec(settings);
         bytes.is_ok_and(|bytes| self.sidecar.set(SETTINGS, &bytes).is_ok())
     }
 
-    /// Forgets what was asked for; what came of it stays.
+    /// Removes the settings and counts; the outcome stays.
     pub(crate) fn unset(&self) {
         let _ = self.sidecar.unset(SETTINGS);
         for name in [READS, CLAIMED] {
@@ -170,7 +174,8 @@ impl PolicyPlace {
         self.sidecar.save(OUTCOME, outcome);
     }
 
-    /// Reads that were recorded since the last time; where [`PolicyPlace::is_full`], some of them.
+    /// Returns the reads recorded since the last run; only a part of them if
+    /// [`PolicyPlace::is_full`].
     pub(crate) fn reads(&self) -> u64 {
         let Some(file) = self.sidecar.open(READS) else { return 0 };
         let end = file.version().size.min(COUNTS_BYTES_MAX);
@@ -189,20 +194,21 @@ impl PolicyPlace {
         sum
     }
 
-    /// True if there are more counts than are added up.
+    /// True if the file of counts exceeds [`COUNTS_BYTES_MAX`].
     fn is_full(&self) -> bool {
         self.sidecar.version_of(READS).is_some_and(|version| version.size > COUNTS_BYTES_MAX)
     }
 
-    /// True once as much was read as was asked for.
+    /// True once enough reads were recorded.
     fn has_read(&self, settings: &PolicySettings) -> bool {
         self.is_full() || self.reads() >= settings.optimize_after
     }
 
-    /// The lock of the process that learns and optimises; nothing while another has it.
+    /// Tries to lock the policy for learning and optimizing; `None` if another process holds the
+    /// lock.
     ///
     /// # Errors
-    /// Those of storage.
+    /// Errors of storage.
     pub(crate) fn try_lock(&self) -> Result<Option<Box<dyn Lock>>> {
         self.sidecar.try_lock(DIRECTORY)
     }
@@ -211,41 +217,44 @@ impl PolicyPlace {
         matches!(self.try_lock(), Ok(None))
     }
 
-    /// When the last run was claimed; nothing where none is due.
+    /// Returns the time at which a run was claimed; `None` if no run is claimed.
     fn claimed_at(&self) -> Option<SystemTime> {
         self.changed_at(CLAIMED)
     }
 
-    /// When a file was last changed.
+    /// Returns the time of a file's last modification.
     fn changed_at(&self, name: &str) -> Option<SystemTime> {
         let version = self.sidecar.version_of(name)?;
         Some(UNIX_EPOCH + Duration::from_nanos(u64::try_from(version.modified_ns).ok()?))
     }
 
-    /// True if a run that was claimed then will not go on by itself. Whoever asks has the lock: nobody runs.
+    /// True if a run that was claimed at this time is lost. The caller holds the lock, so no run is
+    /// active.
     fn is_abandoned(&self, claimed_at: SystemTime) -> bool {
         let age = claimed_at.elapsed().unwrap_or_else(|ahead| ahead.duration());
         age > BEGINS_WITHIN || self.has_been_stopped(claimed_at)
     }
 
-    /// True if a run began after it was claimed then, and did not end.
+    /// True if a run began after this claim and did not end.
     fn has_been_stopped(&self, claimed_at: SystemTime) -> bool {
         let is_newer = self.changed_at(OUTCOME).is_some_and(|written| written > claimed_at);
         let is_stopped = |outcome: PolicyOutcome| outcome.ended == 0 && outcome.error.is_empty();
         is_newer && self.outcome().is_some_and(is_stopped)
     }
 
-    /// Takes what was counted for a run that begins now; false where nothing was.
+    /// Claims a run, with the reads counted so far; false if another process did, or there are
+    /// none.
     fn claim(&self) -> bool {
         self.sidecar.rename(READS, CLAIMED) && self.touch_claimed()
     }
 
-    /// Says that a run begins now. The time is that of whoever keeps the file: a server's clock may differ.
+    /// Sets the time of the claim. The file server gives the time: its clock may differ from this
+    /// machine's.
     fn touch_claimed(&self) -> bool {
         self.sidecar.put(CLAIMED, b"").is_ok()
     }
 
-    /// Says that what was claimed is done.
+    /// Removes the claim of a finished run.
     pub(crate) fn settle(&self) {
         let _ = self.sidecar.remove(CLAIMED);
     }
@@ -261,13 +270,13 @@ impl PolicyPlace {
     }
 }
 
-/// Says how this process starts `bedform`: the program, and what comes before the command. The first call counts;
-/// without one it is found by its name.
+/// Sets the program that this process starts as `bedform`, with its arguments before the command.
+/// Only the first call has an effect; without one, the program is looked up by name.
 pub fn start_bedform_by(program: Vec<String>) {
     let _ = PROGRAM.set(program);
 }
 
-/// The policy of a source, followed by a process that records its reads.
+/// The policy of a source in a process that records its reads.
 #[derive(Debug)]
 pub(super) struct PolicyFollower {
     place: PolicyPlace,
@@ -281,15 +290,15 @@ impl PolicyFollower {
         Some(Self { place, child: None })
     }
 
-    /// So many more reads were recorded.
+    /// Adds `count` recorded reads, and starts a run if it is due.
     pub(super) fn note_reads(&mut self, count: u64) {
-        // A child that has ended is let go of.
+        // Reaps a finished child.
         if let Some(child) = &mut self.child
             && !matches!(child.try_wait(), Ok(None))
         {
             self.child = None;
         }
-        // It may have ended since, or want more.
+        // The settings may have changed or gone.
         let Some(settings) = self.place.settings() else { return };
         self.place.sidecar.append(READS, &count.to_le_bytes());
         let is_due = self.place.claimed_at().is_some() || self.place.has_read(&settings);
@@ -298,8 +307,8 @@ impl PolicyFollower {
         }
     }
 
-    /// True for one of all processes that ask, while nobody learns and optimises and no start is under way. Reads are
-    /// counted for the next time meanwhile.
+    /// True in one of the processes that ask, if no run is active or starting. Further reads count
+    /// for the next run.
     fn may_start(&self, settings: &PolicySettings) -> bool {
         let Ok(Some(_lock)) = self.place.try_lock() else { return false };
         match self.place.claimed_at() {
@@ -322,7 +331,7 @@ impl PolicyFollower {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What stops this program by a key of the terminal is not meant for it.
+            // A process group of its own: the terminal's interrupt key must not stop it.
             .process_group(0)
             .spawn();
         match started {
@@ -341,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// A source whose policy wants 100 reads, and two processes that follow it.
+    /// A source with a policy after 100 reads, and two processes that follow it.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -374,7 +383,7 @@ mod tests {
         place.sidecar.own_directory().unwrap().join(name)
     }
 
-    /// As if the file had been written so long ago.
+    /// Sets a file's modification time back by `seconds`.
     fn age(place: &PolicyPlace, name: &str, seconds: u64) {
         let file = File::options().write(true).open(file(place, name)).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
@@ -393,7 +402,7 @@ mod tests {
         assert!(!one.may_start(&settings()));
         count(&one.place, 1);
         assert!(one.may_start(&settings()));
-        // It has not begun yet, and nobody has the lock.
+        // The run has not begun, so no process holds the lock.
         assert!(!one.may_start(&settings()) && !other.may_start(&settings()));
         count(&one.place, 500);
         assert!(!other.may_start(&settings()));
@@ -401,16 +410,16 @@ mod tests {
         age(&one.place, CLAIMED, 30);
         one.place.keep_outcome(&PolicyOutcome::begun(7));
         assert!(!other.may_start(&settings()));
-        // It was killed.
+        // The run was killed.
         drop(lock);
         assert!(other.may_start(&settings()));
         age(&one.place, OUTCOME, 1);
         assert!(!one.may_start(&settings()) && !other.may_start(&settings()));
-        // That one has never begun.
+        // The second run never began.
         age(&one.place, CLAIMED, 3600);
         assert!(one.may_start(&settings()));
         assert!(!other.may_start(&settings()));
-        // What was read meanwhile counts once it has ended.
+        // Reads recorded during a run count after its end.
         one.place.settle();
         assert!(other.may_start(&settings()));
     }

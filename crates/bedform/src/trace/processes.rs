@@ -1,22 +1,23 @@
-//! What the processes of one run read together, and which part of it is this process's.
+//! Finds the joint pattern of the processes of one run, and this process's part of it.
 //!
-//! A program of four processes reads an array in four parts; with six, none of the parts is as before, and the whole
-//! is. Traces of processes that read the array at the same time are those of one run. Where the reads of each are one
-//! walk, and these make up a [`Global`] pattern, that is kept. A process that was started as one of many finds its
-//! rank and their number in its environment, and knows its part.
+//! A program of four processes reads an array in four parts. With six processes each part differs,
+//! but the whole is the same. Traces of processes that read an array at the same time belong to one
+//! run. If the reads of each are one walk, and the walks form a [`Global`] pattern, the knowledge
+//! keeps it. A process of a parallel run finds its rank and the number of processes in its
+//! environment, and derives its part.
 //!
-//! Traces have no ranks: the parts are taken in the order of the places at which they begin.
+//! Traces have no ranks: parts are ordered by the place at which they start.
 
 use bedform_patterns::{Global, Pattern, Walk, merge};
 
-/// Parts of all arrays that are compared.
+/// The most walks of all arrays that are compared.
 pub(super) const PARTS_MAX: usize = 1 << 16;
-/// Patterns of all processes that are kept of an array, the newest.
+/// The most global patterns kept of an array; the newest stay.
 pub(super) const GLOBALS_MAX: usize = 16;
-/// Processes of a program.
+/// The most processes of a program.
 const PROCESSES_MAX: usize = 1 << 20;
 
-/// What launchers tell the processes that they start: the rank, and how many there are.
+/// The variables with which launchers pass the rank and the number of processes.
 const VARIABLES: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -27,15 +28,15 @@ const VARIABLES: [(&str, &str); 4] = [
 /// All reads of one array by one process.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
-    /// When the first one began, in nanoseconds since 1970.
+    /// The begin of the first read, in nanoseconds since 1970.
     pub(super) began_ns: u64,
-    /// When the last one began.
+    /// The begin of the last read, in nanoseconds since 1970.
     pub(super) ended_ns: u64,
-    /// The places.
+    /// The places of the reads.
     pub(super) walk: Walk,
 }
 
-/// The global patterns of the parts of one array.
+/// Returns the global patterns of the walks over one array.
 pub(super) fn globals(mut parts: Vec<Part>) -> Vec<Global> {
     parts.sort_by_key(|part| part.began_ns);
     let mut runs: Vec<(u64, Vec<Walk>)> = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn globals(mut parts: Vec<Part>) -> Vec<Global> {
     runs.into_iter().filter_map(global).collect()
 }
 
-/// The part of each pattern that is this process's; nothing where it was not started as one of many.
+/// Returns this process's part of each pattern; empty unless a launcher started several processes.
 pub(super) fn own_parts(globals: &[Global]) -> Vec<Pattern> {
     let Some((rank, size)) = rank_and_size(|name| std::env::var(name).ok()) else {
         return Vec::new();
@@ -103,7 +104,7 @@ mod tests {
             globals(vec![part(0, 0, 15), part(5, 15, 15), part(40, 0, 30), part(41, 30, 30)]).len(),
             2
         );
-        // Two processes that read the same.
+        // Two processes with the same reads.
         assert_eq!(globals(vec![part(0, 0, 15), part(5, 0, 15)]), []);
     }
 

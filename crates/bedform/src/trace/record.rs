@@ -1,5 +1,5 @@
-//! Reads that wait to be written, and the file that they go to: one for each source in a process, however many
-//! handles it has.
+//! Collects the reads of a process, and appends them to its trace: one file per source, shared by
+//! all handles.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -19,29 +19,29 @@ use super::{TRACES, identity, make_room, policy};
 use crate::sidecar::Sidecar;
 use crate::threads::per_process::{PerProcess, generation};
 
-/// Bytes of a process's trace; beyond it nothing more is recorded.
+/// The most bytes of one process's trace; later reads are not recorded.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of all traces of a source; beyond it the oldest go.
+/// The most bytes of all traces of a source; beyond it the oldest are removed.
 pub const ALL_BYTES_MAX: u64 = 1 << 30;
-/// Traces of a source; beyond it the oldest go.
+/// The most traces of a source; beyond it the oldest are removed.
 const FILES_MAX: usize = 10_000;
-/// How long a read waits in memory.
+/// The longest time that a read waits in memory.
 const WAITING_MAX: Duration = Duration::from_secs(10);
-/// Sources whose files a process goes on with; of more it begins new ones.
+/// The most sources with an open trace; one more starts new trace files for all of them.
 const SOURCES_MAX: usize = 256;
-/// Arrays whose reads wait.
+/// The most arrays with waiting reads.
 const ARRAYS_MAX: usize = 256;
-/// Positions at the begin of a list, and as many at its end, that are looked at for the box around them.
+/// The number of positions at each end of a list that the box around it is computed from.
 const POINTS_MAX: usize = 1 << 15;
 
-/// Says which computation the read that this thread has just made belongs to; 0 for none.
+/// Returns the computation number of the calling thread's last read; 0 for none.
 static COMPUTATION: OnceLock<fn() -> u64> = OnceLock::new();
 static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
-/// Where the reads of a handle are recorded.
+/// The target of a handle's recorded reads: its sidecar.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The handle, among those of the process.
+    /// The number of the handle in this process.
     id: u64,
     /// The directory of the sidecar.
     directory: PathBuf,
@@ -49,43 +49,44 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// That of a handle whose source has this sidecar; nothing if nothing can be written there.
+    /// Makes the target of a handle whose source has this sidecar; `None` if the sidecar is not
+    /// writable here.
     pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
         Some(Self { id, directory: sidecar.own_directory()?, sidecar: sidecar.clone() })
     }
 }
 
-/// What this process records.
+/// The traces of this process.
 #[derive(Debug, Default)]
 struct Traces {
-    /// Each with the directory of its sidecar.
+    /// Traces with the directories of their sidecars.
     all: Vec<(PathBuf, Trace)>,
-    /// Which of them is that of a handle: a read looks it up by no name.
+    /// The index of each handle's trace, so that a read looks up no path.
     handles: BTreeMap<u64, usize>,
 }
 
-/// The reads of one source.
+/// The trace of one source: its file and its waiting reads.
 #[derive(Debug)]
 struct Trace {
     sidecar: Sidecar,
-    /// Its path in the sidecar.
+    /// The path of the trace in the sidecar.
     file: String,
     /// The key of the store; zeros where there is none.
     source: [u8; 16],
     written: u64,
-    /// Reads since the last one that was kept.
+    /// Reads since the last recorded one.
     skipped: u64,
-    /// By the arrays' paths.
+    /// Waiting reads, by path of the array.
     waiting: HashMap<Box<str>, Waiting>,
     selections: Recorded,
-    /// What is to be done after so many reads, if anything.
+    /// The policy of the source, if it has one.
     policy: Option<policy::PolicyFollower>,
-    /// Reads that it has not been told of.
+    /// Recorded reads that the policy does not know of yet.
     unnoted: u64,
     flushed: Instant,
 }
 
-/// Reads of one array that are not written yet, each with how many it stands for.
+/// Waiting reads of one array, each with its weight: the number of reads that it stands for.
 #[derive(Debug)]
 struct Waiting {
     array: TracedArray,
@@ -93,7 +94,7 @@ struct Waiting {
     replicas: BTreeMap<String, TracedReplica>,
 }
 
-/// A read that has ended.
+/// A finished read, as it is recorded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeRead<'a> {
     /// Bytes of the result.
@@ -101,7 +102,7 @@ pub(crate) struct MadeRead<'a> {
     pub(crate) took: Duration,
     /// True if the elements had been read ahead.
     pub(crate) was_ahead: bool,
-    /// What replicas gave: their names, and bytes.
+    /// Names of the replicas that supplied elements, with their bytes.
     pub(crate) replicas: &'a [(String, u64)],
 }
 
@@ -110,13 +111,13 @@ fn lock() -> MutexGuard<'static, Traces> {
     traces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `ask` called, on the thread of each read that is recorded: it says which computation the read belongs to, 0
-/// for none. The first call counts.
+/// Registers `ask`, which returns the computation number of a recorded read, 0 for none. It is
+/// called on the reading thread. Only the first call has an effect.
 pub fn ask_for_computations(ask: fn() -> u64) {
     let _ = COMPUTATION.set(ask);
 }
 
-/// Records a read of `array` that has just ended.
+/// Records a read of `array`, given by path, shape and item size, that has just ended.
 pub(crate) fn record(
     place: &Place,
     array: (&str, &[u64], u64),
@@ -130,7 +131,8 @@ pub(crate) fn record(
         trace.next_weight()
     });
     let Some(weight) = noted else { return };
-    // Not under the lock: whoever is asked may wait for other threads that read, and lists may be long.
+    // Outside the lock: `ask` may wait for other reading threads, and a long list takes time to
+    // hash.
     let computation = COMPUTATION.get().map_or(0, |ask| ask());
     let listed = traced(selection);
     let hash = listed.as_ref().map_or(0, |listed| listed.hash());
@@ -160,7 +162,7 @@ pub(crate) fn record(
 }
 
 impl Traces {
-    /// The trace of the source of a handle.
+    /// Returns the trace of the source of a handle.
     fn of(&mut self, place: &Place) -> Option<&mut Trace> {
         let number = match self.handles.get(&place.id) {
             Some(number) => *number,
@@ -184,7 +186,7 @@ impl Traces {
     }
 }
 
-/// The number that the system has for this thread, of which it is asked once.
+/// Returns the system's number of this thread; one system call per thread.
 fn thread_number() -> u64 {
     thread_local! {
         /// With the generation of the process: a forked child has another number.
@@ -199,7 +201,7 @@ fn thread_number() -> u64 {
     number
 }
 
-/// Writes what waits of the source of a handle that goes.
+/// Writes the waiting reads of a handle's source when the handle is dropped.
 pub(crate) fn forget(id: u64) {
     let Some(traces) = PROCESS.existing() else { return };
     let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +211,7 @@ pub(crate) fn forget(id: u64) {
     }
 }
 
-/// Writes what waits of all handles: for the end of a process.
+/// Writes the waiting reads of all handles; called at the end of a process.
 pub fn keep_traces() {
     let Some(traces) = PROCESS.existing() else { return };
     let mut traces = traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,7 +222,7 @@ impl Trace {
     fn new(place: &Place) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut random = [0_u8; 4];
-        // Without it names still differ by time and process.
+        // If this fails, names still differ by time and process.
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let name = format!(
             "{:016x}-{:08x}-{:08x}",
@@ -242,8 +244,8 @@ impl Trace {
         }
     }
 
-    /// How many reads the next one that is kept stands for; 0 if nothing more is kept. Each quarter of the file
-    /// holds twice the reads of the one before.
+    /// Returns the number of reads that the next recorded one stands for; 0 once the trace is full.
+    /// It is four times as large in each quarter of the file: 1, 4, 16, 64.
     fn weight(&self) -> u64 {
         match 4 * self.written / FILE_BYTES_MAX {
             quarter @ 0..4 => 1 << (2 * quarter),
@@ -251,7 +253,7 @@ impl Trace {
         }
     }
 
-    /// As [`Trace::weight`], of a read that has just ended; nothing for one that another stands for.
+    /// Returns the weight of a read that has just ended; `None` if another read stands for it.
     fn next_weight(&mut self) -> Option<u64> {
         let weight = self.weight();
         self.skipped += 1;
@@ -271,7 +273,7 @@ impl Trace {
         }
     }
 
-    /// What waits of an array; there is always something.
+    /// Returns the entry for an array's waiting reads; makes it if needed.
     fn waiting_of(
         &mut self,
         (path, shape, item_size): (&str, &[u64], u64),
@@ -288,7 +290,7 @@ impl Trace {
         self.waiting.get_mut(path)
     }
 
-    /// Notes what replicas gave of a read that began then.
+    /// Adds the elements that replicas supplied to a read to their use.
     fn note_replicas(&mut self, array: (&str, &[u64], u64), made: &MadeRead<'_>, began_ns: u64) {
         if made.replicas.is_empty() || self.weight() == 0 {
             return;
@@ -349,7 +351,8 @@ impl Trace {
     }
 }
 
-/// What a selection takes along each axis, and whether that is a box around a list.
+/// Returns the selected range along each axis, and whether the ranges are only the box around a
+/// list.
 fn axes_of(selection: &Selection, rank: usize) -> (Vec<TracedAxis>, bool) {
     let span =
         |first: u64, end: u64| TracedAxis { first, count: end.saturating_sub(first), step: 1 };

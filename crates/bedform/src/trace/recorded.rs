@@ -1,7 +1,8 @@
-//! What reads of lists and points selected, once for each content, beside the trace of a process.
+//! Records the selections of lists and points, each content once, in a file beside the trace of a
+//! process.
 //!
-//! A read pays for a hash of its positions, and the first of each content for their encoding. What an earlier run
-//! has recorded and `learn` has kept is not recorded again.
+//! A read pays for a hash of its positions; the first read of each content also for their encoding.
+//! A selection that `learn` has already stored is not recorded again.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,20 +15,22 @@ use super::keeping::kept_hashes;
 use super::make_room;
 use crate::sidecar::Sidecar;
 
-/// The directory of what processes have recorded, in a sidecar.
+/// The directory of the selections that processes have recorded, in a sidecar.
 pub(super) const RECORDED: &str = "recorded-selections";
-/// Bytes of the selections of one array, as they are encoded.
+/// The most encoded bytes of the selections of one array.
 pub(super) const ARRAY_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of all selections that are recorded of a source, and of all that are kept: an eighth of its traces.
+/// The most bytes of all recorded selections of a source, and of all stored ones: an eighth of its
+/// traces.
 pub(super) const SELECTIONS_BYTES_MAX: u64 = super::ALL_BYTES_MAX / 8;
-/// Files of selections of a source.
+/// The most files of recorded selections of a source.
 const FILES_MAX: usize = 10_000;
-/// Selections that a process tells apart; of further ones the boxes alone are recorded.
+/// The most different selections that a process records; of further ones it records only the box.
 const HASHES_MAX: usize = 1 << 16;
-/// Bytes that wait to be written.
+/// The waiting bytes at which they are written.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// The selection of a read as it is recorded; nothing for boxes, whose axes say all, and for unions of boxes.
+/// Returns the selection of a read in its recorded form; `None` for boxes, which their axes
+/// describe completely, and for unions of boxes.
 pub(super) fn traced(selection: &Selection) -> Option<TracedSelection<'_>> {
     match selection {
         Selection::Orthogonal(axes) => {
@@ -54,7 +57,7 @@ fn list(positions: &[u64]) -> SelectedAxis<'_> {
     SelectedAxis::List(Cow::Borrowed(positions))
 }
 
-/// The selection that was recorded; nothing for one that none can be.
+/// Returns the selection of a recorded one; `None` for a malformed one.
 pub(super) fn selection_of(traced: TracedSelection<'static>) -> Option<Selection> {
     let TracedSelection { is_points, axes } = traced;
     if is_points {
@@ -72,31 +75,31 @@ pub(super) fn selection_of(traced: TracedSelection<'static>) -> Option<Selection
     axes.into_iter().map(axis).collect::<Option<_>>().map(Selection::Orthogonal)
 }
 
-/// What a process has recorded of the selections of one source.
+/// The selections of one source that a process has recorded.
 #[derive(Debug)]
 pub(super) struct Recorded {
     sidecar: Sidecar,
-    /// Its path in the sidecar.
+    /// The path of the file in the sidecar.
     file: String,
-    /// Content hashes of what need not be recorded; nothing before the first list is read.
+    /// Content hashes of stored or recorded selections; `None` before the first list is read.
     known: Option<HashSet<u64>>,
-    /// By the arrays' paths.
+    /// Recorded bytes, by path of the array.
     bytes: HashMap<Box<str>, u64>,
-    /// Bytes of all of them, written or not.
+    /// Bytes of all arrays, written or waiting.
     all_bytes: u64,
     waiting: Vec<u8>,
 }
 
 impl Recorded {
-    /// Beside the trace `name`.
+    /// Records beside the trace `name`.
     pub(super) fn new(sidecar: Sidecar, name: &str) -> Self {
         let (bytes, waiting) = (HashMap::new(), Vec::new());
         let file = format!("{RECORDED}/{name}");
         Self { sidecar, file, known: None, bytes, all_bytes: 0, waiting }
     }
 
-    /// True the first time that a selection of this content is read, of an array of whose selections there is still
-    /// room for more.
+    /// True for the first read of this content, while the array and the source have room for its
+    /// positions.
     pub(super) fn wants(&mut self, path: &str, hash: u64, positions: usize) -> bool {
         let known = self.known.get_or_insert_with(|| kept_hashes(&self.sidecar));
         let has_room = known.len() < HASHES_MAX
@@ -106,7 +109,7 @@ impl Recorded {
         has_room && known.insert(hash)
     }
 
-    /// Takes an encoded selection.
+    /// Adds an encoded selection to the waiting bytes.
     pub(super) fn keep(&mut self, path: &str, block: &[u8]) {
         let length = block.len() as u64;
         let of_array = match self.bytes.get_mut(path) {
@@ -124,13 +127,13 @@ impl Recorded {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting bytes.
     pub(super) fn flush(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
         make_room(&self.sidecar, RECORDED, SELECTIONS_BYTES_MAX, FILES_MAX);
-        // What cannot be written is not kept.
+        // A failed write loses these selections.
         self.sidecar.append(&self.file, &self.waiting);
         self.waiting = Vec::new();
     }

@@ -1,9 +1,10 @@
-//! Selections of lists and points that were read of an array: how often, how long that took, and when.
+//! Counts the selections of lists and points that were read of an array: their reads, seconds and
+//! last time.
 //!
-//! Selections that have nearly all elements in common count as the one of them that was read most: a threshold that
-//! moves a little is one pattern (Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.4: a new
-//! replica is for what those that exist do not cover). How much others have in common is looked at when replicas are
-//! chosen.
+//! Selections with nearly all elements in common count as the one with the most seconds: a
+//! threshold that moves a little is one pattern. In Tang, *Dynamic data prefetching and layout
+//! optimizations*, section 3.2.4, a new replica likewise holds only elements that no existing one
+//! covers. The overlap of other selections matters when replicas are chosen.
 
 use std::collections::HashMap;
 
@@ -11,21 +12,21 @@ use bedform_format::trace::TracedRead;
 use bedform_format::trace::knowledge::{LearnedSelection, LearnedSelections};
 use bedform_geometry::{AxisRange, AxisSelection, Selection, element_count};
 
-/// Selections of an array that are known: those that took most time.
+/// The most learned selections of an array; those with the least seconds are dropped.
 pub(super) const SELECTIONS_MAX: usize = 64;
-/// Selections of an array that are counted in one call.
+/// The most selections of an array that are counted in one call.
 const COUNTED_MAX: usize = 4096;
-/// Other selections that are known to count as one.
+/// The most hashes of similar selections that one entry names.
 const ALIKE_MAX: usize = 64;
-/// The share of their elements that selections have in common which count as one.
+/// The share of the elements that two similar selections have in common.
 const ALIKE_SHARE: f64 = 0.9;
-/// Runs of all selections of an array that are compared.
+/// The most runs of all selections of an array that are compared.
 const RUNS_MAX: usize = 1 << 24;
 
-/// Runs of positions: a first one and a count each, ascending and apart.
+/// Runs of positions, each a first position and a count; ascending and disjoint.
 pub(crate) type PositionRuns = Vec<(u64, u64)>;
 
-/// A content hash as it is written.
+/// Formats a content hash as 16 hexadecimal digits.
 pub(super) fn digits_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
@@ -49,12 +50,12 @@ fn absorb(known: &mut LearnedSelection, other: LearnedSelection) {
     known.alike.extend(names.take(room));
 }
 
-/// Selections of one array in the traces of one call, by content hash.
+/// The selections of one array in the traces of one call, by content hash.
 #[derive(Debug, Default)]
 pub(super) struct CountedSelections(HashMap<u64, LearnedSelection>);
 
 impl CountedSelections {
-    /// Counts one more read of an array of `shape`, which stands for `weight` reads.
+    /// Counts a read of an array of `shape`, which stands for `weight` reads.
     pub(super) fn count(&mut self, shape: &[u64], read: &TracedRead, weight: u64) {
         if read.selection == 0 {
             return;
@@ -101,7 +102,8 @@ impl CountedSelections {
     }
 }
 
-/// Counts selections that have nearly all elements in common as one. `load` returns the selection of a hash.
+/// Merges selections with nearly all elements in common. `load` returns the selection of a learned
+/// one.
 pub(super) fn join(
     known: &mut LearnedSelections,
     load: impl Fn(&LearnedSelection) -> Option<Selection>,
@@ -109,7 +111,8 @@ pub(super) fn join(
     let mut room = RUNS_MAX;
     let mut joined: Vec<(LearnedSelection, Option<Elements>)> = Vec::new();
     for one in std::mem::take(&mut known.all) {
-        // The one before was read longer. More than are kept need not be compared.
+        // Sorted by seconds, so the earlier one stays. Selections beyond the limit need no
+        // comparison.
         let elements = match joined.len() < SELECTIONS_MAX && one.is_kept {
             true => load(&one).and_then(|selection| Elements::new(&selection, &one.shape)),
             false => None,
@@ -131,15 +134,15 @@ pub(super) fn join(
     keep_longest(known, SELECTIONS_MAX);
 }
 
-/// Sorts selections by the time that their reads took, and forgets all behind the first `count`.
+/// Sorts selections by their seconds, longest first, and keeps the first `count`.
 fn keep_longest(known: &mut LearnedSelections, count: usize) {
-    // By name where they are equal: a plan is the same when it is made again.
+    // By hash where the seconds are equal, so that the next plan is the same.
     known.all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.hash.cmp(&b.hash)));
     known.all.truncate(count);
 }
 
-/// The elements of a selection, in any order: all combinations of positions in runs along each axis; of
-/// points, one axis of places in the C order of the array.
+/// The elements of a selection, in any order: all combinations of positions in runs along each
+/// axis. Points have one axis, of places in the C order of the array.
 struct Elements {
     axes: Vec<PositionRuns>,
     count: f64,
@@ -147,7 +150,8 @@ struct Elements {
 
 impl Elements {
     fn new(selection: &Selection, shape: &[u64]) -> Option<Self> {
-        // Shapes are of a file: no place in the array passes what is counted.
+        // The shape comes from a file: this excludes shapes in which the number of a place
+        // overflows.
         element_count(shape)?;
         selection.validate(shape).ok()?;
         let axes = match selection {
@@ -163,7 +167,7 @@ impl Elements {
         self.axes.iter().map(Vec::len).sum()
     }
 
-    /// True if nearly all elements of both are those of the other.
+    /// True if the common elements are nearly all elements of both.
     fn is_nearly(&self, other: &Self) -> bool {
         let most = self.count.max(other.count);
         if self.axes.len() != other.axes.len() || self.count.min(other.count) < ALIKE_SHARE * most {
@@ -175,7 +179,7 @@ impl Elements {
     }
 }
 
-/// The selected positions along an axis, as runs.
+/// Returns the selected positions along an axis, as runs.
 fn runs_of_axis(axis: &AxisSelection) -> PositionRuns {
     match axis {
         AxisSelection::Range(range) if range.step() == 1 => vec![(range.start(), range.len())],
@@ -185,7 +189,7 @@ fn runs_of_axis(axis: &AxisSelection) -> PositionRuns {
 }
 
 fn positions_of(range: &AxisRange) -> Vec<u64> {
-    // Of a range that is longer than any list may be nothing is compared.
+    // A longer range than [`RUNS_MAX`] is not compared, so its end may be missing.
     let count = range.len().min(RUNS_MAX as u64 + 1);
     (0..count).filter_map(|at| range.get(at)).collect()
 }
@@ -196,7 +200,7 @@ fn runs_of_any(mut positions: Vec<u64>) -> PositionRuns {
     runs_of(&positions)
 }
 
-/// Positions, which ascend, as runs.
+/// Returns ascending positions as runs.
 pub(crate) fn runs_of(positions: &[u64]) -> PositionRuns {
     let mut runs: PositionRuns = Vec::new();
     for &at in positions {
@@ -208,7 +212,7 @@ pub(crate) fn runs_of(positions: &[u64]) -> PositionRuns {
     runs
 }
 
-/// The positions that two lists of runs have in common, as runs.
+/// Returns the common positions of two lists of runs, as runs.
 pub(crate) fn shared(one: &[(u64, u64)], other: &[(u64, u64)]) -> PositionRuns {
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
     let mut all = PositionRuns::new();
@@ -225,7 +229,7 @@ pub(crate) fn shared(one: &[(u64, u64)], other: &[(u64, u64)]) -> PositionRuns {
     all
 }
 
-/// The positions of all runs.
+/// Returns the number of positions in all runs.
 pub(crate) fn positions_in(runs: &[(u64, u64)]) -> u64 {
     runs.iter().map(|(_, count)| count).sum()
 }
@@ -293,7 +297,7 @@ mod tests {
         };
         join(&mut known, load);
         assert_eq!(counts(&known), [("1", 3), ("4", 2)]);
-        // A later read of one that was counted as another.
+        // A later read of a selection that was merged into another.
         let mut counted = CountedSelections::default();
         counted.count(&[100], &read(3, 1, 7), 2);
         assert!(counted.settle(&mut known));

@@ -1,4 +1,4 @@
-//! What is learnt of traces that nobody meant: as many as they may be, and of whatever they say.
+//! Learning from hostile traces: too many, too large, or with arbitrary contents.
 
 use std::borrow::Cow;
 use std::fs;
@@ -17,7 +17,7 @@ use super::knowledge::fitted;
 use super::{Explained, Knowledge, Learned, LearnedArray, kept_selection, learn};
 use crate::sidecar::{Helper as _, Sidecar, SidecarName};
 
-/// A source of which nothing is there but its sidecar.
+/// A source that consists of its sidecar alone.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -160,7 +160,7 @@ fn lists_are_counted_by_content_and_kept_where_a_process_has_recorded_them() {
 fn clocks_that_jump_change_no_pattern_and_no_count() {
     let place = Scratch::new("clocks");
     let began = |number: u64| match number {
-        // Back by a day, to the beginning of time, and to the end of it.
+        // Back by a day, to the begin of time, and to its end.
         0..20 => 1 << 60 | number,
         20..40 => (1 << 60) - (86_400 << 30) + number,
         40..60 => 0,
@@ -217,7 +217,7 @@ fn reads_of_another_store_are_counted_and_change_nothing() {
     assert_eq!(learned.ignored, 40);
     assert_eq!(learned.knowledge.arrays.len(), 1);
     assert_eq!(learned.knowledge.arrays["t"].read.reads, 40);
-    // Another store at the same place begins anew.
+    // Another store at the same path begins without knowledge.
     document(0x2f);
     place.trace("1", &[of_store(0x2f, "u")]);
     let learned = place.learned();

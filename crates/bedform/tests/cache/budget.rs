@@ -1,4 +1,4 @@
-//! One budget for all that a process has open.
+//! One cache budget for all stores of a process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -13,16 +13,17 @@ const STORES: usize = 100;
 const THREADS: usize = 8;
 const READS: usize = 400;
 const CHILDREN: usize = 20;
-/// The cap of each handle: a quarter of what all stores hold.
+/// The cap of each handle: a quarter of the bytes of all stores.
 const CAP: u64 = 6 << 20;
-/// Seconds after which a child that waits for a lock is ended.
+/// Seconds after which a child that waits for a lock is killed.
 const CHILD_SECONDS: u32 = 60;
 
 /// Forks; the child ends with 0 if `child` does not panic.
 #[allow(unsafe_code)]
 fn in_child(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, files, and
-    // handles that it opens itself. It ends without running what the test harness has registered.
+    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork,
+    // files, and handles that it opens itself. It ends without running the test harness's exit
+    // handlers.
     unsafe {
         match libc::fork() {
             -1 => panic!("fork failed"),
@@ -122,7 +123,7 @@ fn prefetching_keeps_no_more_than_the_cap_and_says_what_it_left_out() {
     let elements = create(&directory.join("a.zarr"), 4, 1);
     let_grow_old();
     let chunks = 4 * CHUNKS;
-    // Room for six chunks and the indexes; entries take some bytes beside their values.
+    // Room for six chunks and the indexes; each entry takes some bytes besides its value.
     let cap = 6 * (CHUNK + 1024);
     let array = open(&directory.join("a.zarr"), options(cap, Freshness::Read));
     let before = cache_statistics().bytes;
@@ -133,7 +134,7 @@ fn prefetching_keeps_no_more_than_the_cap_and_says_what_it_left_out() {
     let bypass = open(&directory.join("a.zarr"), options(0, Freshness::Read));
     let done = bypass.prefetch(&all).unwrap();
     assert_eq!((done.read.chunks, done.present, done.left_out), (0, 0, chunks));
-    // With room for all a read decodes nothing.
+    // If the cache has room for all chunks, a read decodes none.
     let array = open(&directory.join("a.zarr"), options(1 << 20, Freshness::Read));
     let done = array.prefetch(&all).unwrap();
     assert_eq!((done.read.chunks + done.present, done.left_out), (chunks, 0));

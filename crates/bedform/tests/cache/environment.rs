@@ -33,7 +33,7 @@ fn what_a_process_with_the_variable_does() {
         }
         size => {
             assert_eq!(cache_statistics().budget, bedform_format::size::parse(size).unwrap());
-            // What the program says counts more.
+            // The program's setting overrides the variable.
             bedform::set_cache_budget(5000);
             Store::open_path(Path::new(&path), options(64 << 20, Freshness::Read)).unwrap();
             assert_eq!(cache_statistics().budget, 5000);

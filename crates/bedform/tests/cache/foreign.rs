@@ -1,4 +1,4 @@
-//! Foreign files: their chunks are kept, too.
+//! The cache of chunks of foreign files.
 
 use std::io::Write as _;
 use std::sync::Arc;

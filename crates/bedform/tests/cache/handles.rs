@@ -1,4 +1,4 @@
-//! What handles of one store share, and what changes leave of it.
+//! The cache entries that handles of one store share, and their invalidation by changes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 
 use super::support::*;
 
-/// The cap of handles: all that these tests read fits several times.
+/// The cap of a handle: several times the bytes that these tests read.
 const CAP: u64 = 64 << 20;
 const ALL: [Freshness; 3] = [Freshness::Read, Freshness::Open, Freshness::Never];
 
@@ -36,10 +36,10 @@ fn a_second_handle_decodes_no_chunk_again() {
 #[test]
 fn a_large_read_keeps_no_chunks_that_it_took_whole_and_that_are_decoded_again_soon() {
     let _alone = alone();
-    // Another test may have left less.
+    // Another test may have set a smaller budget.
     bedform::set_cache_budget(CAP);
     let (length, chunk) = (12 << 20, 1 << 20);
-    // Of which no codec makes less: gzip takes longest to give back.
+    // Random bytes do not compress; gzip decodes slowest.
     let mut state = 1_u64;
     let byte = |_| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -87,7 +87,7 @@ fn a_second_handle_decodes_no_block_of_a_log_again() {
     expected[100..100 + newer.len()].copy_from_slice(&newer);
     assert!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected) > 0);
     assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 0);
-    // What is older than a commit is as it was.
+    // A later commit does not affect older blocks.
     commit(&at, 0, &[7; 100]);
     expected[..100].fill(7);
     assert_eq!(decoded(&open(&at, options(CAP, Freshness::Read)), &expected), 1);
@@ -156,8 +156,8 @@ fn a_write_is_seen_by_all_handles_and_only_its_shard_is_decoded_again() {
     assert_eq!(counts, [CHUNKS, 0]);
 }
 
-/// A file system counts time in steps of milliseconds, and gives a new file the number of one that is gone:
-/// two versions of a shard can look the same.
+/// File times have steps of milliseconds, and a new file may get the number of a deleted one. So
+/// two versions of a shard can have the same time and number.
 #[test]
 fn writes_that_follow_each_other_at_once_are_told_apart() {
     let _alone = alone();

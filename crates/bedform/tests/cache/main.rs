@@ -1,6 +1,7 @@
-//! The one cache of the process, as stores, files and logs use it.
+//! The process-wide cache, as stores, files and logs use it.
 //!
-//! A process of its own: what its handles ask for is the budget, and it forks.
+//! These tests have a process of their own: the handles open in it determine the budget, and they
+//! fork.
 
 #![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
 
@@ -30,13 +31,13 @@ mod support {
     use bedform_storage::Durability;
     use serde_json::Map;
 
-    /// Tests run one after another: they have one cache. No child takes this lock.
+    /// Serializes the tests, which share the cache. A forked child does not take this lock.
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory that is removed when the test is over.
+    /// A directory that is removed after the test.
     pub(crate) struct Directory(PathBuf);
 
     impl Directory {
@@ -148,12 +149,12 @@ mod support {
         (buffer, statistics)
     }
 
-    /// Waits until what was written is old enough to be kept.
+    /// Waits until the last write is old enough for the cache.
     pub(crate) fn let_grow_old() {
         std::thread::sleep(std::time::Duration::from_millis(40));
     }
 
-    /// Reads all of an array, checks it, and gives how many chunks were decoded.
+    /// Reads all of an array, checks it, and returns the number of decoded chunks.
     pub(crate) fn decoded(array: &Array, expected: &[u8]) -> u64 {
         let (found, statistics) = read(array, 0, expected.len() as u64);
         assert!(found == expected, "{} has other elements", array.name());

@@ -1,4 +1,4 @@
-//! Reads ahead: nothing but what a read would give, and only where a pattern is.
+//! Reading ahead returns the same elements as a direct read, and happens only along a pattern.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::{cases, wait_until};
 
 /// Bytes of a row, each a shard of one chunk.
 const ROW: usize = 2048;
-/// Such a read is slow enough to be read ahead.
+/// The latency of a read: long enough for reading ahead.
 const LATENCY: Duration = Duration::from_micros(400);
 
-/// A directory, and the leave to read ahead: all tests of the process share one limit.
+/// A directory, with the lock for reading ahead: all tests of the process share one limit.
 struct Place {
     path: PathBuf,
     _alone: MutexGuard<'static, ()>,
@@ -44,7 +44,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // With the log that lies beside the store.
+        // With the log beside the store.
         let _ = self.path.parent().map(std::fs::remove_dir_all);
     }
 }
@@ -60,7 +60,7 @@ fn options(prefetch: Prefetch, writable: bool) -> OpenOptions {
     options.writable = writable;
     options.prefetch = prefetch;
     options.durability = Durability::Process;
-    // What is in the cache of chunks would be read too fast.
+    // A cached chunk would be read too fast.
     options.cache_bytes = 0;
     options
 }
@@ -69,7 +69,7 @@ fn path() -> ObjectPath {
     ObjectPath::parse("t").unwrap()
 }
 
-/// A store with an array of rows, each of which has its own number all over.
+/// A store with an array of rows; each row is filled with its own number.
 fn store_of(rows: u8) -> Place {
     let place = Place::new();
     std::fs::create_dir_all(&place.path).unwrap();
@@ -87,7 +87,8 @@ fn store_of(rows: u8) -> Place {
     place
 }
 
-/// What is younger than the steps of the file system's clock is not believed.
+/// Waits until the rows are older than a step of the file system's clock; younger ones are not
+/// trusted.
 fn grow_old() {
     std::thread::sleep(Duration::from_millis(25));
 }
@@ -104,12 +105,12 @@ fn row(array: &Array, at: u64) -> u8 {
     elements[0]
 }
 
-/// Reads the first rows, one by one, each once all that is read ahead is there.
+/// Reads the first rows one by one, each after all reads ahead are ready.
 fn walk(store: &Store, array: &Array, count: u64) {
     read_rows(store, array, 0..count);
 }
 
-/// Reads rows, one by one, each once all that is read ahead is there: a busy machine reads ahead late.
+/// Reads rows one by one, each after all reads ahead are ready: a busy machine reads ahead late.
 fn read_rows(store: &Store, array: &Array, rows: impl IntoIterator<Item = u64>) {
     for at in rows {
         let_threads_read(store);
@@ -118,7 +119,7 @@ fn read_rows(store: &Store, array: &Array, rows: impl IntoIterator<Item = u64>) 
     let_threads_read(store);
 }
 
-/// Waits until the threads have read all that they are to read ahead.
+/// Waits until all queued reads ahead are ready.
 fn let_threads_read(store: &Store) {
     wait_until("all is read ahead", || {
         let found = store.prefetch_statistics();
@@ -126,7 +127,7 @@ fn let_threads_read(store: &Store) {
     });
 }
 
-/// As [`let_threads_read`], where something is to be read ahead.
+/// Waits as [`let_threads_read`] does, and requires a queued read.
 fn let_it_read(store: &Store) {
     assert!(store.prefetch_statistics().ahead > 0);
     let_threads_read(store);
@@ -143,7 +144,7 @@ fn rows_one_by_one_are_read_ahead_after_three_that_were_not_foreseen() {
     let found = store.prefetch_statistics();
     assert_eq!((found.reads, found.read_bytes), (40, 40 * ROW as u64));
     assert_eq!((found.foreseen, found.used), (37, 37), "{found:?}");
-    // The array ends where the rows do: nothing was read in vain.
+    // The array ends with the rows, so nothing was wasted.
     assert_eq!((found.wasted_bytes, found.prefetched_bytes), (0, found.used_bytes));
 }
 
@@ -174,7 +175,8 @@ fn a_row_that_was_written_after_it_was_read_ahead_is_read_again() {
         walk(&store, &array, 5);
         let_it_read(&store);
         assert!(store.prefetch_statistics().ready > 0, "{:?}", store.prefetch_statistics());
-        // Of the same handle: the one that looks for nothing knows of its own writes.
+        // A write of the same handle: even a handle that never looks for changes knows its own
+        // writes.
         array.write(&rows_at(5, 1), Elements::Bytes(&[99; ROW])).unwrap();
         assert_eq!(row(&array, 5), 99, "{freshness:?}");
         let_it_read(&store);
@@ -249,7 +251,7 @@ fn a_pattern_that_breaks_wastes_a_batch_at_most() {
         assert_eq!(u64::from(row(&array, at)), at);
     }
     let found = store.prefetch_statistics();
-    // One more is the first of what could be a second row.
+    // A third buffer is the first read of a possible second row of the pattern.
     assert!(found.wasted_bytes <= 3 * ROW as u64, "{found:?}");
     assert!(found.used > 10, "{found:?}");
 }
@@ -265,7 +267,7 @@ fn what_a_list_says_is_read_ahead_in_its_order() {
     let found = store.prefetch_statistics();
     assert!(found.used > 50, "{found:?}");
     assert_eq!(found.wasted_bytes, 0, "{found:?}");
-    // Reads that are not in a list are made, and those of it are found all the same.
+    // Reads outside a list are made directly, and reads of the list are still found.
     array.foresee(order.iter().map(|at| rows_at(*at, 1)).collect()).unwrap();
     read_rows(&store, &array, order[..10].iter().flat_map(|at| [99, *at]));
     assert!(store.prefetch_statistics().used > found.used + 5);
@@ -301,7 +303,7 @@ fn what_one_store_has_left_behind_makes_room_for_another() {
     let array = left.array(&path()).unwrap();
     walk(&left, &array, 5);
     assert_eq!(left.prefetch_statistics().ahead, 2);
-    // Buffers count as left behind after a second, or after a multiple of the time between two reads.
+    // Buffers count as abandoned after a second, or after a multiple of the time between two reads.
     wait_until("another store reads ahead", || {
         let store = place.open(limit, false);
         let array = store.array(&path()).unwrap();
@@ -384,7 +386,7 @@ fn no_more_is_ahead_than_the_limit_says() {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Reads rows from one on, by a step.
+    /// Reads rows from a start, with a step.
     Run {
         start: u8,
         by: i8,

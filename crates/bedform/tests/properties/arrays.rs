@@ -1,4 +1,4 @@
-//! Whatever is written, appended, resized and read, in memory and on disk, is what a list would hold.
+//! An array in memory or on disk equals a list of elements after any writes, appends and resizes.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(crate) fn read(array: &Array, data_type: DataType, selection: &Selection) ->
         let texts = array.read_text(selection).unwrap();
         return texts.into_iter().map(String::into_bytes).collect();
     };
-    // Not zeros: what a read forgets must show.
+    // Not zeros, so that elements that the read leaves out are noticed.
     let bytes = usize::try_from(array.result_bytes(selection).unwrap()).unwrap();
     let mut buffer = vec![0xa5; bytes];
     array.read(selection, &mut buffer).unwrap();
@@ -96,7 +96,7 @@ struct Twins {
     data_type: DataType,
     cache_bytes: u64,
     session: Option<Session>,
-    /// What the session has taken and not committed.
+    /// Writes of the session that are not committed.
     taken: Vec<(Selection, Vec<Element>)>,
 }
 
@@ -115,14 +115,14 @@ impl Twins {
         match step {
             Step::Write => {
                 let selection = loop {
-                    // A union is what a read asks for; writing to one is not offered by any door.
+                    // Unions can only be read: no interface writes to one.
                     let selection = selection(&self.model.shape, numbers);
                     if !matches!(selection, Selection::Union(_)) {
                         break selection;
                     }
                 };
                 let count = selection.len().unwrap();
-                // Sometimes the fill value, which makes chunks go.
+                // Sometimes the fill value, which removes chunks.
                 let elements = if numbers.below(4) == 0 {
                     vec![self.model.fill.clone(); usize::try_from(count).unwrap()]
                 } else {
@@ -180,7 +180,7 @@ impl Twins {
         }
     }
 
-    /// What was not committed is gone.
+    /// Ends the session; uncommitted writes are lost.
     fn forget_session(&mut self) {
         self.session = None;
         self.taken.clear();
@@ -266,10 +266,10 @@ proptest! {
     }
 }
 
-/// A directory for a store and its log, which goes with the value.
+/// A directory for a store and its log, removed on drop.
 struct Directory {
     all: std::path::PathBuf,
-    /// Where the store is.
+    /// The path of the store.
     store: std::path::PathBuf,
 }
 

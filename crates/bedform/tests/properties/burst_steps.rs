@@ -1,5 +1,5 @@
-//! When what lies in the burst tier is drained, and goes: not while a commit is on its way, when a writer
-//! pauses, and not before it is durable in the log.
+//! The times at which parts of a burst tier are drained and deleted. Draining pauses during a
+//! commit and runs when a writer pauses. A part is deleted once its bytes are durable in the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::arrays::{path, read};
 use super::sessions::{bytes_array, create, open};
 use super::wait_until;
 
-/// Longer than a writer that is busy appends nothing.
+/// Longer than a busy writer takes between two appends.
 const PAUSE: Duration = Duration::from_millis(700);
 
 fn options(part_bytes: u64) -> SessionOptions {
@@ -37,7 +37,7 @@ fn write(session: &mut Session, value: u8) {
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[value; 64])).unwrap();
 }
 
-/// A store whose log, and a burst tier beside it, are recorded together, in the order of what is done.
+/// A store with its log and a burst tier, whose operations are recorded together in order.
 fn recorded() -> (Arc<Recording<MemoryStorage>>, Arc<dyn Storage>) {
     let recording = Arc::new(Recording::new(MemoryStorage::new()));
     let storage: Arc<dyn Storage> = recording.clone();
@@ -50,7 +50,7 @@ fn is_of_part(event: &Event, operation: Operation) -> bool {
     event.operation == operation && &*event.place == "-burst" && event.path.name().len() == 20
 }
 
-/// How often something was appended to the log.
+/// Returns the number of appends to the log.
 fn drained(storage: &Recording<MemoryStorage>) -> usize {
     let is_drain = |operation: &Operation| *operation == Operation::AppendGrowing;
     storage.events().iter().filter(|event| is_drain(&event.operation)).count()
@@ -58,15 +58,15 @@ fn drained(storage: &Recording<MemoryStorage>) -> usize {
 
 #[test]
 fn a_commit_is_drained_when_it_has_returned_and_not_while_others_write_their_part() {
-    // Where the machine pauses a member between its write and its commit, that is a writer that pauses. A drain
-    // during the commit would be seen each time.
+    // If the machine suspends a member between its write and its commit, draining is correct, as
+    // for a pausing writer. Draining during the commit would happen in every attempt.
     assert!(
         (0..10).any(|_| is_drained_behind_its_commit()),
         "drained while others write their part"
     );
 }
 
-/// Commits with a member that comes late; false if something was drained before.
+/// Commits with a late member; false if anything was drained before its commit.
 fn is_drained_behind_its_commit() -> bool {
     let recording = Arc::new(Recording::new(MemoryStorage::new()));
     let storage: Arc<dyn Storage> = recording.clone();
@@ -80,14 +80,14 @@ fn is_drained_behind_its_commit() -> bool {
                 let mut session =
                     open(storage, true).session(Box::new(member), options(1 << 20)).unwrap();
                 if rank == 0 {
-                    // The other member waits for this one, with all that it has.
+                    // The other member waits for this one, after all its writes.
                     sleep(PAUSE);
                     was_drained.store(drained(recording) > 0, Ordering::Relaxed);
                 }
                 let (all, bytes) = (Selection::all(&[64]), [u8::try_from(rank).unwrap() + 1; 64]);
                 session.write(&path(), &all, Elements::Bytes(&bytes)).unwrap();
                 session.commit().unwrap();
-                // Nobody asks for it.
+                // No call asks for draining.
                 wait_until("the log is drained", || drained(recording) > 0);
                 session.drain().unwrap();
             });
@@ -132,7 +132,7 @@ fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_wait
         let said: Vec<bool> = said.map(|event| event.is_durable).collect();
         match reach {
             Reach::Node => assert_eq!(said, [false, true]),
-            // Nothing counts before it is drained.
+            // No commit counts before it is drained.
             Reach::Shared => assert_eq!(said, [false]),
         }
     }
@@ -151,7 +151,7 @@ fn a_part_goes_when_its_bytes_are_durable_in_the_log_and_the_last_one_with_the_d
     session.drain().unwrap();
     let count =
         |operation| recording.events().iter().filter(|event| is_of_part(event, operation)).count();
-    // The session goes on, and the tier is empty.
+    // The session continues with an empty tier.
     wait_until("the tier is empty", || count(Operation::Delete) == count(Operation::Grow));
     assert!(count(Operation::Grow) > 2, "{} parts", count(Operation::Grow));
     let mut durable = 0;

@@ -1,4 +1,4 @@
-//! An array that a callback reads is what a list of its elements is, at the price that `explain` says.
+//! An array read by a callback equals a list of its elements, at the cost that `explain` predicts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use super::cases;
 use super::model::{Model, Numbers};
 use super::strategies::{TYPES, selection, shape};
 
-/// The regions that were called for.
+/// The regions of the callback's calls.
 type Calls = Arc<Mutex<Vec<Region>>>;
 
-/// An array whose elements a callback takes from `model`, and the calls that are made.
+/// Makes an array whose elements a callback takes from `model`, and a list of the calls.
 fn called(
     model: &Model,
     data_type: DataType,
@@ -42,7 +42,7 @@ fn called(
     (Array::of_callback(described, callback, &options).unwrap(), calls)
 }
 
-/// The calls since they were last taken: start and shape of each region.
+/// Takes the calls since the last time: start and shape of each region.
 fn taken(calls: &Calls) -> Vec<(Vec<u64>, Vec<u64>)> {
     let calls = std::mem::take(&mut *calls.lock().unwrap());
     calls.iter().map(|region| (region.start().to_vec(), region.shape().to_vec())).collect()
@@ -66,7 +66,7 @@ proptest! {
         let elements = numbers.elements(data_type, all.len().unwrap());
         model.write(&all, &elements);
         let given = given.map(|given| given[..shape.len()].to_vec());
-        // Larger than what all tests of this process keep together: nothing is evicted.
+        // Larger than all cached data of this process, so nothing is evicted.
         let cache_bytes = if is_kept { 256 << 20 } else { 0 };
         let (array, calls) = called(&model, data_type, given.as_deref(), (is_serial, cache_bytes));
         prop_assert_eq!(array.shape().unwrap(), shape.clone());
@@ -125,7 +125,7 @@ fn variables_without_chunks_are_called_for_in_rows_and_small_chunks_together() {
         let array = Array::of_callback(described, callback, &OpenOptions::default()).unwrap();
         array.explain(&Selection::all(&[1024, 1024])).unwrap().requests
     };
-    // 8 MiB: in two calls, in eight of 16 rows of chunks each, and one for each large chunk.
+    // 8 MiB: two calls for rows, eight for 16 rows of small chunks each, one per large chunk.
     assert_eq!(requests(None), 2);
     assert_eq!(requests(Some(&[8, 8])), 8);
     assert_eq!(requests(Some(&[512, 512])), 4);

@@ -1,8 +1,8 @@
-//! Members of a session that do not make the same collective calls: the first call that differs fails on
-//! all of them with one text that names what each calls, and nothing of it is to be seen.
+//! Members of a session that make different collective calls. The first differing call fails on all
+//! of them with one text that names each member's call, and has no effect.
 //!
-//! Random programs of two to four members, of which one member takes another step somewhere, run beside
-//! a model that compares the calls of all members one by one.
+//! In random programs of two to four members, one member deviates at some step. They run beside a
+//! model that compares the calls of all members one by one.
 
 #![allow(clippy::cast_possible_truncation)]
 
@@ -25,15 +25,15 @@ use super::model::Numbers;
 use super::sessions::{bytes_array, open};
 use super::{PATIENCE, cases};
 
-/// Rows and columns of a new array: a member writes to its own row.
+/// Rows and columns of a new array: each member writes its own row.
 const SIDE: u64 = 4;
 const SIDE_LENGTH: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
-    /// Fills the member's own row of an array; the one step that is not collective.
+    /// Fills the member's own row of an array; the only step that is not collective.
     Write(String, u8),
-    /// Along an axis. How much each member appends is the same in all of a case.
+    /// Appends along an axis. All appends of a case have the same lengths per member.
     Append(String, usize),
     Create(String, DataType),
     Commit,
@@ -42,7 +42,8 @@ enum Step {
 }
 
 impl Step {
-    /// What all members have to say alike; arrays that are created are compared apart.
+    /// The text of a call, which must be equal on all members; created arrays are compared
+    /// separately.
     fn call(&self) -> String {
         match self {
             Self::Write(..) => unreachable!("it is not collective"),
@@ -70,7 +71,7 @@ fn step(number: u64, numbers: &mut Numbers) -> Step {
     let name = ["a", "b"][numbers.below(2) as usize].to_owned();
     match numbers.below(9) {
         0 | 1 => Step::Write(name, 1 + numbers.below(90) as u8),
-        // Perhaps of an array that is not there.
+        // The array may not exist.
         2 => Step::Write(format!("new{}", numbers.below(number)), 1 + numbers.below(90) as u8),
         3 | 4 => Step::Append(name, numbers.below(2) as usize),
         5 => Step::Create(format!("new{number}"), DataType::UInt8),
@@ -79,8 +80,8 @@ fn step(number: u64, numbers: &mut Numbers) -> Step {
     }
 }
 
-/// One program for all members, and what becomes of it in one member: another step, one more, one less,
-/// two in another order, or an early end.
+/// Makes one program for all members, and changes it for one: a different, further, missing or
+/// swapped step, or an early end.
 fn programs(members: usize, numbers: &mut Numbers) -> Programs {
     let count = 3 + numbers.below(8);
     let mut all: Vec<Step> = (0..count).map(|number| step(number, numbers)).collect();
@@ -102,7 +103,7 @@ fn programs(members: usize, numbers: &mut Numbers) -> Programs {
     programs
 }
 
-/// A step like this one, but for one thing; or any other.
+/// Returns a step that differs from this one in one point, or any other step.
 fn altered(step: &Step, numbers: &mut Numbers) -> Step {
     match (step, numbers.below(4)) {
         (Step::Append(name, axis), 0 | 1) => {
@@ -115,7 +116,7 @@ fn altered(step: &Step, numbers: &mut Numbers) -> Step {
     }
 }
 
-/// Rows and columns, and the elements in C order.
+/// The length of both axes, and the elements in C order.
 #[derive(Debug, Clone, PartialEq)]
 struct Plane {
     shape: [u64; 2],
@@ -145,7 +146,7 @@ impl Plane {
         *self = grown;
     }
 
-    /// Rows, or columns, of `value`, behind the last one.
+    /// Appends rows or columns filled with `value`.
     fn append(&mut self, axis: usize, length: u64, value: u8) {
         let (start, across) = (self.shape[axis], self.shape[1 - axis]);
         self.grow(axis, length);
@@ -158,16 +159,16 @@ impl Plane {
     }
 }
 
-/// What a member appends, so that its elements are known again.
+/// The value that a member appends, which identifies its elements.
 fn mark(rank: usize, number: usize) -> u8 {
     u8::try_from(100 + rank * 10 + number % 10).unwrap()
 }
 
-/// What the members hear of a call, all the same.
+/// The outcome of a call, equal on all members.
 #[derive(Debug, Clone, PartialEq)]
 enum Heard {
     Fine,
-    /// They call what differs: each call by the lowest rank that makes it.
+    /// The calls differ: each different call, with the lowest rank that makes it.
     Differs(Vec<(usize, String)>),
     Over,
 }
@@ -175,11 +176,11 @@ enum Heard {
 #[derive(Debug)]
 struct Expected {
     committed: BTreeMap<String, Plane>,
-    /// By rank, what its calls give, in order.
+    /// The outcomes of each member's calls, by rank, in order.
     heard: Vec<Vec<Heard>>,
 }
 
-/// Takes the programs call by call, as the members meet.
+/// Runs the programs in the model, one joint call after the other.
 fn expected(programs: &Programs, lengths: &[u64]) -> Expected {
     let start: BTreeMap<_, _> = ["a", "b"].map(|name| (name.to_owned(), Plane::new())).into();
     let (mut committed, mut next, mut is_over) = (start.clone(), start, false);
@@ -211,7 +212,7 @@ fn expected(programs: &Programs, lengths: &[u64]) -> Expected {
                 next.insert(name.clone(), Plane::new());
             }
             (Heard::Fine, Some(Step::Drain)) => {
-                // What was created appears, with nothing in it.
+                // Created arrays appear, empty.
                 next.keys().for_each(|name| {
                     committed.entry(name.clone()).or_insert_with(Plane::new);
                 });
@@ -223,7 +224,7 @@ fn expected(programs: &Programs, lengths: &[u64]) -> Expected {
     unreachable!("programs end")
 }
 
-/// What comes of calls that members make together.
+/// Returns the outcome of one joint call.
 fn meet(calls: &[Option<&Step>]) -> Heard {
     let mut differing: Vec<(usize, String)> = Vec::new();
     let calls: Vec<&Step> =
@@ -272,10 +273,10 @@ fn named(name: &str) -> ObjectPath {
     ObjectPath::parse(name).unwrap()
 }
 
-/// What a call of one member gave.
+/// The result of one member's call.
 type Outcome = Result<(), (ErrorKind, String)>;
 
-/// A member of a case: what it takes, and what each member appends.
+/// A member of a case: its program, and the lengths that each member appends.
 struct Writer {
     member: ThreadMember,
     storage: Arc<dyn Storage>,
@@ -284,7 +285,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Takes the steps; gives what the collective calls gave.
+    /// Runs the program, and returns the results of its collective calls.
     fn run(self) -> Vec<Outcome> {
         let Self { member, storage, program, lengths } = self;
         let rank = member.rank() as usize;
@@ -325,11 +326,11 @@ impl Writer {
 
 fn write(session: &mut Session, name: &str, row: u64, value: u8) {
     let row = Selection::from(Region::new(vec![row, 0], vec![1, SIDE]).unwrap());
-    // The array may not have been created, and the session may be over.
+    // An error is allowed: the array may not exist, and the session may be over.
     let _ = session.write(&named(name), &row, Elements::Bytes(&[value; SIDE_LENGTH]));
 }
 
-/// Appends so much along an axis to an array of this shape.
+/// Appends `length` along an axis to an array of this shape.
 fn append(
     session: &mut Session,
     name: &str,
@@ -342,7 +343,7 @@ fn append(
     session.append(&named(name), axis, &shape, Elements::Bytes(&elements)).map(drop)
 }
 
-/// Runs the programs, a thread for each member; nothing if they are not done in time.
+/// Runs the programs, one thread per member; `None` after a timeout.
 fn run_all(
     storage: &Arc<dyn Storage>,
     programs: &Programs,
@@ -377,7 +378,7 @@ fn found(store: &Store) -> BTreeMap<String, Plane> {
     planes.collect()
 }
 
-/// Compares what the members heard with what they should have.
+/// Compares the outcomes of all members with the expected ones.
 fn check_heard(outcomes: &[Vec<Outcome>], heard: &[Vec<Heard>], story: &str) {
     for (rank, (outcomes, heard)) in outcomes.iter().zip(heard).enumerate() {
         assert_eq!(outcomes.len(), heard.len(), "rank {rank}: {outcomes:?}\n{story}");
@@ -400,7 +401,7 @@ fn check_heard(outcomes: &[Vec<Outcome>], heard: &[Vec<Heard>], story: &str) {
     }
 }
 
-/// Runs one case; gives how many calls differed.
+/// Runs one case, and returns the number of differing calls.
 fn check(seed: u64) -> usize {
     let numbers = &mut Numbers(seed);
     let members = 2 + numbers.below(3) as usize;
@@ -439,7 +440,7 @@ proptest! {
     }
 }
 
-/// The fault that was found: one appends to another array, and every row lay at a wrong place.
+/// A regression: one member appended to another array, and all rows got wrong places.
 #[test]
 fn members_that_append_to_different_arrays_are_told_so_and_go_on() {
     let storage = two_arrays();
@@ -461,7 +462,8 @@ fn members_that_append_to_different_arrays_are_told_so_and_go_on() {
     assert_eq!(found(&open(&storage, true)), expected);
 }
 
-/// What two members get of appending a row to `a`, in one session, after `before` of each has been done.
+/// Lets two members of a session append a row to `a`, after running `before` for each; returns the
+/// results.
 fn appended_by_two(
     storage: &Arc<dyn Storage>,
     bytes: [usize; 2],
@@ -491,7 +493,7 @@ fn members_that_know_different_arrays_of_one_name_do_not_append() {
     let steps = Barrier::new(2);
     let outcomes = appended_by_two(&storage, [SIDE_LENGTH; 2], |rank, session| {
         if rank == 0 {
-            // From here on it knows the array.
+            // From here on the member knows the array.
             write(session, "b", 0, 1);
             let _ = session.resize(&named("a"), &[SIDE; 2]);
         }

@@ -1,4 +1,4 @@
-//! A converted store holds what its source holds, however often it was stopped and whatever the layout.
+//! A converted store equals its source, after any number of interruptions and in any layout.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// A store of random arrays, with attributes everywhere.
+/// A store of random arrays, with attributes on all arrays and groups.
 fn source_of(arrays: &[NewArray], seed: u64) -> Store {
     let attributes = Map::from_iter([("title".to_owned(), json!("a source"))]);
     let mut writable = options();
@@ -57,7 +57,7 @@ fn source_of(arrays: &[NewArray], seed: u64) -> Store {
     store
 }
 
-/// Converts, and stops after so many regions.
+/// Converts, and stops after more than `regions_max` regions.
 fn convert(
     source: &ConvertSource,
     target: &ConvertTarget,
@@ -127,7 +127,7 @@ proptest! {
                 }
                 Err(ConvertError::Other(error)) => {
                     prop_assert_eq!(error.kind(), ErrorKind::Interrupted, "{} after {}", error, stops);
-                    // Nobody sees it, and what is done stays.
+                    // The target stays invisible, and finished work is kept.
                     if in_directory {
                         prop_assert!(place.list(&path("copy")).unwrap().is_empty());
                         resumed = resumed.max(1);
@@ -177,7 +177,7 @@ fn native() -> ForeignStorage {
     ForeignStorage::Native { reason: "its filter is not known".to_owned() }
 }
 
-/// A file of six big-endian numbers, and variables that only its library reads.
+/// A file of six big-endian numbers, with variables that only its library reads.
 fn file() -> ForeignFile {
     let storage = Arc::new(MemoryStorage::new());
     let bytes: Vec<u8> = (0..6_u16).flat_map(|value| (300 * value).to_be_bytes()).collect();

@@ -1,5 +1,4 @@
-//! Chunks that a visitor sees are what a read gives, each once; and what was prefetched is not decoded
-//! again.
+//! A visitor gets the chunks of a read, each once, and prefetched chunks are not decoded again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +18,10 @@ use super::model::{Element, Model, Numbers, points_selected};
 use super::overlay::{commit, create, open};
 use super::strategies::{TYPES, new_array, selection};
 
-/// Larger than what all tests of this process keep together: nothing is evicted.
+/// Larger than all cached data of this process, so nothing is evicted.
 const CACHE_BYTES: u64 = 256 << 20;
 
-/// An array after random writes, some of them in commits that lie over others, and what it holds.
+/// An array after random writes, some of them in overlapping commits, with the expected elements.
 fn written(new: &NewArray, numbers: &mut Numbers, cache_bytes: u64) -> (Array, Model) {
     let storage = create(new);
     let mut model = model_of(new);
@@ -44,7 +43,7 @@ fn written(new: &NewArray, numbers: &mut Numbers, cache_bytes: u64) -> (Array, M
     (open(&storage, cache_bytes).array(&path()).unwrap(), model)
 }
 
-/// The elements of a chunk, one by one.
+/// Splits a chunk into its elements.
 fn split(elements: ChunkElements<'_>, data_type: DataType) -> Vec<Element> {
     match elements {
         ChunkElements::Bytes(bytes) => {
@@ -54,7 +53,7 @@ fn split(elements: ChunkElements<'_>, data_type: DataType) -> Vec<Element> {
     }
 }
 
-/// The regions of the chunks that a visit shows, and the result put together of what it says is selected.
+/// Visits chunks, and returns their regions and the result assembled from them.
 fn visited(
     array: &Array,
     model: &Model,
@@ -185,7 +184,7 @@ fn contiguous(shape: &[u64]) -> Array {
     Array::of_file(&file, "v").unwrap()
 }
 
-/// A contiguous variable is one chunk, of any size: a large one comes in blocks.
+/// A contiguous variable is one chunk of any size; the engine reads a large one in blocks.
 #[test]
 fn a_variable_without_chunks_is_visited_whole_if_it_is_small_and_in_blocks_if_it_is_large() {
     for (shape, blocks) in [([3, 5, 10], 1), ([1100, 1000, 10], 4)] {

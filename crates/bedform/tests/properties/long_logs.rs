@@ -1,4 +1,4 @@
-//! Logs of many commits: what they cost, and that every moment of one is what a list holds.
+//! Logs of many commits: their cost, and that each snapshot equals a list of elements.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn session(store: &Store) -> Session {
     store.session(Box::new(Alone), SessionOptions::default()).unwrap()
 }
 
-/// The store, by a handle to which nothing is known.
+/// Opens the store with a handle that knows nothing of it.
 fn cold(storage: &Arc<dyn Storage>) -> Store {
     let mut options = OpenOptions::default();
     options.cache_bytes = 0;
@@ -91,7 +91,7 @@ proptest! {
         let mut sessions = [session(&stores[0]), session(&stores[1])];
         for commit in 0..40 {
             let at = usize::try_from(numbers.below(2)).unwrap();
-            // So that it looks again how large the array is.
+            // So that the session looks up the array's shape again.
             sessions[at].commit().unwrap();
             change(&mut sessions[at], &mut model, new.data_type, numbers);
             sessions[at].commit().unwrap();
@@ -101,10 +101,11 @@ proptest! {
                 2 => {
                     let mut options = SettleOptions::default();
                     options.arrays = (numbers.below(2) == 0).then(|| vec![path()]);
-                    // Which leaves the roots around it, until all is settled.
+                    // Settling one array leaves the roots around it, until all is settled.
                     parts += usize::from(options.arrays.is_some());
                     stores[0].settle_with(&options, &|_, _| ()).unwrap();
-                    // What it needs was replaced. (The log keeps nothing without a grace period.)
+                    // The shards of the snapshots were replaced. (The log keeps nothing without a
+                    // grace period.)
                     held.clear();
                 }
                 _ => {}
@@ -117,7 +118,7 @@ proptest! {
             prop_assert!(named <= 12, "{} names after commit {}", named, commit);
         }
         check(&cold(&storage), &model, new.data_type);
-        // Whatever was committed since: tables that others took the places of are still there.
+        // Snapshots stay readable after later commits: replaced tables still exist.
         for (then, was) in &held {
             check(then, was, new.data_type);
         }
@@ -147,7 +148,7 @@ proptest! {
         create(&storage, &new);
         let mut numbers = Numbers(seed);
         let mut model = model_of(&new);
-        // Of each commit who writes what, and what is called before it.
+        // For each commit: the writer, the selection, the elements, and the call before it.
         let mut writes = Vec::new();
         for _ in 0..40 {
             let chosen = selection(&model.shape, &mut numbers);
@@ -179,9 +180,9 @@ proptest! {
                             _ => {}
                         }
                         session.commit().unwrap();
-                        // Also of a segment that was ended.
+                        // Also for a write into a segment that has ended.
                         token.map_or(Ok(()), |token| session.wait(token)).unwrap();
-                        // What was promised becomes visible when it is drained, many commits at once.
+                        // Draining makes promised commits visible, many at once.
                         if rank == 0 && tier != Some(Reach::Node) {
                             let summary = cold(storage).log_summary().unwrap();
                             assert!(summary.commits <= most + 1, "{} of {most}", summary.commits);
@@ -201,7 +202,7 @@ proptest! {
     }
 }
 
-/// A log of so many commits of one element each.
+/// A log of `commits` commits of one element each.
 fn log_of(commits: u64) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     create(&storage, &bytes_array());
@@ -258,7 +259,7 @@ fn a_table_that_is_damaged_or_missing_is_an_error_that_names_it_and_verify_says_
 fn a_log_of_the_first_version_is_read_and_goes_on() {
     let storage = log_of(1);
     let log = storage.beside(LOG).unwrap();
-    // Twenty commits, all named by their directories, as the first version has them.
+    // Twenty commits, each named by its own directory, as in the first version.
     let store = open(&storage, true);
     let mut options = OpenOptions::default();
     (options.commits_named, options.writable) = (100, true);

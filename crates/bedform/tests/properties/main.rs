@@ -1,4 +1,4 @@
-//! The engine against naive models: a list of elements, and sets of bytes.
+//! Compares the engine with naive models: a list of elements, and sets of bytes.
 
 #![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
 
@@ -43,8 +43,8 @@ mod strategies;
 #[cfg(test)]
 mod verify;
 
-/// How many cases a property is tried on, by `BEDFORM_TESTS` (default, ci, nightly), as the Python
-/// tests have it.
+/// The number of cases of a property, by `BEDFORM_TESTS` (default, ci, nightly), as in the Python
+/// tests.
 #[cfg(test)]
 fn cases(default: u32) -> proptest::test_runner::Config {
     let factor = match std::env::var("BEDFORM_TESTS").as_deref() {
@@ -57,11 +57,11 @@ fn cases(default: u32) -> proptest::test_runner::Config {
     config
 }
 
-/// Only what never comes takes so long.
+/// A limit that only a hanging test reaches.
 #[cfg(test)]
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Waits until `condition` holds, for minutes at most; `awaited` names the condition.
+/// Waits until `condition` holds, for at most [`PATIENCE`]; `awaited` names the condition.
 #[cfg(test)]
 fn wait_until(awaited: &str, mut condition: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();

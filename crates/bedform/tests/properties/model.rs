@@ -1,4 +1,4 @@
-//! An array as a list of elements in C order, and what selections are, from their definitions.
+//! The model: an array as a list of elements in C order, and selections by their definitions.
 
 use bedform_format::DataType;
 use bedform_geometry::{AxisSelection, Region, Selection, delinearize, element_count, linearize};
@@ -30,7 +30,7 @@ impl Model {
             .collect()
     }
 
-    /// The last of equal points stays, as in NumPy.
+    /// Of equal points the last element stays, as in NumPy.
     pub(crate) fn write(&mut self, selection: &Selection, elements: &[Element]) {
         for (point, element) in points_selected(selection).iter().zip(elements) {
             let at = self.at(point);
@@ -100,7 +100,7 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `0..limit`; 0 for no limit at all.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { self.next() % limit }
     }

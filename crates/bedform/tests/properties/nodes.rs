@@ -1,4 +1,5 @@
-//! Members on several nodes: those of a node share a segment, and what they write is what a list holds.
+//! Members on several nodes: the members of a node share a segment, and the result equals a list of
+//! elements.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use super::strategies::{new_array, selection};
 
 const TYPES: [DataType; 3] = [DataType::UInt8, DataType::Int16, DataType::Float64];
 
-/// What each of `size` members returns from `act`, in its session.
+/// Runs `act` on each of `size` members in its session, and returns the results.
 fn on_nodes<T: Send>(
     storages: &[Arc<dyn Storage>],
     per_node: u32,
@@ -68,7 +69,8 @@ proptest! {
         create(&storage, &new);
         let mut model = model_of(&new);
         let numbers = &mut Numbers(seed);
-        // Of some commits some members, leaders too, have nothing; some flush between their writes.
+        // In some commits some members write nothing, leaders too; some members flush between their
+        // writes.
         let mut draw = || -> Vec<Act> {
             (0..numbers.below(5))
                 .map(|_| match numbers.below(4) {
@@ -98,7 +100,7 @@ proptest! {
                 }
                 session.commit().unwrap();
                 if rank == 0 {
-                    // It holds what it has opened, and sees what came later.
+                    // The handle keeps opened objects, and still sees later commits.
                     read(&watching, new.data_type, &Selection::all(&new.shape));
                 }
             }
@@ -132,7 +134,7 @@ fn contents(storage: &Arc<dyn Storage>) -> Vec<u8> {
     read(&array, DataType::UInt8, &Selection::all(&[64])).concat()
 }
 
-/// Those of the log's segments.
+/// Returns the paths of these operations on the log's segments.
 fn of_segments(events: &[Event], operation: Operation) -> Vec<String> {
     let in_segment = |event: &&Event| {
         event.operation == operation && event.path.as_str().starts_with("segments/")
@@ -140,7 +142,7 @@ fn of_segments(events: &[Event], operation: Operation) -> Vec<String> {
     events.iter().filter(in_segment).map(|event| event.path.to_string()).collect()
 }
 
-/// The array, by a handle that keeps nothing and takes nothing that others keep.
+/// Opens the array without any cached data.
 fn open_cold(storage: &Arc<dyn Storage>) -> Array {
     let mut options = OpenOptions::default();
     options.cache_bytes = 0;
@@ -155,9 +157,9 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
     create(&storage, &bytes_array());
     let counts = on_nodes(&vec![storage.clone(); 12], 4, |rank, mut session| {
         let mut at = Vec::new();
-        // So few that no table is made of them.
+        // Too few commits for a table.
         for value in 1..3 {
-            // The leader of the last node never has anything of its own.
+            // The leader of the last node never writes data of its own.
             if rank != 8 {
                 session.write_boxes(&path(), one(4 * u64::from(rank), 4), &[value; 4]).unwrap();
             }
@@ -176,12 +178,12 @@ fn a_commit_costs_a_sync_for_each_node_and_a_reader_opens_what_it_touches() {
         .collect();
     assert_eq!(lanes.iter().collect::<BTreeSet<_>>(), [(0, 4), (4, 4), (8, 4)].iter().collect());
     assert_eq!(of_segments(&events, Operation::Open).len(), 9, "the other lanes");
-    // A sync by each leader, and one for the directory.
+    // One sync per leader, and one for the directory.
     assert_eq!(of_segments(&events, Operation::SyncGrowing).len(), 2 * (3 + 1));
     drop(counts);
     let expected: Vec<u8> = (0..64).map(|at| if at < 48 && at / 4 != 8 { 2 } else { 0 }).collect();
     assert_eq!(contents(&storage), expected);
-    // Of one node's part: its segment, and that with the directories.
+    // A read of one node's data opens its segment, and the one with the directories.
     recording.clear();
     let array = open_cold(&storage);
     let part = Selection::from(Region::new(vec![20], vec![4]).unwrap());
@@ -233,7 +235,8 @@ fn a_node_alone_syncs_its_data_with_the_directory() {
 
 #[test]
 fn what_takes_a_large_description_is_read_as_what_takes_a_small_one() {
-    // One description of 300 KB is that of a leader, one is not; the others say little.
+    // One 300 KB description belongs to a leader, another to an ordinary member; the others are
+    // small.
     const COUNT: u64 = 150_000;
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let layout = ArrayLayout {
@@ -275,7 +278,7 @@ fn what_takes_a_large_description_is_read_as_what_takes_a_small_one() {
 
 type Storages = Vec<Arc<dyn Storage>>;
 
-/// The storages of members, of which that of `failing` is to fail.
+/// The storages of the members; that of `failing` fails.
 fn with_faults(
     members: usize,
     failing: usize,
@@ -316,7 +319,7 @@ fn what_one_member_cannot_write_is_an_error_of_all_and_the_rest_can_be_recovered
         store.settle().unwrap();
         let done = store.recover(None, Leftover::Commit).unwrap();
         let bytes: u64 = done.found.iter().map(|found| found.bytes).sum();
-        // A leader that cannot write takes what its node had with it.
+        // A failing leader also loses the data of its node.
         let lost = if failing % 2 == 0 { 32 } else { 16 };
         assert_eq!(bytes, 64 - lost, "{done:?}");
         let expected: Vec<u8> = (0..64)
@@ -343,7 +346,7 @@ fn what_members_flushed_is_found_lane_by_lane_and_counts_in_the_order_of_writing
             session.write_boxes(&path(), own, &[10 * value + rank as u8; 24]).unwrap();
             session.flush().unwrap();
         }
-        // Nobody comes to commit: the last is gone.
+        // The last member is gone before the commit.
         if rank == 1 {
             faulty.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
             let _ = session.write_boxes(&path(), one(0, 1), &[99]);
@@ -398,7 +401,7 @@ fn nodes_without_any_write_cost_nothing_to_commit_and_leave_nothing() {
         session.commit().unwrap();
         session.commit().unwrap();
     });
-    // That of node 1, and that of the directory.
+    // One sync by node 1, and one for the directory.
     assert_eq!(of_segments(&recording.events(), Operation::SyncGrowing).len(), 2);
     assert_eq!(contents(&storage), [7; 64]);
     let store: Store = open(&storage, true);
@@ -407,7 +410,7 @@ fn nodes_without_any_write_cost_nothing_to_commit_and_leave_nothing() {
     assert!(log.list(&ObjectPath::root()).unwrap().is_empty());
 }
 
-/// A write of several stripes by each member, in pieces that are held and copied.
+/// Each member writes several stripes, in held and in copied pieces.
 #[test]
 fn large_writes_go_through_many_stripes_of_every_lane() {
     let mut new = bytes_array();

@@ -1,4 +1,4 @@
-//! Reads over a log: what is newest counts, what is hidden is not read, what is damaged is an error.
+//! Reads over a log: the newest data count, hidden data are not read, damaged data are an error.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn create(new: &NewArray) -> Arc<dyn Storage> {
     storage
 }
 
-/// Commits writes of bytes, as a session of its own.
+/// Commits writes of bytes in a session of their own.
 pub(super) fn commit(storage: &Arc<dyn Storage>, writes: &[(ObjectPath, Selection, Vec<u8>)]) {
     let store = open(storage, 0);
     let member = threads(1).pop().unwrap();
@@ -82,8 +82,8 @@ fn statistics(array: &Array, selection: &Selection) -> ReadStatistics {
 proptest! {
     #![proptest_config(cases(100))]
 
-    /// Direct writes between the commits settle some of the shards, so that these contain other commits
-    /// than those beside them.
+    /// Direct writes between the commits settle some shards, which then contain other commits than
+    /// their neighbours.
     #[test]
     fn any_read_over_commits_and_shards_that_have_some_of_them_is_what_a_list_holds(
         new in new_array(&TYPES),
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// The elements of one of the chunks.
+/// Returns the region of a random chunk.
 fn whole_chunk(new: &NewArray, numbers: &mut Numbers) -> Region {
     let chunk = &new.layout.chunk_shape;
     let axes = new.shape.iter().zip(chunk).map(|(size, length)| {
@@ -132,8 +132,8 @@ fn whole_chunk(new: &NewArray, numbers: &mut Numbers) -> Region {
     Region::new(start, shape).unwrap()
 }
 
-/// As unstructured grids are written: hundreds of small boxes in one write, in no order, which overlap
-/// each other and those of other members and of other commits.
+/// Hundreds of small boxes per write, as unstructured grids need them. They are unordered, and
+/// overlap each other, other members' boxes and other commits.
 #[test]
 fn hundreds_of_small_boxes_of_several_members_count_in_their_order() {
     for shape in [vec![4000], vec![61, 83], vec![5, 30, 29]] {
@@ -189,7 +189,7 @@ fn hundreds_of_small_boxes_of_several_members_count_in_their_order() {
     }
 }
 
-/// Where bytes of an array of another type come first, no element ends where a block of the log does.
+/// Bytes of an array with another type come first, so elements cross the blocks of the log.
 #[test]
 fn elements_that_lie_in_two_blocks_of_the_log_are_whole() {
     let storage = create(&layout(&[3], &[3], &[3]));
@@ -227,19 +227,19 @@ fn what_something_newer_hides_is_not_read_and_nothing_is_read_twice() {
         commit(&storage, &[(path(), all.clone(), vec![value; count])]);
     }
     let found = statistics(&array(0), &all);
-    // Of eight shards the indexes; none of their chunks.
+    // The indexes of eight shards, and none of their chunks.
     assert!(found.bytes < count as u64 + 8 * 1000, "{found:?}");
     let right = (path(), part(&[0, edge / 2], &[edge, edge / 2]), vec![9; count / 2]);
     commit(&storage, &[right]);
     let found = statistics(&array(0), &all);
-    // Half of the commit before is hidden, but every block has some of the other half.
+    // Half of the earlier commit is hidden, but every block contains some of the other half.
     assert!(found.bytes < (count + count / 2) as u64 + 8 * 1000, "{found:?}");
 }
 
 #[test]
 fn what_was_never_written_costs_no_request() {
     let storage = create(&layout(&[64, 64], &[8, 8], &[16, 16]));
-    // The box around both writes has all of the array.
+    // The box around both writes covers the whole array.
     let corners =
         [(path(), part(&[0, 0], &[1, 1]), vec![1]), (path(), part(&[63, 63], &[1, 1]), vec![1])];
     commit(&storage, &corners);
@@ -263,7 +263,7 @@ fn small_reads_of_the_same_place_fetch_a_block_once() {
     }
 }
 
-/// The name and the bytes of the store's only segment.
+/// Returns the name and bytes of the store's only segment.
 fn segment(log: &dyn Storage) -> (ObjectPath, Vec<u8>) {
     let segments = ObjectPath::parse("segments").unwrap();
     let directory = segments.join(&log.list(&segments).unwrap()[0].name).unwrap();
@@ -320,8 +320,8 @@ fn a_changed_bit_or_a_cut_segment_is_an_error_for_those_who_need_it_and_never_da
     assert_eq!(read(&array, DataType::UInt8, &Selection::all(&[300_000])).concat(), bytes);
 }
 
-/// An append that was cut off leaves elements behind the array's end. A commit that makes the array
-/// larger does not bring them to light.
+/// An interrupted append leaves elements beyond the array's end. A commit that makes the array
+/// larger must not reveal them.
 #[test]
 fn what_lies_behind_the_end_when_a_commit_makes_an_array_larger_is_the_fill_value() {
     for shape in [vec![20_u64], vec![5, 7]] {

@@ -1,4 +1,4 @@
-//! Arrays that come, and grow, piece by piece: nobody sees a part of it.
+//! Arrays that are created or appended to in pieces: readers see no partial state.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn path(text: &str) -> ObjectPath {
     ObjectPath::parse(text).unwrap()
 }
 
-/// Two handles on one store, as two processes have them.
+/// Two handles on one store, as in two processes.
 fn two() -> (Store, Store) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
@@ -61,7 +61,7 @@ fn drafts_are_written_by_others_and_appear_together_with_their_group() {
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
 
-/// A conversion writes a draft block by block, and listed a directory of the log for each.
+/// A regression: a conversion that wrote a draft in blocks listed a directory of the log for each.
 #[test]
 fn the_blocks_of_a_draft_look_once_for_promises_of_dead_writers() {
     let recording = Arc::new(Recording::new(MemoryStorage::new()));

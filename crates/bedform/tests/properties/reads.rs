@@ -1,8 +1,7 @@
-//! A read fetches every byte that it needs, none twice, and none too many; and `explain` says so
-//! beforehand.
+//! A read fetches each needed byte once and no unneeded one, as `explain` predicts.
 //!
-//! What is needed follows from the definitions: of elements that are stored as they are, their bytes;
-//! of others, the whole chunk. Between two needed bytes a gap of up to the limit may be read.
+//! The definitions give the needed bytes: those of raw elements, and whole chunks of encoded ones.
+//! Between two needed bytes, a read may include a gap up to the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use super::strategies::{TYPES, new_array, selection};
 
 type Bytes = BTreeSet<u64>;
 
-/// The index of a shard, and how many bytes its tail has.
+/// Returns the index of a shard, and the size of its tail in bytes.
 fn index_of(
     storage: &dyn Storage,
     object: &ObjectPath,
@@ -42,7 +41,7 @@ fn per_shard(new: &NewArray) -> Vec<u64> {
     layout.shard_shape.iter().zip(&layout.chunk_shape).map(|(a, b)| a / b).collect()
 }
 
-/// The place of an element in its chunk as it is stored, counted in elements.
+/// Returns the place of an element in its stored chunk, counted in elements.
 fn place_in_chunk(new: &NewArray, inside: &[u64]) -> u64 {
     let chunk = &new.layout.chunk_shape;
     match &new.layout.transpose {
@@ -55,7 +54,7 @@ fn place_in_chunk(new: &NewArray, inside: &[u64]) -> u64 {
     }
 }
 
-/// True if elements are stored as they are, so that parts of chunks are read.
+/// True if elements are stored raw, so that reads take parts of chunks.
 fn has_raw_elements(new: &NewArray) -> bool {
     let layout = &new.layout;
     layout.codecs.is_empty()
@@ -64,7 +63,7 @@ fn has_raw_elements(new: &NewArray) -> bool {
         && new.data_type.item_size().is_some()
 }
 
-/// For every object that is touched, the bytes that the selection needs, and its tail.
+/// Returns, for each object of a selection, the needed bytes and the tail.
 fn needed(
     storage: &dyn Storage,
     new: &NewArray,
@@ -107,8 +106,8 @@ fn is_read(event: &&Event) -> bool {
     matches!(event.operation, Operation::Read | Operation::ReadResident) && event.bytes > 0
 }
 
-/// Holds what was read of one object against what was needed of it. Wider gaps than `gap_max` are read over where
-/// elements are stored as they are: at most one byte for four that are read anyway.
+/// Compares the reads of one object with the needed bytes. For raw elements, gaps wider than
+/// `gap_max` are allowed, up to one byte for four others.
 fn check_object(
     read: &[&Event],
     needed: &Bytes,
@@ -211,7 +210,7 @@ proptest! {
                 let read = by_object.get(object).unwrap_or(&none);
                 check_object(read, bytes, (*tail, size), (gap, has_raw_elements(&new)));
             }
-            // What was announced is what was done.
+            // `explain` predicted the actual requests.
             let requests = events.iter().filter(is_read).count() as u64;
             let bytes: u64 = events.iter().filter(is_read).map(|event| event.bytes).sum();
             prop_assert_eq!(facts.objects, needed.len() as u64);
@@ -238,7 +237,7 @@ proptest! {
     }
 }
 
-/// Merging neighbours must not make buffers that grow with the read.
+/// Merged requests must not need buffers that grow with the read.
 #[test]
 fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
     for checksum in [false, true] {
@@ -261,14 +260,14 @@ fn no_request_is_larger_than_two_mebibytes_however_much_is_read() {
         assert_eq!(buffer, elements);
         let events = storage.events();
         assert!(events.iter().filter(is_read).all(|event| event.bytes <= 2 << 20));
-        // 64 chunks of 256 KiB, in as few requests as that allows, and the index.
+        // The index and 64 chunks of 256 KiB, in the fewest requests within the limit.
         let requests = events.iter().filter(is_read).count();
         assert!((9..=11).contains(&requests), "{requests}");
         assert_eq!(storage.bytes_read_again(), []);
     }
 }
 
-/// Small requests are bound by the device's latency: it must know of many of them at once.
+/// The device's latency bounds small requests, so it must know of many at once.
 #[test]
 fn requests_are_told_to_the_storage_before_they_are_waited_for() {
     for chunk in [16, 64] {
@@ -284,7 +283,7 @@ fn requests_are_told_to_the_storage_before_they_are_waited_for() {
         array.write(&all, bedform::Elements::Bytes(&elements)).unwrap();
         let array = reader(&storage, 0);
         storage.clear();
-        // One element of every second chunk along both axes: no two requests are one.
+        // One element of every second chunk along both axes, so no two requests merge.
         let places = || (0..1024).step_by(2 * usize::try_from(chunk).unwrap());
         let element =
             |row, column| bedform_geometry::Region::new(vec![row, column], vec![1, 1]).unwrap();
@@ -299,13 +298,13 @@ fn requests_are_told_to_the_storage_before_they_are_waited_for() {
         let (told, waited) = (of_chunks(Operation::ReadAhead), of_chunks(Operation::Read));
         assert_eq!(waited.len() as u64, (512 / chunk) * (512 / chunk));
         assert!(told.is_subset(&waited));
-        // The first few may be waited for before the others are known.
+        // The read may wait for a few requests before it announces the others.
         assert!(told.len() + 8 > waited.len(), "{} of {}", told.len(), waited.len());
     }
 }
 
-/// A union of boxes that overlap inside a chunk stored as it is was read box by box, the shared
-/// bytes once for each box.
+/// A regression: a union of boxes that overlap inside a raw chunk was read box by box, and the
+/// shared bytes once per box.
 #[test]
 fn boxes_of_a_union_that_share_bytes_share_a_request() {
     let new = plain(vec![8], vec![8], vec![8]);
@@ -326,11 +325,11 @@ fn boxes_of_a_union_that_share_bytes_share_a_request() {
     let found = read(&array, new.data_type, &union).concat();
     assert_eq!(found, [&elements[8..24], &elements[4..16], &elements[..28]].concat());
     assert_eq!(storage.bytes_read_again(), []);
-    // One for the index, one for the elements.
+    // One request for the index, one for the elements.
     assert_eq!(requests, 2);
 }
 
-/// Elements of 32 bits, stored as they are.
+/// An array of raw 32-bit elements.
 fn plain(shape: Vec<u64>, chunk_shape: Vec<u64>, shard_shape: Vec<u64>) -> NewArray {
     let data_type = bedform_format::DataType::Float32;
     NewArray {

@@ -1,4 +1,4 @@
-//! What a handle reads of a store or an array that others have replaced or deleted meanwhile.
+//! Reads through a handle after another process has replaced or deleted the store or an array.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{Order, Selection};
 use serde_json::Map;
 
-/// A directory of one test.
+/// The directory of one test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,7 +48,7 @@ fn t() -> ObjectPath {
     ObjectPath::parse("t").unwrap()
 }
 
-/// Eight bytes in two shards, of which the second has never been written.
+/// Writes eight bytes in two shards; the second shard is never written.
 fn fill(store: &Store, value: u8) {
     let new = NewArray {
         shape: vec![8],
@@ -96,7 +96,7 @@ fn an_array_that_is_gone_is_a_conflict_and_one_with_shards_that_were_never_writt
             let mut found = [0; 8];
             array.read(&all, &mut found).unwrap();
             assert_eq!(found, [1, 1, 1, 1, 9, 9, 9, 9]);
-            // A document that another handle has changed is that of the same array.
+            // A document changed by another handle still belongs to the same array.
             let mut attributes = Map::new();
             attributes.insert("a".to_owned(), 1.into());
             open(&scratch.store(), Freshness::Read).set_attributes(&t(), attributes).unwrap();

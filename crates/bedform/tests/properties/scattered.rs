@@ -1,4 +1,4 @@
-//! Reads of what lies in many places of a log, each large enough to go past the page cache alone.
+//! Reads of data in many places of a log, with extents large enough for direct reads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use bedform_storage::{LocalStorage, Mode};
 use super::arrays::path;
 use super::model::Numbers;
 
-/// Rows, and bytes of each: a box with a part of each row has as many extents as rows.
+/// The number of rows, and bytes per row. A box with a part of each row has as many extents as
+/// rows.
 const ROWS: u64 = 48;
 const COLUMNS: u64 = 128 << 10;
 
-/// A store on a disk whose log has all rows, and then some boxes again. It goes with the value.
+/// A store on a disk whose log has all rows, then some boxes again. It is removed on drop.
 struct Scattered {
     directory: PathBuf,
-    /// What the array holds.
+    /// The expected elements.
     model: Vec<u8>,
 }
 
@@ -53,7 +54,7 @@ impl Scattered {
         store.create_array(&path(), &new).unwrap();
         let half = ROWS / 2;
         own.commit(&store, &[([0, 0], [half, COLUMNS]), ([half, 0], [half, COLUMNS])]);
-        // Newer boxes leave extents of all lengths of what lies below them.
+        // Newer boxes divide the older data into extents of all lengths.
         own.commit(&store, &[([5, 40_000], [20, 300]), ([30, 7], [9, 60_000])]);
         own
     }
@@ -62,7 +63,7 @@ impl Scattered {
         Arc::new(LocalStorage::open(&self.directory.join("s.zarr"), Mode::ReadWrite).unwrap())
     }
 
-    /// Writes random bytes to some boxes, as a session of its own.
+    /// Writes random bytes to some boxes, in a session of their own.
     fn commit(&mut self, store: &Store, boxes: &[([u64; 2], [u64; 2])]) {
         let member = threads(1).pop().unwrap();
         let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
@@ -79,7 +80,7 @@ impl Scattered {
         session.commit().unwrap();
     }
 
-    /// The array, by a handle that keeps nothing and takes nothing that others keep.
+    /// Opens the array without any cached data.
     fn array(&self) -> Array {
         let mut options = OpenOptions::default();
         options.commits_named = 2;
@@ -93,13 +94,13 @@ impl Scattered {
         rows.flat_map(|at| self.model[at..at + index(shape[1])].iter().copied()).collect()
     }
 
-    /// The files with the data of the log.
+    /// Returns the files with the data of the log.
     fn segments(&self) -> Vec<PathBuf> {
         let all = self.directory.join("s.zarr.bedform-log/segments");
         std::fs::read_dir(all).unwrap().map(|found| found.unwrap().path().join("data")).collect()
     }
 
-    /// Takes the log out of the page cache, where the system lets go of it.
+    /// Drops the log from the page cache, as far as the system allows.
     fn forget(&self) {
         for segment in self.segments() {
             let file = std::fs::File::open(segment).unwrap();
@@ -129,14 +130,14 @@ fn index(value: u64) -> usize {
     usize::try_from(value).unwrap()
 }
 
-/// A mark that an earlier read left makes some extents of a unit go through the page cache, and others
-/// past it.
+/// Pages that an earlier read left in the page cache make some extents of a unit buffered reads,
+/// and others direct reads.
 #[test]
 fn a_box_in_many_places_of_the_log_is_the_same_from_the_disk_the_page_cache_and_both() {
     let store = Scattered::new("scattered");
     let numbers = &mut Numbers(20_261_122);
     for round in 0..12 {
-        // Of the narrowest each extent is one block of the log.
+        // In the narrowest boxes, each extent is one block of the log.
         let width = [1, 1000, 40_000, 70_000][round % 4] + numbers.below(20_000);
         let start = [numbers.below(8), numbers.below(COLUMNS - width)];
         let shape = [ROWS - start[0] - numbers.below(8), width];

@@ -1,4 +1,5 @@
-//! Everything that a session takes, against lists: boxes, declared boxes, held data, growing, appending.
+//! Every kind of write in a session, compared with lists: boxes, declared boxes, held data, growth,
+//! appends.
 
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ struct Twins {
     session: Session,
     declared: Vec<(Decomposition, Vec<Region>)>,
     data_type: DataType,
-    /// What is committed, and what will be.
+    /// The committed elements, and the elements after the next commit.
     committed: Model,
     next: Model,
     burst: Option<(Burst, Reach)>,
@@ -130,7 +131,7 @@ impl Twins {
                 self.next = self.committed.clone();
                 self.declared.clear();
                 let options = options(self.burst.as_ref());
-                // The old one keeps what it has promised.
+                // Promises of the old session remain valid.
                 self.session = self.store.session(Box::new(Alone), options).unwrap();
                 self.is_known = true;
             }
@@ -194,7 +195,8 @@ impl Twins {
         self.is_known = true;
     }
 
-    /// Somebody else begins to append, and fails: elements behind the end that nobody may ever see.
+    /// Starts a failing append of another writer: it leaves elements beyond the end that must stay
+    /// invisible.
     fn leave_behind(&mut self) {
         if self.committed.shape.is_empty() {
             return;
@@ -209,7 +211,7 @@ impl Twins {
             let mut old = vec![0x77; bytes];
             let kept = Selection::all(&self.committed.shape);
             let count = usize::try_from(grown.result_bytes(&kept)?).unwrap();
-            // The axis is the first, so that what is there already comes first.
+            // Along the first axis, so the old elements come first in C order.
             grown.read(&kept, &mut old[..count])?;
             grown.write(&all, Elements::Bytes(&old))?;
             Err(bedform::Error::new(ErrorKind::Io, "somebody pulled the plug"))
@@ -236,7 +238,7 @@ fn options(burst: Option<&(Burst, Reach)>) -> SessionOptions {
     options
 }
 
-/// A burst tier with parts of 4 KiB and room for two.
+/// A burst tier with parts of 4 KiB, and a capacity of two parts.
 fn burst(storage: &Arc<dyn Storage>) -> Burst {
     let mut burst = Burst::new(storage.clone(), Some(8192));
     burst.part_bytes = 4096;
@@ -256,7 +258,7 @@ fn boxes_of(regions: &[Region]) -> Boxes {
     }
 }
 
-/// One to three boxes, none empty; nothing in an empty shape.
+/// Returns one to three nonempty boxes; `None` in an empty shape.
 fn regions_in(shape: &[u64], numbers: &mut Numbers) -> Option<Vec<Region>> {
     if shape.contains(&0) {
         return None;
@@ -302,7 +304,7 @@ proptest! {
     }
 }
 
-/// A storage with faults, and the burst tier before it, which has none.
+/// A faulty storage, with a faultless burst tier.
 fn with_faults() -> (Arc<Failing<MemoryStorage>>, Store, Burst) {
     let storage = Arc::new(Failing::new(MemoryStorage::new()));
     let shared: Arc<dyn Storage> = storage.clone();
@@ -325,7 +327,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             let (storage, store, burst) = with_faults();
             let node = (burst.clone(), Reach::Node);
             let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
-            // The log cannot be reached any more, or not at all.
+            // The log becomes unreachable later, or is so from the start.
             storage.fail_at(fault, 0, Fault::Error(StorageErrorKind::Io));
             let mut promised = 0;
             for value in 1..=promises {
@@ -333,7 +335,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
                 let all = Selection::all(&[64 + u64::from(value)]);
                 let bytes = vec![value; 64 + usize::from(value)];
                 let written = session.write(&path(), &all, Elements::Bytes(&bytes));
-                // It may hear that draining has failed; then it has promised no more.
+                // The writer may get an error of draining; then it has promised no more.
                 if written.and_then(|_| session.commit()).is_err() {
                     break;
                 }
@@ -342,10 +344,10 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
                     assert_eq!(contents(&store), [0; 64]);
                 }
             }
-            // More that was never committed.
+            // A further write that is never committed.
             let _ = session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64]));
             drop(session);
-            // Promised before: it would cover what is written now.
+            // The earlier promise would cover a write made now.
             match store.session(Box::new(Alone), options(Some(&node))) {
                 Ok(_) => assert_eq!(promised, 0),
                 Err(error) => {
@@ -353,7 +355,8 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
                     assert!(error.to_string().contains("bedform recover"), "{error}");
                 }
             }
-            // Who does not know the tier is told of it, if the log could be, and takes nothing away.
+            // A session without the tier gets a conflict if the log names the tier, and removes no
+            // data.
             let refused = store.session(Box::new(Alone), SessionOptions::default()).err();
             let blind = store.recover(None, Leftover::Commit).unwrap();
             assert_eq!(blind.completed, 0);
@@ -367,8 +370,8 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             let found = store.recover(Some(&burst), Leftover::Keep).unwrap();
             drop(store.session(Box::new(Alone), options(Some(&node))).unwrap());
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
-            // A segment that cannot even begin, durably, is heard of before anything is promised, or it is
-            // kept.
+            // If a segment cannot begin durably, the writer hears of it before it promises
+            // anything, or the promise is kept.
             assert!(found.completed >= 1 || fault != Operation::AppendGrowing, "{found:?}");
             let kept = u8::try_from(found.completed).unwrap();
             let rows = if kept == 0 { 64 } else { 64 + usize::from(kept) };
@@ -399,7 +402,7 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         drop(session);
         assert_eq!(contents(&store), [1; 64]);
-        // Neither settling nor another session takes it away.
+        // Settling and other sessions leave it in place.
         let mut other = start();
         other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[4; 64])).unwrap();
         other.commit().unwrap();
@@ -423,7 +426,7 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
     }
 }
 
-/// A session of which `write` is left over.
+/// Leaves a session with the uncommitted `write`.
 fn leave(storage: &Failing<MemoryStorage>, store: &Store, write: impl FnOnce(&mut Session)) {
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     write(&mut session);
@@ -452,7 +455,7 @@ fn what_a_writer_has_appended_and_left_is_committed_only_where_nobody_has_append
 
     let (storage, store, _) = with_faults();
     leave_rows(&storage, &store);
-    // Growth that appends nothing is in nobody's way.
+    // Growth without an append conflicts with no other writer.
     leave(&storage, &store, |session| {
         session.resize(&path(), &[65]).unwrap();
         session.write(&path(), &Selection::all(&[65]), Elements::Bytes(&[1; 65])).unwrap();
@@ -538,7 +541,7 @@ fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_not
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.commit().unwrap();
     drop(session);
-    // The node with the tier is away.
+    // The node of the tier is down.
     assert_eq!(store.recover(None, Leftover::Discard).unwrap().tiers.len(), 1);
     let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     other.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[9; 64])).unwrap();
@@ -603,7 +606,7 @@ fn of_two_sessions_that_append_at_once_the_second_is_told_and_nothing_is_lost() 
     first.commit().unwrap();
     let error = second.commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // What it had is gone, so a commit that is tried again is none.
+    // The session's writes are lost, so a second commit must not succeed.
     for again in [second.commit(), second.append(&path(), 0, &[1], Elements::Bytes(&[2]))] {
         let error = again.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
@@ -756,7 +759,7 @@ fn of_two_that_create_an_array_at_once_the_session_is_told() {
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     session.create_arrays(&new).unwrap();
     session.write(&names[0], &Selection::all(&[64]), Elements::Bytes(&[1; 64])).unwrap();
-    // What the session has written is nothing that anybody has to respect. Both may be under way.
+    // Uncommitted arrays of a session do not bind others. Both creations may be in progress.
     while other.create_arrays(&new[..1]).is_err() {}
     let error = session.commit().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists), "{error}");

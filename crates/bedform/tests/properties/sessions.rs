@@ -1,4 +1,4 @@
-//! Sessions of several members: each commit shows all of them or none, overlaps in the order of ranks.
+//! Sessions of several members: a commit is atomic over all of them, and overlaps follow the ranks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub(crate) fn create(storage: &Arc<dyn Storage>, new: &NewArray) {
     store.create_array(&path(), new).unwrap();
 }
 
-/// What one member writes for one commit.
+/// The writes of one member for one commit.
 type Writes = Vec<(Selection, Vec<Element>)>;
 
 /// Every member writes its part of each commit, and commits.
@@ -54,7 +54,7 @@ fn write_all(storage: &Arc<dyn Storage>, data_type: DataType, parts: &[Vec<Write
                             session.write(&path(), selection, elements).unwrap()
                         });
                     }
-                    // Some begin it before the others come.
+                    // Some members begin the commit before the others arrive.
                     if writes.len() % 2 == 1 {
                         session.commit_begin().unwrap();
                     }
@@ -142,7 +142,7 @@ fn a_member_that_fails_before_the_commit_leaves_nothing_visible_and_nobody_waiti
         let store = open(&storage, true);
         let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
         session.write(&path(), &all, Elements::Bytes(&[7; 64])).unwrap();
-        // One is gone before the others commit.
+        // One member is gone before the others commit.
         (rank != 1).then(|| session.commit().map_err(|error| error.kind()))
     };
     let outcomes: Vec<_> = std::thread::scope(|scope| {
@@ -193,8 +193,8 @@ fn a_commit_to_an_array_that_was_made_smaller_or_deleted_is_a_conflict() {
     }
 }
 
-/// Its snapshot is that of a store without commits; what it puts in place of a shard that has one by then
-/// must not look like the shard of an older time.
+/// The writer's snapshot has no commits. The shard that it writes replaces one with a settled
+/// commit, and must not look older than that commit.
 #[test]
 fn a_whole_shard_begun_before_the_first_commit_and_ended_after_it_was_settled_is_whole() {
     let all = Selection::all(&[64]);
@@ -234,7 +234,7 @@ fn a_whole_shard_begun_before_the_first_commit_and_ended_after_it_was_settled_is
     }
 }
 
-/// Sessions that know nothing of each other, a reader and one who settles: a reader sees whole commits.
+/// Independent sessions, a reader and a settler: the reader sees only whole commits.
 #[test]
 fn readers_see_whole_commits_while_others_commit_and_settle() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());

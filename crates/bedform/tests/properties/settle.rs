@@ -1,4 +1,4 @@
-//! Settling: in rounds of whatever size, by whatever shares, the store stays what it was.
+//! Settling in rounds and shares of any size does not change the contents of the store.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn options(memory_bytes: u64, part: (u64, u64)) -> SettleOptions {
     options
 }
 
-/// An array of numbers in `shape`, cut into `shards` of `chunks`.
+/// An array of numbers in `shape`, divided into `shards` of `chunks`.
 fn plain(data_type: DataType, shape: &[u64], chunks: &[u64], shards: &[u64]) -> NewArray {
     NewArray {
         shape: shape.to_vec(),
@@ -80,7 +80,7 @@ fn region(start: &[u64], shape: &[u64]) -> Selection {
     Selection::Orthogonal(axes.map(AxisSelection::Range).collect())
 }
 
-/// The numbers from 0 on, as a buffer holds them.
+/// Returns the numbers from 0 on, in the layout of a buffer.
 #[allow(clippy::host_endian_bytes)]
 fn counting(count: u32) -> Vec<u8> {
     (0..count).flat_map(|at| f64::from(at).to_ne_bytes()).collect()
@@ -95,7 +95,7 @@ fn named(name: &str) -> ObjectPath {
     ObjectPath::parse(name).unwrap()
 }
 
-/// Commits `bytes` to selections of arrays, each with a session of its own.
+/// Commits `bytes` to selections of arrays, each in a session of its own.
 fn commit(store: &Store, writes: &[(&str, Selection, &[u8])]) {
     let member = threads(1).pop().unwrap();
     let mut session = store.session(Box::new(member), SessionOptions::default()).unwrap();
@@ -148,7 +148,7 @@ proptest! {
             }
             session.commit().unwrap();
             drop(session);
-            // Some of it is settled before the next commit, some is merged then.
+            // Some commits are settled before the next one, others together with it.
             if number + 1 < commits && numbers.below(2) == 0 {
                 settle(&store, &options(memory_bytes, (0, parts))).unwrap();
             }
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// Elements that begin in one block of the log and end in the next, in boxes that are cut by rounds.
+/// Elements across two blocks of the log, in boxes that rounds divide.
 #[test]
 fn elements_across_blocks_and_boxes_across_rounds_arrive_whole() {
     let (rows, columns) = (7_u32, 90_000);
@@ -180,7 +180,7 @@ fn elements_across_blocks_and_boxes_across_rounds_arrive_whole() {
         other.create_array(&named("flags"), &flags).unwrap();
         other.create_array(&named("field"), &field).unwrap();
         let all = Selection::all(&shape);
-        // An odd number of bytes before the numbers.
+        // An odd number of bytes precedes the numbers.
         commit(&other, &[("flags", region(&[0], &[3]), &[1, 2, 3]), ("field", all, &bytes)]);
         let done = settle(&open(&copy, cores), &options(4 << 20, (0, 1))).unwrap();
         assert!(done.rounds > 3, "{done:?}");
@@ -189,8 +189,8 @@ fn elements_across_blocks_and_boxes_across_rounds_arrive_whole() {
     }
 }
 
-/// Boxes of one to three elements, of which very many lie in each chunk, some over others, some across
-/// chunks; with and without an axis of records.
+/// Boxes of one to three elements, very many per chunk, some overlapping, some across chunks; with
+/// and without a record axis.
 #[test]
 fn scattered_elements_arrive_each_in_its_place_by_any_number_of_threads() {
     const COUNT: u64 = 6_000;
@@ -236,7 +236,7 @@ fn scattered_elements_arrive_each_in_its_place_by_any_number_of_threads() {
     }
 }
 
-/// Shards of which two do not fit into the memory: the second is built as the first one is written.
+/// Two shards do not fit into the memory budget: the second is built while the first is written.
 #[test]
 fn who_waits_for_memory_of_a_writer_that_fails_gets_its_error_and_the_next_call_goes_on() {
     let storage = Arc::new(Failing::new(MemoryStorage::new()));
@@ -324,7 +324,7 @@ fn who_settles_late_puts_nothing_into_an_array_that_has_taken_the_place_of_its_o
         commit(&store, &[("t", Selection::all(&[64]), &[7; 64])]);
         let asked = AtomicU64::new(0);
         let progress = |_, _| {
-            // Others settle all of it, delete the array, and create another.
+            // Another writer settles everything, deletes the array, and creates a new one.
             if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                 others.settle().unwrap();
                 others.delete(&named("t")).unwrap();
@@ -392,7 +392,7 @@ fn one_array_can_be_settled_and_the_others_wait() {
     assert!(log_is_gone(&storage));
 }
 
-/// A directory that goes with its test: times of files are those of the system.
+/// A directory that is removed after its test, with file times of the system.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -413,7 +413,7 @@ impl Drop for Directory {
     }
 }
 
-/// How many segments the log has.
+/// Returns the number of segments in the log.
 fn segments(storage: &Arc<dyn Storage>) -> usize {
     let log = storage.beside(".bedform-log").unwrap();
     log.list(&named("segments")).unwrap().len()
@@ -444,7 +444,7 @@ fn what_readers_may_still_need_stays_for_the_grace_period() {
     assert_eq!(all_of(&store, "t"), [1; 8]);
 }
 
-/// Roots whose times say that they were made tomorrow, or long ago.
+/// Roots with times of tomorrow, or of long ago.
 #[test]
 fn a_clock_that_jumps_delays_what_is_removed_and_changes_no_data() {
     let directory = Directory::new("clock");
@@ -504,7 +504,7 @@ fn the_summary_of_a_log_counts_segments_that_may_have_what_no_commit_has() {
     assert_eq!(counts(), (1, 0));
 }
 
-/// Every byte of an object, and the object that has exactly these.
+/// Returns all bytes of an object.
 fn bytes_of(storage: &Arc<dyn Storage>, name: &str) -> Vec<u8> {
     let object = storage.open(&named(name)).unwrap();
     let mut bytes = vec![0; usize::try_from(object.version().size).unwrap()];
@@ -518,7 +518,7 @@ fn put(storage: &Arc<dyn Storage>, name: &str, bytes: &[u8]) {
     writer.publish(Condition::None).unwrap();
 }
 
-/// A store with commits that came while others were settled, and the shard of the first settling.
+/// A store with commits made while others were settled, and the shard of the first settling.
 fn settled_under_commits() -> (Arc<dyn Storage>, Store, Vec<u8>) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let store = create(&storage);
@@ -557,7 +557,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
             assert!(error.to_string().contains(what), "{error}");
             assert!(error.to_string().contains("t/c/0"), "{error}");
         }
-        // Others are not touched by it.
+        // Other shards stay readable.
         array.read(&region(&[4], &[4]), &mut bytes).unwrap();
         assert_eq!(bytes, [3; 4]);
     };
@@ -571,7 +571,7 @@ fn while_there_is_a_log_a_shard_that_is_lost_or_older_is_damage_and_not_data() {
     );
     put(&storage, "t/c/0", &whole);
     assert_eq!(all_of(&store, "t"), expected);
-    // Written anew, all of it.
+    // The shard is written completely anew.
     storage.delete(&named("t/c/0"), Durability::Process, Condition::None).unwrap();
     let array = store.array(&named("t")).unwrap();
     array.write(&region(&[0], &[4]), Elements::Bytes(&[7; 4])).unwrap();
@@ -671,7 +671,7 @@ fn the_shards_of_a_round_are_durable_by_one_sync_before_they_have_names_and_one_
         "before anything relies on it"
     );
     assert_eq!(all_of(&store, "a"), elements[..64]);
-    // One alone is durable by itself.
+    // The publication of a single shard is durable without a joint sync.
     commit(&store, &[("a", region(&[0], &[8]), &elements[..8])]);
     recording.clear();
     store.settle().unwrap();

@@ -52,7 +52,7 @@ fn codecs() -> impl Strategy<Value = Vec<BytesCodec>> {
     ]
 }
 
-/// Nothing, or Pco where it takes the elements.
+/// Returns a serializer for some arrays: Pco, where it supports the elements.
 fn serializer(data_type: DataType, seed: u64) -> Option<Serializer> {
     if !PcodecConfiguration::takes(data_type) || !seed.is_multiple_of(4) {
         return None;
@@ -123,8 +123,8 @@ pub(crate) fn new_array(types: &'static [DataType]) -> impl Strategy<Value = New
         })
 }
 
-/// A selection of an array of `shape`: everything, a box, steps of either sign, lists with equal
-/// entries, points, unions of boxes that overlap.
+/// Returns a selection of an array of `shape`: everything, a box, steps of either sign, lists with
+/// equal entries, points, or unions of overlapping boxes.
 pub(crate) fn selection(shape: &[u64], numbers: &mut Numbers) -> Selection {
     match numbers.below(8) {
         0 => Selection::all(shape),

@@ -1,4 +1,4 @@
-//! Checks of a store with a log: what is damaged is said, by name, or matters to nobody.
+//! Verification of a store with a log: it names all damage that affects data.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use bedform_storage::{
 use super::model::Numbers;
 use super::overlay::layout;
 
-/// Elements along both axes of the arrays, and objects.
+/// Elements along both axes of the arrays, and objects per array.
 const SHAPE: [u64; 2] = [300, 400];
 const OBJECTS: u64 = 6;
 
@@ -39,7 +39,7 @@ fn part(start: [u64; 2], shape: [u64; 2]) -> Selection {
     Selection::from(Region::new(start.to_vec(), shape.to_vec()).unwrap())
 }
 
-/// Two members write these parts, each its half of every array's rows, and commit.
+/// Two members write these parts, each its half of the rows, and commit.
 fn commit(storage: &Arc<dyn Storage>, parts: &[(&str, [u64; 2], [u64; 2])], value: u8) {
     std::thread::scope(|scope| {
         for (rank, member) in (0..).zip(threads(2)) {
@@ -59,7 +59,8 @@ fn commit(storage: &Arc<dyn Storage>, parts: &[(&str, [u64; 2], [u64; 2])], valu
     });
 }
 
-/// Arrays `t`, with a shard and data in the log over it and elsewhere, and `u`, all of it in the log.
+/// A store with arrays `t`, which has a shard and data in the log over it and elsewhere, and `u`,
+/// which is all in the log.
 fn store() -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut options = OpenOptions::default();
@@ -94,7 +95,7 @@ fn read(storage: &Arc<dyn Storage>) -> bedform::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The segments of the log, with their bytes.
+/// Returns the segments of the log, with their bytes.
 fn segments(log: &dyn Storage) -> BTreeMap<String, Vec<u8>> {
     let names = log.list(&path("segments")).unwrap().into_iter().map(|entry| entry.name);
     let bytes = names.map(|name| {
@@ -126,7 +127,7 @@ fn of_a_whole_store_nothing_is_said_but_where_the_data_of_absent_objects_are() {
     let absent = found.absent.iter();
     let absent: Vec<_> =
         absent.map(|one| (one.array.as_str(), one.objects, one.of, one.in_log)).collect();
-    // Of `t` one is there; rows 100 to 300 and columns 20 to 170 touch three others.
+    // `t` has one object; rows 100 to 300 and columns 20 to 170 touch three others.
     assert_eq!(absent, [("t", OBJECTS - 1, OBJECTS, 3), ("u", OBJECTS, OBJECTS, OBJECTS)]);
     open(&storage).settle().unwrap();
     let found = verify(&storage, None);
@@ -149,7 +150,7 @@ fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
         let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
         let (one, two) =
             written.split_at(written.partition_point(|at| (*at as u64) < STRIPE_BYTES));
-        // A share of them where descriptions are: behind the data of each lane.
+        // Some rounds damage the descriptions, behind the data of each lane.
         let among = match round % 4 {
             0 | 1 => &written[..],
             2 if !two.is_empty() => &two[two.len().saturating_sub(200)..],
@@ -179,7 +180,7 @@ fn a_changed_bit_of_the_log_is_said_wherever_it_could_be_read() {
         }
         put(&*log, name, &whole[name]);
     }
-    // Heads of data records and padding nobody reads.
+    // Heads of data records, and padding, are never read.
     assert!(said > 3 * unread, "{said} are said, {unread} are not read");
     assert_eq!(verify(&storage, None).problems, Vec::<String>::new());
 }
@@ -193,7 +194,7 @@ fn several_damages_are_all_said_each_once_with_the_arrays_that_it_has_data_of() 
         let by_size = |one: &&String| whole[*one].len();
         (whole.keys().max_by_key(by_size).unwrap(), whole.keys().min_by_key(by_size).unwrap())
     };
-    // Data of `t` come first, then those of `u`: three blocks, of which two follow each other.
+    // Data of `t` come first, then those of `u`: three damaged blocks, of which two are adjacent.
     let mut bytes = whole[first].clone();
     for at in [200, 20_000 + (32 << 10), 20_000 + (64 << 10)] {
         bytes[at] ^= 4;
@@ -205,7 +206,7 @@ fn several_damages_are_all_said_each_once_with_the_arrays_that_it_has_data_of() 
     assert_eq!((with(first), with(second), with("is missing")), (problems.len() - 1, 1, 1));
     assert!(problems.len() >= 2, "{problems:?}");
     assert!(with("data of t") >= 1 && with("data of u") + with("t, u") >= 1, "{problems:?}");
-    // Who asks for one array hears of it alone; that a directory is missing concerns all.
+    // A check of one array reports only that array, but a missing directory affects all.
     remove(&*log, first);
     put(&*log, second, &whole[second]);
     for (name, other) in [("t", "u"), ("u", "t")] {

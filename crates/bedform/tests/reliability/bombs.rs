@@ -1,4 +1,4 @@
-//! H4: small files that claim, or expand to, a gibibyte and a tebibyte, in chunks declared as 4 KiB.
+//! H4: small files that claim, or expand to, a gibibyte or a tebibyte, in chunks declared as 4 KiB.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -50,8 +50,8 @@ fn zstd_of(bytes: &[u8]) -> Vec<u8> {
     output
 }
 
-/// A Zstandard frame that says it holds `claim` bytes, or says nothing, and holds `size` zeros as
-/// repeated bytes: 4 bytes for every 128 KiB.
+/// A Zstandard frame of `size` zeros as repeated bytes, 4 bytes for every 128 KiB. It claims
+/// `claim` bytes, or has no size.
 fn zstd(size: u64, claim: Option<u64>) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd];
     match claim {
@@ -90,7 +90,7 @@ fn blosc(compressor: BloscCompressor) -> Vec<u8> {
     output
 }
 
-/// A Blosc header that claims all that it can.
+/// A Blosc header with the largest possible claim.
 fn blosc_claim() -> Vec<u8> {
     let mut bytes = vec![2, 1, 0x21, 1];
     for word in [i32::MAX as u32 - 16, 1 << 20, 64] {
@@ -100,7 +100,7 @@ fn blosc_claim() -> Vec<u8> {
     bytes
 }
 
-/// A file of Pco that holds `claim` numbers, all of one value: at most 2^24 in each of its chunks.
+/// A Pco file of `claim` equal numbers, at most 2^24 in each of its chunks.
 fn pcodec(claim: u64) -> Vec<u8> {
     let mut bytes = b"pco!\x02\x00\x03".to_vec();
     let mut left = claim;
@@ -108,7 +108,7 @@ fn pcodec(claim: u64) -> Vec<u8> {
         let count = left.min(1 << 24);
         bytes.push(7);
         bytes.extend_from_slice(&(count as u32 - 1).to_le_bytes()[..3]);
-        // Classic mode, no differences, one bin from 0 on that takes no bits.
+        // Classic mode, no differences, one bin from 0 on without bits.
         bytes.extend([0, 0x10, 0, 0, 0, 0]);
         left -= count;
     }
@@ -116,7 +116,7 @@ fn pcodec(claim: u64) -> Vec<u8> {
     bytes
 }
 
-/// A file of Pco that claims a dictionary of 2^25 numbers, or a window of 2^24.
+/// A Pco file that claims a dictionary of 2^25 numbers, or a window of 2^24.
 fn pcodec_claim(head: u32) -> Vec<u8> {
     let mut bytes = b"pco!\x02\x00\x04\x01\x07\xff\x0f\x00".to_vec();
     bytes.extend(head.to_le_bytes());
@@ -142,10 +142,10 @@ enum Place {
     Text,
 }
 
-/// Writes an array whose only chunk is `bomb`.
+/// Writes an array with `bomb` as its only chunk.
 fn plant(root: &Path, codecs: &[&str], place: Place, bomb: &[u8]) {
     let (data_type, serializer, fill) = match place {
-        // The codec stands for the serializer.
+        // The codec replaces the serializer.
         _ if codecs == ["pcodec"] => ("uint16", named("pcodec"), json!(0)),
         Place::Text => ("string", json!({"name": "vlen-utf8"}), json!("")),
         _ => ("uint8", json!({"name": "bytes"}), json!(0)),
@@ -231,7 +231,7 @@ fn a_bomb_is_refused_in_little_time_and_memory() {
         assert_eq!(outcome.kind, "Corrupt", "{story}: {outcome:?}");
         assert!(outcome.time < TIME_MAX, "{story}: {outcome:?}");
         // Texts have no declared size: their limit is 64 MiB and 16 times the encoded size, and the
-        // buffer doubles on its way there.
+        // buffer doubles until it reaches that.
         let limit = if *place == Place::Text { 224 << 20 } else { CHUNK + (64 << 20) };
         assert!(outcome.peak_bytes < limit, "{story}: {outcome:?}");
         (outcome.peak_bytes >> 10, outcome.time)

@@ -1,4 +1,4 @@
-//! Hostile data are opened in a process of their own, with little memory and little time.
+//! Opens hostile data in a process of its own, with limits on memory and time.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,24 +12,25 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::roles::process;
 
-/// The processor time that opening and reading hostile data may take. It takes a tenth of that on a quiet core.
+/// The limit on the processor time of opening and reading hostile data. A quiet core takes a tenth
+/// of that.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(5);
-/// The time after which a child hangs, on the busiest machine.
+/// The time after which a child counts as hanging, on the busiest machine.
 const HANG: Duration = Duration::from_secs(600);
 
-/// What opening and reading a store came to.
+/// The outcome of opening and reading a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
-    /// The kind of the error, "Ok" without one.
+    /// The kind of the error; "Ok" without one.
     pub(crate) kind: String,
     pub(crate) message: String,
-    /// Of a processor of its own, for opening and reading: a busy machine makes it no longer.
+    /// Processor time of opening and reading, scaled to an undisturbed core.
     pub(crate) time: Duration,
-    /// Memory at its peak over that before the store was opened.
+    /// Peak memory in bytes, above that before opening.
     pub(crate) peak_bytes: u64,
 }
 
-/// Opens the store in `root` and reads from all of its arrays, under a limit of 1 GiB of address
+/// Opens the store in `root` and reads from all of its arrays, with a limit of 1 GiB of address
 /// space.
 pub(crate) fn open(root: &Path) -> Result<Outcome, String> {
     let mut child = process("open", root, &[]).spawn().unwrap();
@@ -72,7 +73,7 @@ fn processor_time() -> Duration {
     time_of(rustix::time::ClockId::ProcessCPUTime)
 }
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 pub(crate) fn thread_time() -> Duration {
     time_of(rustix::time::ClockId::ThreadCPUTime)
 }
@@ -82,8 +83,8 @@ fn time_of(clock: rustix::time::ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How much longer work takes than on a core that has no neighbours, at least 1: two threads may share a core, and
-/// machines a processor. By a chain of multiplications that such a core of 3 GHz does in 25 ms.
+/// Returns the slowdown against an undisturbed core, at least 1: two threads may share a core, and
+/// machines a processor. It times a chain of multiplications that takes 25 ms on a core of 3 GHz.
 fn slowness() -> f64 {
     let started = processor_time();
     let hash = (0..1_u64 << 24).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -93,7 +94,7 @@ fn slowness() -> f64 {
     ((processor_time() - started).as_secs_f64() / 0.025).max(1.0)
 }
 
-/// What the process does.
+/// Opens and reads the store in `root`; the work of the child.
 pub(crate) fn open_and_read(root: &Path) {
     let limit = Rlimit { current: Some(1 << 30), maximum: getrlimit(Resource::As).maximum };
     setrlimit(Resource::As, limit).unwrap();
@@ -109,7 +110,7 @@ pub(crate) fn open_and_read(root: &Path) {
     println!("\nOUTCOME {kind} {time} {peak} {message}");
 }
 
-/// The first elements of every array, and its description.
+/// Reads the first elements and the description of every array.
 fn read_some(root: &Path) -> bedform::Result<()> {
     let storage = Arc::new(LocalStorage::open(root, Mode::ReadOnly)?);
     let store = Store::open(storage, OpenOptions::default())?;

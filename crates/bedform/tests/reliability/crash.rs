@@ -1,8 +1,8 @@
 //! F2 to F5: the power fails after every call of every workload, and again during recovery.
 //!
-//! After each crash the store opens, what was acknowledged is there whole, of what was under way
-//! there is all or nothing (all or nothing of each shard for region writes), and work goes on:
-//! growth shows fill values only, appends and merges are right.
+//! After each crash the store opens. Acknowledged operations are complete, and the unfinished one
+//! is complete or absent (per shard for region writes). Work continues: growth shows only fill
+//! values, appends and merges are right.
 
 use bedform::Store;
 use bedform_storage::SimulatedFileSystem;
@@ -13,10 +13,10 @@ use crate::workloads::{
     Progress, Workload, check_goes_on, next_operations, run, storage, workloads,
 };
 
-/// Bytes that a device writes whole.
+/// Bytes that a device writes atomically.
 const SECTOR: u64 = 512;
 
-/// A workload, the system on which it is prepared, and the calls that it makes there.
+/// A workload, the system on which it is prepared, and its calls there.
 struct Prepared {
     workload: Workload,
     base: SimulatedFileSystem,
@@ -35,7 +35,8 @@ fn prepared() -> Vec<Prepared> {
 }
 
 impl Prepared {
-    /// The system after the power failed `cut` calls into the workload, and how far it came.
+    /// Returns the system after a power cut `cut` calls into the workload, with the progress until
+    /// then.
     fn cut_after(&self, cut: u64) -> (SimulatedFileSystem, Progress) {
         let system = self.base.fork();
         system.fail_power_after(cut);
@@ -58,9 +59,10 @@ fn look(
     }
 }
 
-/// F4: every image of every cut after which few changes are under way.
+/// F4: checks every crash image of every cut with few unsynced changes.
 fn explore(prepared: &Prepared) -> u64 {
-    // Long workloads repeat the same few changes: after so many images fewer changes are tried.
+    // Long workloads repeat the same few changes, so after many images the test tries fewer
+    // changes.
     let (pending_max, many) = effort((7, 700), (12, 6_000));
     let mut images = 0;
     for cut in 0.. {
@@ -70,7 +72,7 @@ fn explore(prepared: &Prepared) -> u64 {
         for (image, number) in all.into_iter().flatten().zip(0..) {
             let name = prepared.workload.name;
             let story = || format!("{name}: power cut after call {cut}, exhaustive image {number}");
-            // All are read; that work goes on is tried on some, for it takes longer.
+            // Reads every image; continues to work only on some, because that takes longer.
             look(&image, &progress, number % 16 == 0, &story);
             images += 1;
         }
@@ -97,7 +99,7 @@ fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     let images = cases.run(|case| {
         let one = &prepared[case.kind(prepared.len())];
         let mut random = Random(case.seed);
-        // Writes are seldom under way: every second case looks for them.
+        // An unfinished write is rare, so every second case searches for one.
         let mut tries = [1, 40][(case.number / prepared.len() as u64 % 2) as usize];
         let (cut, system, progress) = loop {
             let cut = random.below(one.calls + 1);
@@ -116,7 +118,7 @@ fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
             look(&image, &progress, true, &|| story("sampled", number));
             images += 1;
         }
-        // Below a sector's size nothing can be torn.
+        // Changes within a sector cannot be torn.
         if system.pending_bytes() > SECTOR {
             for (image, number) in system.torn_crash_images(case.seed, 12).zip(0..) {
                 look(&image, &progress, true, &|| story("torn", number));
@@ -130,7 +132,7 @@ fn a_power_cut_after_any_call_leaves_every_operation_done_or_undone() {
     count("torn-images", images.iter().map(|case| case.1).sum());
 }
 
-/// Crashes, recovers, crashes while doing so, `depth` times in all.
+/// Crashes, recovers and crashes during that, `depth` times in all.
 fn crash_again(
     image: &SimulatedFileSystem,
     progress: &Progress,
@@ -177,7 +179,7 @@ fn power_cuts_during_recovery_lose_nothing_either() {
         let mut images = 0;
         for (image, number) in system.crash_images(random.next(), 2).zip(0..) {
             let story = format!("{}: cut {cut}, image {number} of {case:?}", one.workload.name);
-            // Two crashes and three, in turn.
+            // Two and three crashes alternate.
             let depth = 1 + number % 2;
             images += crash_again(&image, &progress, depth, &mut random, &story);
         }
@@ -201,7 +203,7 @@ fn a_settled_store_holds_nothing_but_zarr() {
 #[test]
 #[ignore = "a stage of make reliability"]
 fn the_same_workload_makes_the_same_calls() {
-    // What is settled in the background comes when it comes.
+    // The calls of background settling have no fixed order.
     let is_alone = |workload: &Workload| {
         !workload.act.iter().any(|operation| matches!(operation, Operation::Background { .. }))
     };
@@ -215,7 +217,7 @@ fn the_same_workload_makes_the_same_calls() {
     }
 }
 
-/// The files that nobody is to see, in the store and beside it.
+/// Returns the hidden files in the store and beside it.
 fn hidden_files(system: &SimulatedFileSystem) -> impl Iterator<Item = String> {
     let files = system.tree().into_keys().chain(dataset_files(system));
     files.filter(|name| name.contains(".bedform"))

@@ -1,8 +1,8 @@
-//! F9, F10 and F11: a golden dataset of ours with every bit changed, cut at every length, lengthened,
-//! and with its objects swapped. What is damaged is reported by name, or does not matter.
+//! F9, F10 and F11: the golden dataset with every bit changed, cut at every length, extended, and
+//! with its objects swapped. Damage is reported by name, or has no effect.
 //!
-//! The dataset is `tests/golden/v1`, written once by the role "make the golden dataset" and never again
-//! unless the format gets another version.
+//! The dataset is `tests/golden/v1`. The role "make the golden dataset" wrote it once; only a new
+//! version of the format needs another one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
 }
 
-/// Writes the dataset into `directory`.
+/// Writes the dataset to `directory`.
 pub(crate) fn write_golden(directory: &Path) {
     let storage = Arc::new(LocalStorage::open(directory, Mode::Create).unwrap());
     let attributes = Map::from_iter([("title".to_owned(), json!("golden"))]);
@@ -75,10 +75,10 @@ pub(crate) fn write_golden(directory: &Path) {
     text.write(&whole(&[40]), Elements::Text(&texts)).unwrap();
 }
 
-/// What the dataset says: descriptions, attributes, elements.
+/// The contents of the dataset: descriptions, attributes, elements.
 type Content = Vec<(Value, Vec<u8>)>;
 
-/// The groups and these arrays.
+/// Reads the groups and these arrays.
 fn read_all(files: Files, arrays: &[&str]) -> bedform::Result<Content> {
     let store = Store::open(Arc::new(Frozen(files)), options(false))?;
     let mut found = Vec::new();
@@ -88,8 +88,7 @@ fn read_all(files: Files, arrays: &[&str]) -> bedform::Result<Content> {
     for name in arrays {
         let array = store.array(&path(name))?;
         let mut description = array.describe()?;
-        // Whether a document is still ours, and in which order we would write shards, says nothing
-        // about the data.
+        // The seal of a document and the order of chunks in shards do not affect the data.
         description["bedform"] = Value::Null;
         description["order"] = Value::Null;
         let shape = array.shape()?;
@@ -127,7 +126,7 @@ impl Golden {
     fn try_with(&self, name: &str, damaged: Vec<u8>, story: &dyn Fn() -> String) -> Counts {
         let mut files = self.files.clone();
         files.insert(name.to_owned(), Arc::new(damaged));
-        // An object of an array says nothing about other arrays.
+        // An object of one array does not affect other arrays.
         let own = ARRAYS.iter().position(|array| name.starts_with(&format!("{array}/")));
         let (arrays, expected) = match own {
             Some(at) => {
@@ -195,7 +194,7 @@ fn a_changed_bit_is_reported_or_does_not_matter() {
     count("flips", counts.reported + counts.harmless);
     count("flips-reported", counts.reported);
     println!("{counts:?}");
-    // Seals and spaces between the words of documents: nothing of a user's data.
+    // Harmless bits are in seals and in spaces of documents, not in a user's data.
     assert!(counts.harmless * 20 < counts.reported, "{counts:?}");
 }
 
@@ -222,7 +221,7 @@ fn an_object_of_another_length_is_reported() {
         sum(counts)
     }));
     count("lengths", counts.reported + counts.harmless);
-    // A document without its last line break says the same.
+    // A document without its last line break has the same contents.
     assert!(counts.harmless <= 2 * files.len() as u64, "{counts:?}");
 }
 

@@ -1,8 +1,8 @@
 //! F6 to F8: every call of every workload fails in every way.
 //!
-//! An error leaves the old state, and work goes on once the cause is gone; or it says `Poisoned`, and
-//! the handle writes no more. Interruptions and short reads and writes go unnoticed. A failed sync is
-//! never a success.
+//! After an error the old state is intact, and work continues once the cause is gone. Or the error
+//! is `Poisoned`, and the handle writes no more. Interruptions and short reads and writes have no
+//! effect. A failed sync is never a success.
 
 use bedform::{ErrorKind, Store};
 use bedform_storage::{CallKind, Failure, SimulatedFileSystem};
@@ -33,7 +33,7 @@ struct Trial<'a> {
     workload: &'a Workload,
     base: &'a SimulatedFileSystem,
     model: &'a Option<StoreModel>,
-    /// What is there in the end.
+    /// The final state of the workload.
     last: &'a StoreModel,
     kind: CallKind,
     k: u64,
@@ -54,8 +54,8 @@ impl Trial<'_> {
         if error.is_some() && is_harmless && !is_sync {
             return Err(format!("an interruption is an error: {:?}", progress.error));
         }
-        // On a copy, for looking recovers what was promised: after a failed sync that is for the power
-        // cut to show, since what a system forgot then no later sync makes durable.
+        // On a copy, because this check recovers promises. After a failed sync only the power cut
+        // may show which data are lost: no later sync makes them durable.
         let found = progress.judge(&system.fork())?;
         let mut images = 0;
         let some = effort(1, 4);
@@ -75,7 +75,7 @@ impl Trial<'_> {
             Some(_) => self.check_old_and_repeat(&storage, &system, &progress, found)?,
         }
         if error == Some(ErrorKind::Poisoned) {
-            // A handle opened anew writes again.
+            // A new handle can write again.
             let found = progress.judge(&system)?;
             check_goes_on(&system, found)?;
         }
@@ -100,8 +100,8 @@ impl Trial<'_> {
         progress: &Progress,
         found: Option<StoreModel>,
     ) -> Result<(), String> {
-        // Not whole operations: region writes are done shard by shard, a commit made while others are
-        // settled stays when that fails, the first of many commits shows what all do, and arrays of a
+        // The state may be partial here. Region writes are atomic per shard; a commit stays if
+        // settling fails. The first of many commits already shows the state of all; arrays of a
         // session appear before their data.
         let in_parts = matches!(
             &progress.under_way,
@@ -117,7 +117,7 @@ impl Trial<'_> {
         if is_new && !in_parts && !is_lost_answer {
             return Err(format!("an error ({:?}), and not the old state", progress.error));
         }
-        // The same handle goes on with what is not yet done.
+        // The same handle repeats the unfinished operations.
         let done = self.workload.act.iter().position(|operation| match &progress.under_way {
             UnderWay::Operation(other) => format!("{operation:?}") == format!("{other:?}"),
             _ => true,
@@ -131,7 +131,7 @@ impl Trial<'_> {
                 let store = Store::open(storage.clone(), options(true))
                     .map_err(|error| format!("cannot be opened again: {error}"))?;
                 if progress.has_promises {
-                    // What was promised comes before what is written now: no session begins before.
+                    // Promises come before new writes: no session begins before they are recovered.
                     recover(&store).map_err(|error| format!("nothing is recovered: {error}"))?;
                 }
                 go_on(&store, model.clone(), rest)
@@ -151,7 +151,7 @@ impl Trial<'_> {
 #[test]
 #[ignore = "a stage of make reliability"]
 fn every_call_may_fail_in_every_way() {
-    // At the gate every second call, others in each run; by night all of them.
+    // The gate tries every second call, different ones in each run; the night tries all.
     let step = effort(2, 1);
     let first = random_seed("failures::every_call_may_fail_in_every_way") % step as u64;
     let counts = in_parallel(&workloads(), |workload| {

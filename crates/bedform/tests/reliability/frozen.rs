@@ -1,4 +1,4 @@
-//! Objects in memory that are only read, each replaced at will.
+//! A read-only storage in memory, whose objects a test replaces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use bedform_storage::{
 type Result<T> = std::result::Result<T, StorageError>;
 pub(crate) type Files = BTreeMap<String, Arc<Vec<u8>>>;
 
-/// The files below a directory.
+/// Loads the files below a directory.
 pub(crate) fn load(directory: &Path) -> Files {
     let mut files = Files::new();
     let mut open = vec![directory.to_owned()];
@@ -104,7 +104,7 @@ impl Storage for Frozen {
 
     fn stat(&self, path: &ObjectPath) -> Result<Version> {
         let size = self.find("stat", path)?.len() as u64;
-        // Two objects are never the same file.
+        // Each object has an identity of its own.
         let number = self.0.keys().position(|name| name == path.as_str()).unwrap_or(0) as u64;
         Ok(Version { size, identity: (1, number), ..Version::default() })
     }

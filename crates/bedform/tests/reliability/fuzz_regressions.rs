@@ -1,4 +1,4 @@
-//! The targets of the fuzzer on its seeds, and on every input that ever made one fail.
+//! Runs the fuzz targets on their seeds, and on every input that ever made one fail.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! H5: metadata with numbers, types and nesting that nobody means well with.
+//! H5: metadata with hostile numbers, types and nesting.
 //!
-//! Every case is one change of a valid document, made by hand, in the lists below. Most must be
-//! refused by a typed error; those that are legal, if odd, must be read.
+//! Every case is one change of a valid document, from the lists below. Most must be rejected with a
+//! typed error; legal but odd documents must be read.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ const ARRAY: &str = r#"{
 const ARRAY_V2: &str = r#"{"zarr_format": 2, "shape": [4, 6], "chunks": [2, 3], "dtype": "<i4",
  "compressor": {"id": "zlib", "level": 5}, "fill_value": 0, "order": "C", "filters": null}"#;
 
-/// What no length may be: of axes, chunks.
+/// Invalid lengths of axes and chunks.
 const NO_LENGTHS: &[&str] = &[
     "null",
     "true",
@@ -51,7 +51,7 @@ const NO_LENGTHS: &[&str] = &[
     "[4, {}]",
     "[4, true]",
 ];
-/// What no chunk length may be, besides.
+/// Further invalid lengths of chunks.
 const NO_CHUNKS: &[&str] = &[
     "[0, 6]",
     "[4, 0]",
@@ -64,7 +64,7 @@ const NO_CHUNKS: &[&str] = &[
     "[536870913, 1]",
     "[2147483648, 2147483648]",
 ];
-/// What no name of anything is.
+/// Invalid names.
 const NO_NAMES: &[&str] = &[
     "null",
     "0",
@@ -82,7 +82,7 @@ const NO_NAMES: &[&str] = &[
     "1e999",
 ];
 
-/// Field of the v3 document, values that must be refused.
+/// Fields of the v3 document, with values that must be rejected.
 fn hostile() -> Vec<(String, Vec<String>)> {
     let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let inner = "/codecs/0/configuration";
@@ -231,7 +231,7 @@ fn hostile() -> Vec<(String, Vec<String>)> {
     ]
 }
 
-/// Legal, if odd.
+/// Legal but odd values.
 fn legal() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
         ("/shape", vec!["[0, 6]", "[0, 0]", "[9007199254740993, 6]", "[1, 300000000000000000]"]),
@@ -303,7 +303,7 @@ fn hostile_v2() -> Vec<(&'static str, Vec<&'static str>)> {
     ]
 }
 
-/// Whole documents.
+/// Whole hostile documents.
 fn documents() -> Vec<String> {
     let mut twice = ARRAY.replace("\"shape\": [4, 6],", "\"shape\": [4, 6], \"shape\": [4, 6],");
     twice.push('\n');
@@ -331,8 +331,8 @@ fn documents() -> Vec<String> {
     ]
 }
 
-/// The document with the value at `pointer` (whose last key may be new) replaced. The value is put in
-/// as text: it need not be JSON.
+/// Replaces the value at `pointer` in a document; the last key of the pointer may be new. The value
+/// is text, and need not be JSON.
 fn changed(document: &str, pointer: &str, value: &str) -> String {
     const MARK: &str = "#value#";
     let mut document: Value = serde_json::from_str(document).unwrap();

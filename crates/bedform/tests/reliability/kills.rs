@@ -1,8 +1,8 @@
-//! F1: a writing process is killed at a random instant, again and again, on a real file system.
+//! F1: a writing process is killed at random instants, repeatedly, on a real file system.
 //!
-//! The child says on a pipe what was acknowledged. The parent knows from the seed what that was and
-//! what was under way, recovers what a burst tier promised, and reads the store: the one is there
-//! whole, of the other all or nothing.
+//! The child reports acknowledged operations on a pipe. The parent derives these operations, and
+//! the unfinished one, from the seed. It recovers the promises of the burst tier and reads the
+//! store: acknowledged operations must be complete, the unfinished one complete or absent.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn random(seed: u64, life: u64) -> Random {
     Random(seed ^ life.wrapping_mul(0xd134_2543_de82_ef95))
 }
 
-/// What a writer does next to a store that holds `model`.
+/// Draws a writer's next operation on a store that holds `model`.
 pub(crate) fn next_operation(random: &mut Random, model: &StoreModel) -> Operation {
     let seed = random.next() >> 8;
     let free = NAMES.into_iter().find(|name| !model.contains_key(*name));
@@ -64,7 +64,7 @@ pub(crate) fn next_operation(random: &mut Random, model: &StoreModel) -> Operati
     }
 }
 
-/// What it does through sessions, and to their log.
+/// Draws an operation of sessions or on their log.
 fn next_of_log(
     random: &mut Random,
     model: &StoreModel,
@@ -123,14 +123,14 @@ pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
     }
     loop {
         let operation = next_operation(&mut random, &model);
-        // A promise is acknowledged when it is given; the end of its session keeps it.
+        // A promise is acknowledged at once; the end of its session fulfils it.
         let outcome = match operation.is_promise() {
             true => operation.session(&store, true).map(Some),
             false => operation.run(&store, &model).map(|()| None),
         };
         let promised = match outcome {
             Ok(promised) => promised,
-            // No memory: the last thing that this process says.
+            // Out of memory: the process ends.
             Err(_) if *more_bytes < u64::MAX => std::process::exit(0),
             Err(error) => panic!("{operation:?}: {error}"),
         };
@@ -140,14 +140,14 @@ pub(crate) fn write_until_killed(root: &Path, arguments: &[u64]) {
     }
 }
 
-/// Of this process.
+/// Returns the address space of this process in bytes.
 fn address_space_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// What a writer may take beyond what it has when it begins, where that is limited.
+/// The limits on a writer's further memory in bytes, where memory is limited.
 const MEMORY_BYTES: [u64; 12] = [
     1 << 12,
     1 << 16,
@@ -163,8 +163,8 @@ const MEMORY_BYTES: [u64; 12] = [
     1 << 26,
 ];
 
-/// Kills `lives` writers, one after the other, on one store; `in_little_memory` they may die before of
-/// an allocation that is refused. Gives the operations acknowledged.
+/// Kills `lives` writers on one store, one after the other; with `in_little_memory` a refused
+/// allocation may end them earlier. Returns the number of acknowledged operations.
 fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
     let scratch = Scratch::new("kills");
     let root = scratch.0.join("store");
@@ -181,7 +181,7 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
         let mut child = process("write until killed", &root, &arguments).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let is_ready = lines.any(|line| line.unwrap() == "ready");
-        // Half of the writers live until some operations are done, however slow the machine is.
+        // Half of the writers live until some operations are done, however slow the machine.
         let waits = if in_little_memory { 0 } else { delays.below(2) * delays.below(4) };
         let mut done: Vec<_> = lines.by_ref().take(waits as usize).collect();
         std::thread::sleep(Duration::from_micros(delays.below(50_000)));
@@ -215,7 +215,7 @@ fn kill_writers(seed: u64, lives: u64, in_little_memory: bool) -> u64 {
     acknowledged
 }
 
-/// Writers of one store, one after the other.
+/// The number of successive writers of one store.
 const LIVES: u64 = 24;
 
 #[test]
@@ -227,7 +227,7 @@ fn a_killed_writer_leaves_what_it_acknowledged_and_whole_operations() {
     count("operations-acknowledged", acknowledged.iter().sum());
 }
 
-/// F17: an allocation that is refused is an error or the end of the process, and the store is whole.
+/// F17: a refused allocation is an error or ends the process, and the store stays intact.
 #[test]
 #[ignore = "a stage of make reliability"]
 fn a_writer_that_gets_no_memory_leaves_what_it_acknowledged_and_whole_operations() {

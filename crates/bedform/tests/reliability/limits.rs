@@ -1,4 +1,4 @@
-//! Every limit on what data may claim, on both of its sides.
+//! Every limit on claims of data, from both sides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

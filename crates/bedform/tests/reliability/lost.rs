@@ -1,5 +1,5 @@
-//! Shards that are lost, or are others than they were, in every state of a log: as long as there is one, it
-//! knows which shards commits were settled into, and what is missing is said, by who reads it and by `verify`.
+//! Lost, emptied and outdated shards, in every state of a log. While a log exists, it lists the
+//! shards with settled commits, so that readers and `verify` report a missing one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,14 +20,14 @@ use crate::support::{count, path};
 
 const LATER: Duration = Duration::from_secs(3600);
 
-/// A store in one state of its log, and the sessions that are open.
+/// A store in one state of its log, with its open sessions.
 struct Golden {
     state: &'static str,
     place: Place,
     sessions: Vec<(Store, Session)>,
-    /// Shards of an earlier time, by their paths.
+    /// Shards of an earlier time, by path.
     earlier: BTreeMap<PathBuf, Vec<u8>>,
-    /// Shards into which nothing was settled.
+    /// Shards without settled commits.
     only_written: &'static [&'static str],
 }
 
@@ -43,7 +43,7 @@ impl Golden {
         self
     }
 
-    /// A session that stays open and has written, and commits if `commits`.
+    /// Opens a session that writes, and commits if `commits`; it stays open.
     fn beside(mut self, commits: bool) -> Self {
         let store = open(&self.place.store()).unwrap();
         let mut session = start(&store);
@@ -87,7 +87,7 @@ fn shards(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files.filter(|(path, _)| path.components().any(|part| part.as_os_str() == "c")).collect()
 }
 
-/// Every state in which there is a log, and shards that commits were settled into.
+/// Returns every state with a log and with shards of settled commits.
 fn states() -> Vec<Golden> {
     let both = || {
         let boxes =
@@ -143,7 +143,7 @@ fn states() -> Vec<Golden> {
     ]
 }
 
-/// What may be in the place of a shard; nothing for none.
+/// Returns the possible replacements of a shard; `None` stands for deletion.
 fn harms<'a>(
     golden: &'a Golden,
     shards: &'a BTreeMap<PathBuf, Vec<u8>>,
@@ -194,7 +194,7 @@ fn a_shard_that_commits_were_settled_into_is_missed_as_long_as_there_is_a_log() 
             }
         }
         golden.place.check(&store);
-        // What is left goes with the last who needs it, and the store is plain Zarr.
+        // The last session's end lets the log go, and the store is plain Zarr.
         let golden = golden.without_sessions();
         let whole = open(&store).unwrap();
         whole.settle().unwrap();
@@ -211,7 +211,7 @@ fn a_shard_that_commits_were_settled_into_is_missed_as_long_as_there_is_a_log() 
 #[ignore = "a stage of make reliability"]
 fn a_document_that_is_lost_or_anothers_gives_no_wrong_value_in_any_state_of_the_log() {
     let (mut harmed, mut refused) = (0_u64, 0_u64);
-    // Where another program has rewritten the store, what is there is what it has put there.
+    // Another program's changes count in a store that it has rewritten, so such states are skipped.
     for golden in states().into_iter().filter(|golden| !golden.state.contains("rewritten")) {
         let (store, state) = (golden.place.store(), golden.state);
         let documents: BTreeMap<_, _> =
@@ -259,7 +259,7 @@ fn a_store_whose_log_is_kept_is_whole_without_it() {
         let model = crate::place::run(&alone, &golden.place.model, &more);
         assert_eq!(found(&alone, &model).as_ref(), Ok(&model), "{state}");
         assert!(!log_of(&alone).exists(), "{state}");
-        // A part of it is opened by itself.
+        // A part of the store can be opened alone.
         let part = LocalStorage::open(&store.join("g"), Mode::ReadOnly).unwrap();
         drop(Store::open(std::sync::Arc::new(part), options(false)).unwrap());
         assert!(Store::open_path(&store.join("g"), options(false)).is_ok(), "{state}");
@@ -289,7 +289,7 @@ fn a_kept_log_of_which_a_part_is_lost_is_refused() {
     remove(&roots);
     place.check_refused(ErrorKind::Corrupt, &["has lost its roots", "put it back"]);
     put_back(&kept, &store);
-    // An older document of the store beside it.
+    // An older document of the store.
     let document = store.join("zarr.json");
     let before = fs::read(&document).unwrap();
     let place = place.then(&[session("t", &[1, 1], &[6, 4], 79), settle(LATER)]);

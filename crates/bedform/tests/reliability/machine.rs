@@ -1,8 +1,9 @@
-//! H3 and F15: whatever is done to a store, in any order, by several handles, with failing calls, power
-//! cuts and damage in between, and with a clock that stands, jumps and runs backwards: a reader finds
-//! what plain vectors hold.
+//! H3 and F15: random operations by several handles, with failing calls, power cuts and damage in
+//! between. The clock stands, jumps and runs backwards. A reader always finds the contents of plain
+//! vectors.
 //!
-//! Everything follows from a seed. Damage is done to a copy: what is read of it is right, or an error.
+//! Everything follows from a seed. Damage is done to a copy: reading it gives right data or an
+//! error.
 
 use std::sync::Arc;
 
@@ -21,27 +22,28 @@ use crate::workloads::{go_on, storage};
 
 const LOG: &str = ".bedform-log";
 
-/// What cases tried.
+/// Counts of the tried cases.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     steps: u64,
     cuts: u64,
     failures: u64,
     damages: u64,
-    /// Damages that were said.
+    /// Reported damage.
     said: u64,
 }
 
 struct Machine {
     random: Random,
     system: SimulatedFileSystem,
-    /// Handles that take turns; all see what each has done.
+    /// Handles that operate in turn; each sees the others' changes.
     stores: Vec<Store>,
     model: StoreModel,
     counts: Counts,
-    /// Whether sessions settle in threads of their own: then calls come in another order each time.
+    /// True if sessions settle in threads of their own: the order of calls then differs between
+    /// runs.
     has_threads: bool,
-    /// What was done so far, for whoever looks for the cause of a failure.
+    /// The operations so far, for the search for the cause of a failure.
     story: Vec<String>,
 }
 
@@ -89,7 +91,7 @@ impl Machine {
         (handle, operation)
     }
 
-    /// An operation, and what another handle sees of it.
+    /// Runs an operation, and checks it through another handle.
     fn operate(&mut self) -> Result<(), String> {
         let (handle, operation) = self.next();
         let outcome = operation.run(&self.stores[handle], &self.model);
@@ -126,7 +128,7 @@ impl Machine {
         self.open_another()
     }
 
-    /// Jumps, and goes on as it should, not at all, or backwards.
+    /// Sets the clock to a random time; then it runs normally, stands, or runs backwards.
     fn set_clock(&mut self) {
         let now = self.random.below(1 << 62).cast_signed();
         let step = [1, 0, 0, -1, 1_000_000_007][self.random.below(5) as usize];
@@ -134,7 +136,7 @@ impl Machine {
         self.system.set_clock(now, step);
     }
 
-    /// The power goes during an operation, or behind it.
+    /// Cuts the power during an operation, or after it.
     fn cut_power(&mut self) -> Result<(), String> {
         self.counts.cuts += 1;
         self.story.push("power cut".to_owned());
@@ -148,7 +150,7 @@ impl Machine {
         self.go_on_with(image, found)
     }
 
-    /// Everybody dies, and somebody opens what is there.
+    /// Ends all handles, and continues with the state of `system`.
     fn go_on_with(
         &mut self,
         system: SimulatedFileSystem,
@@ -160,7 +162,7 @@ impl Machine {
         self.open_another()
     }
 
-    /// A call of an operation fails. The same handles go on, unless one of them says that it cannot.
+    /// Fails a call of an operation. The handles stay in use, unless one of them refuses.
     fn fail_a_call(&mut self) -> Result<(), String> {
         self.counts.failures += 1;
         self.story.push("a failing call".to_owned());
@@ -172,8 +174,8 @@ impl Machine {
         let progress =
             go_on(&self.stores[handle], self.model.clone(), std::slice::from_ref(&operation));
         self.system.heal();
-        // What a system forgot when a sync failed, no later sync makes durable: only a power cut shows
-        // what is left.
+        // After a failed sync, only a power cut shows which data are lost: no later sync makes them
+        // durable.
         let killed = match kind.is_sync() {
             true => self.system.crash_images(self.random.next(), 1).next().unwrap(),
             false => self.system.kill(),
@@ -185,7 +187,7 @@ impl Machine {
         self.go_on_with(killed, found)
     }
 
-    /// A file of the log or a shard of a copy is changed or cut.
+    /// Changes or cuts a file of the log, or a shard, in a copy.
     fn damage(&mut self) -> Result<(), String> {
         let copy = self.system.fork();
         let log = FileSystem::beside(&copy, LOG).map_err(|error| error.to_string())?;
@@ -257,7 +259,7 @@ fn run_case(seed: u64, steps: u64) -> Counts {
     machine.counts
 }
 
-/// Cases that once failed.
+/// Seeds of cases that once failed.
 const REGRESSIONS: [u64; 1] = [91];
 const STEPS: u64 = 100;
 

@@ -1,9 +1,9 @@
 //! The engine under faults, crashes, other writers and hostile data.
 //!
-//! `cargo test` runs the regressions. Everything else is a stage of `make reliability`, which compares
-//! the counts with the floors of `reliability/stages.toml`; `cargo test` names these tests as ignored,
-//! and runs them with `-- --ignored`. Random cases follow from a seed that differs from run to run and
-//! is printed with the command that repeats it.
+//! `cargo test` runs the regressions. All other tests are stages of `make reliability`, which
+//! compares the counts with the floors of `reliability/stages.toml`. `cargo test` lists these tests
+//! as ignored, and runs them with `-- --ignored`. Random cases follow from a seed that differs
+//! between runs; each test prints it with the command that repeats it.
 
 #![allow(clippy::disallowed_methods, reason = "tests make files of their own")]
 #![allow(

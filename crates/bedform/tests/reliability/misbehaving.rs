@@ -1,9 +1,9 @@
-//! H12: servers that misbehave. Bodies, headers, lists and error pages without end or a few bytes a second,
-//! redirects, encodings, other bytes under one name of a version: at each kind of place, for reads, lists and
-//! writes.
+//! H12: misbehaving servers. Bodies, headers, lists and error pages are endless or take a few bytes
+//! a second; redirects, encodings, and other bytes under the same version. Each fault occurs at
+//! each kind of request: reads, lists and writes.
 //!
-//! Every case ends in bounded time with the right elements, or with an error of one line that names the
-//! object and says what the server did. What is signed is seen by the endpoint alone. All cases run in one
+//! Every case ends in bounded time with the right elements, or with a one-line error that names the
+//! object and the server's behaviour. Only the endpoint sees signed requests. All cases run in one
 //! process with credentials in its environment, whose memory is measured.
 
 use std::collections::BTreeMap;
@@ -27,63 +27,63 @@ use crate::support::{Cases, Scratch, count, effort, path};
 
 const SHAPE: [u64; 2] = [256, 256];
 const SEED: u64 = 7;
-/// How long requests are tried, and how long a server may be silent.
+/// The time for which requests are retried, and the longest silence of a server.
 const DEADLINE: Duration = Duration::from_millis(2000);
 const STALL: Duration = Duration::from_millis(400);
-/// The time after which a case hangs, on the busiest machine.
+/// The time after which a case counts as hanging, on the busiest machine.
 const TIME_MAX: Duration = Duration::from_secs(120);
 const MEMORY_MAX: u64 = 512 << 20;
-/// Cases at a time: they wait.
+/// Parallel cases: they mostly wait.
 const THREADS: usize = 20;
-/// A size that no memory has.
+/// A size beyond any memory, in bytes.
 const HUGE: u64 = 1 << 50;
-/// What the credentials of the environment have in them.
+/// A text that the credentials of the environment contain.
 const SECRET: &str = "SECRET";
 
-/// What a server does to one kind of request.
+/// A server's fault in answers to one kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The right part, and a size of the object that no memory has.
+    /// The right bytes, with an object size beyond any memory.
     HugeObject,
-    /// A body of a size that no memory has.
+    /// A body with a size beyond any memory.
     HugeBody,
     /// The same with the status of a whole object.
     HugeWhole,
-    /// Pieces without end.
+    /// An endless chunked body.
     Endless,
-    /// Less than was promised, each time.
+    /// Fewer bytes than announced, each time.
     CutOff,
-    /// A byte now and then.
+    /// A few bytes a second.
     Slow,
-    /// An answer that begins with so slow a header.
+    /// An answer whose header is that slow.
     SlowHeader,
     EndlessHeader,
-    /// Statuses that say that the answer is still to come.
+    /// Endless interim statuses.
     EndlessBefore,
-    /// What follows a body in pieces.
+    /// An endless trailer after a chunked body.
     EndlessTrailer,
     Silent,
     Closed,
     NoProtocol,
-    /// An error page that never ends, with this status.
+    /// An endless error page with this status.
     EndlessPage(u16),
     SlowPage(u16),
-    /// The page says how long it is: longer than any memory.
+    /// An error page with a size beyond any memory.
     HugePage(u16),
     Encoded(&'static str),
-    /// A redirect with this status to another server that has the same.
+    /// A redirect with this status to another server with the same objects.
     Redirect(u16),
-    /// A redirect to here.
+    /// A redirect to this address.
     RedirectTo(&'static str),
-    /// To the same server and object, again and again.
+    /// Endless redirects to the same server and object.
     RedirectRound,
-    /// Other bytes, as if the object were the same.
+    /// Other bytes under the same version.
     OtherBytes,
     /// A list whose next page is always the same.
     SameToken,
-    /// Pages with new tokens, which bring nothing.
+    /// Empty pages with new tokens.
     EmptyPages,
-    /// Pages with new tokens, which bring the same.
+    /// Equal pages with new tokens.
     SamePages,
     /// Pages with new tokens and new names.
     NewPages,
@@ -91,16 +91,16 @@ enum Fault {
 
 use Fault::*;
 
-/// Where a fault is.
+/// The kind of request with the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Document,
     Shard,
-    /// The requests of a shard behind the first.
+    /// The requests of a shard after the first.
     Inside,
     List,
     Write,
-    /// The server that hands a machine its credentials.
+    /// The server of a machine's credentials.
     Machine,
 }
 
@@ -111,11 +111,11 @@ struct Case {
     fault: Fault,
 }
 
-/// What a server has, does and has seen.
+/// A server's objects, its fault, and the requests that it has seen.
 struct World {
     objects: BTreeMap<String, Vec<u8>>,
     case: Option<Case>,
-    /// Another server.
+    /// The address of another server.
     elsewhere: String,
     asked: AtomicUsize,
     shards: AtomicUsize,
@@ -203,13 +203,13 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What an error must say, one of these; nothing where there is to be no error.
+/// Returns texts of which the error must contain one; empty for cases without an error.
 fn expected(case: Case) -> &'static [&'static str] {
     let is_http = case.scheme == "http";
     match case.fault {
-        // Each other server has the same, and nothing is signed.
+        // The other server has the same objects, and the requests are unsigned.
         Redirect(_) if is_http => &[],
-        // No page makes it another error.
+        // The page does not change the kind of error.
         EndlessPage(404) | SlowPage(404) | HugePage(404) => &["404", "no array"],
         EndlessPage(403) | SlowPage(403) | HugePage(403) => &["no access", "may not", "403"],
         EndlessPage(_) | SlowPage(_) | HugePage(_) => &["status code", "the server answered"],
@@ -236,7 +236,7 @@ impl World {
         });
     }
 
-    /// Answers one request, and closes the connection; nothing once the client has.
+    /// Answers one request, and closes the connection; `None` if the client has closed it.
     fn answer(&self, mut stream: TcpStream) -> Option<()> {
         let mut request = Request::read(&mut BufReader::new(stream.try_clone().ok()?))?;
         request.path = decoded(&request.path);
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// A page of a list that another follows.
+    /// Returns a page of a list with a next page.
     fn page(&self, case: Case) -> Reply {
         let number = self.asked.load(Ordering::Relaxed);
         let token = if case.fault == SameToken { "same".to_owned() } else { number.to_string() };
@@ -420,7 +420,7 @@ fn redirect(status: u16, to: &str) -> Reply {
     Reply::new(status, format!("Location: {to}\r\n"), [])
 }
 
-/// Bytes until the client has enough.
+/// Sends bytes until the client closes the connection.
 fn flood(stream: &mut TcpStream) -> Option<()> {
     loop {
         stream.write_all(&[b'a'; 1 << 16]).ok()?;
@@ -434,7 +434,7 @@ fn flood_in_pieces(stream: &mut TcpStream) -> Option<()> {
     }
 }
 
-/// Fifty bytes a second, as long as the client takes them.
+/// Sends fifty bytes a second, as long as the client accepts them.
 fn drip(stream: &mut TcpStream) -> Option<()> {
     loop {
         stream.write_all(b"H").ok()?;
@@ -442,7 +442,7 @@ fn drip(stream: &mut TcpStream) -> Option<()> {
     }
 }
 
-/// The objects of a store, by their paths on the server.
+/// Returns the objects of a store, by their paths on the server.
 fn objects_of(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut objects = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -510,7 +510,7 @@ fn url_of(scheme: &str, address: &str) -> String {
     }
 }
 
-/// Does what the case is about: gives the elements that were read, or what the error says.
+/// Runs a case; returns the elements that were read, or the text of the error.
 fn act(case: Case, address: &str) -> Result<Vec<i32>, String> {
     let url = url_of(case.scheme, address);
     let remote = remote_options(address);
@@ -526,7 +526,8 @@ fn act(case: Case, address: &str) -> Result<Vec<i32>, String> {
         _ => {
             let mut options = OpenOptions::default();
             (options.remote, options.cache_bytes) = (remote, 0);
-            // Requests cost nothing, so that a shard is not read whole with the first.
+            // A request costs almost nothing here, so that the first request does not read a whole
+            // shard.
             let seconds = 1e-6;
             options.profile = Some(Profile {
                 request_seconds_one: seconds,
@@ -540,7 +541,7 @@ fn act(case: Case, address: &str) -> Result<Vec<i32>, String> {
     }
 }
 
-/// What is wrong about a case; nothing if nothing is.
+/// Returns the problems of a case; empty if it is right.
 fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let (other, elsewhere) = start(objects, None, "");
     let (endpoint, address) = start(objects, Some(case), &elsewhere);
@@ -578,7 +579,7 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
             check(!said.contains('\n'), format!("more than a line: {said}"));
             check(said.contains(name), format!("no name of the object: {said}"));
             check(!said.contains(SECRET), format!("a secret is said: {said}"));
-            // On a busy machine the time of a write is over before the server's answer is read.
+            // On a busy machine the time for a write may end before the server's answer is read.
             let is_unknown = case.place == Place::Write && said.contains("unknown outcome");
             let is_clear = is_unknown || words.iter().any(|word| said.contains(word));
             check(is_clear, format!("unclear: {said}"));
@@ -591,7 +592,7 @@ fn problems(case: Case, objects: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     problems
 }
 
-/// Cases in the order of a seed, in this process: prints what is wrong, and how much memory it took.
+/// Runs the cases in the order of a seed, in this process; prints problems and the peak memory.
 pub(crate) fn misbehave(root: &Path) {
     let objects = make_store(root);
     let mut kinds = cases();
@@ -614,7 +615,7 @@ pub(crate) fn misbehave(root: &Path) {
 #[ignore = "a stage of make reliability"]
 fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_others() {
     let root = Scratch::new("misbehaving");
-    // BEDFORM_CASE repeats the cases whose names have this text, BEDFORM_SHOW shows errors.
+    // BEDFORM_CASE selects the cases whose names contain a text, BEDFORM_SHOW prints errors.
     let mut command = process("misbehave", &root.0.join("run"), &[]);
     let output = command
         .env("HOME", &root.0)
@@ -644,7 +645,7 @@ fn a_server_that_misbehaves_costs_bounded_time_and_memory_and_sees_nothing_of_ot
     count("misbehaving-servers", cases);
 }
 
-/// The credentials of a machine, as its server hands them out.
+/// The credentials of a machine, in the form of its server.
 fn credentials() -> BTreeMap<String, Vec<u8>> {
     let text = format!(
         r#"{{"AccessKeyId": "id", "SecretAccessKey": "key", "Token": "{SECRET}-token",
@@ -658,7 +659,7 @@ fn credentials() -> BTreeMap<String, Vec<u8>> {
     ])
 }
 
-/// Reads a store with the credentials of the machine, in this process, and prints what came of it.
+/// Reads a store with the credentials of the machine, in this process, and prints the outcome.
 pub(crate) fn read_on_machine(arguments: &[u64]) {
     let case = Case { scheme: "s3", place: Place::Machine, fault: Silent };
     match act(case, &format!("127.0.0.1:{}", arguments[0])) {
@@ -667,8 +668,8 @@ pub(crate) fn read_on_machine(arguments: &[u64]) {
     }
 }
 
-/// A store is read where the server of credentials is as it should be, and where it is not nobody is asked
-/// elsewhere.
+/// Reading succeeds with a correct server of credentials. With a faulty one, no other server is
+/// asked.
 #[test]
 #[ignore = "a stage of make reliability"]
 fn credentials_of_a_machine_come_from_its_server_and_from_nowhere_else() {

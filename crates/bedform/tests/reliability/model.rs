@@ -1,4 +1,5 @@
-//! A store as plain vectors, what operations do to it, and how the engine's store is held against it.
+//! A store as plain vectors, the effect of operations on it, and the comparison with the engine's
+//! store.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,13 +24,13 @@ use crate::support::path;
 
 pub(crate) const FILL: i32 = -9;
 
-/// Commits of a session that settles in the background.
+/// Commits of a session with background settling.
 const BACKGROUND_COMMITS: usize = 3;
-/// Where conversions go, beside the store, and how its arrays are called in a model of the store.
+/// The directory of conversions beside the store, and the prefix of their arrays in a model.
 const CONVERTED: &str = ".converted";
 const COPY: &str = "copy";
 const COPIED: &str = "copy of ";
-/// Where new stores go, beside the store, and how their arrays are called in a model of the store.
+/// The directory of new stores beside the store, and the prefix of their arrays in a model.
 pub(crate) const DATASETS: &str = ".datasets";
 pub(crate) const DATASET: &str = "data";
 const OF_DATASET: &str = "data set: ";
@@ -53,14 +54,14 @@ pub(crate) struct ArrayModel {
 /// A store as plain vectors.
 pub(crate) type StoreModel = BTreeMap<String, ArrayModel>;
 
-/// What is done to a store.
+/// An operation on a store.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     Create {
         name: &'static str,
         like: ArrayModel,
     },
-    /// Several arrays that appear at once, with elements by this seed.
+    /// Several arrays that appear at once, with elements from a seed.
     Drafts {
         arrays: Vec<(&'static str, ArrayModel)>,
         seed: u64,
@@ -71,23 +72,23 @@ pub(crate) enum Operation {
         shape: Vec<u64>,
         seed: u64,
     },
-    /// Arrays that a session creates and writes whole, in one commit.
+    /// Arrays that a session creates and fills, in one commit.
     SessionArrays {
         arrays: Vec<(&'static str, ArrayModel)>,
         seed: u64,
     },
-    /// Boxes that one commit of a session makes visible.
+    /// Boxes of one commit of a session.
     Session {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
-    /// The same boxes in many commits of one session, while a thread of it settles those before: the first one
-    /// shows what the last one does.
+    /// The same boxes in many commits of one session, while a thread settles earlier ones. Every
+    /// commit leaves the same state.
     Background {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
-    /// A session makes an array larger, writes all of it and appends so many rows, in one commit.
+    /// A session makes an array larger, fills it and appends rows, in one commit.
     Growth {
         name: String,
         shape: Vec<u64>,
@@ -95,26 +96,27 @@ pub(crate) enum Operation {
         seed: u64,
         is_promise: bool,
     },
-    /// Boxes that a commit promises, in the burst tier; the end of the session brings them to the log.
+    /// Boxes of a promised commit in the burst tier; the end of the session drains them to the log.
     Promise {
         boxes: Vec<(String, Vec<u64>, Vec<u64>)>,
         seed: u64,
     },
-    /// What was promised comes from the burst tier; what was not goes.
+    /// Recovers promised commits from the burst tier, and discards other writes.
     Recover,
-    /// Commits become shards, which nobody sees, in rounds of so many bytes; segments stay.
+    /// Settles commits into shards, in rounds of a memory budget; readers see no difference, and
+    /// segments stay.
     Settle {
         memory_bytes: u64,
         grace: Duration,
     },
-    /// As a session's commit, while all commits before it are settled.
+    /// A session's commit, while all earlier commits are settled.
     SettleUnder {
         name: String,
         start: Vec<u64>,
         shape: Vec<u64>,
         seed: u64,
     },
-    /// What is settled leaves the log.
+    /// Removes settled data from the log.
     Collect,
     Append {
         parts: Vec<(String, usize, u64)>,
@@ -131,22 +133,23 @@ pub(crate) enum Operation {
         name: String,
         value: u64,
     },
-    /// A copy in another layout, in a directory beside the store, which appears when it is complete.
+    /// A copy in another layout, in a directory beside the store, which appears when it is
+    /// complete.
     Convert,
-    /// A store in a directory beside this one, which appears with all its arrays, in the place of one that is
-    /// there.
+    /// A store in a directory beside this one, which appears with all its arrays and may replace an
+    /// existing one.
     NewStore {
         arrays: Vec<(&'static str, ArrayModel)>,
         seed: u64,
     },
-    /// Arrays that take the place of all those of a group.
+    /// Arrays that replace all arrays of a group.
     ReplaceGroup {
         arrays: Vec<(&'static str, ArrayModel)>,
         seed: u64,
     },
 }
 
-/// An empty array of this form.
+/// Returns an empty array with this shape and layout.
 pub(crate) fn form(shape: &[u64], chunk: &[u64], shard: &[u64], codec: &'static str) -> ArrayModel {
     let count: u64 = shape.iter().product();
     ArrayModel {
@@ -159,7 +162,8 @@ pub(crate) fn form(shape: &[u64], chunk: &[u64], shard: &[u64], codec: &'static 
     }
 }
 
-/// Values that tell where they come from; of one random seed in eight fill values, of which nothing is stored.
+/// Returns values that identify their origin; for one random seed in eight the fill value, which is
+/// not stored.
 pub(crate) fn values(seed: u64, count: u64) -> Vec<i32> {
     if seed > 1 << 32 && seed.is_multiple_of(8) {
         return vec![FILL; count as usize];
@@ -200,7 +204,7 @@ pub(crate) fn new_array(like: &ArrayModel) -> NewArray {
 }
 
 impl ArrayModel {
-    /// Index of `at` in `values`, if it is inside.
+    /// Returns the index of `at` in `values`, if it is inside.
     fn index(&self, at: &[u64]) -> Option<usize> {
         let mut index = 0;
         for (at, length) in at.iter().zip(&self.shape) {
@@ -256,14 +260,14 @@ fn appended(array: &ArrayModel, axis: usize, count: u64) -> (Vec<u64>, Vec<u64>)
     (start, shape)
 }
 
-/// The burst tier beside a store: parts of 4 KiB, which are drained when somebody waits for it.
+/// Opens the burst tier beside a store: parts of 4 KiB, drained only while a call waits for it.
 pub(crate) fn burst(store: &Store) -> bedform::Result<Burst> {
     let mut burst = Burst::new(store.storage().beside(".burst")?, None);
     (burst.part_bytes, burst.in_background) = (4096, false);
     Ok(burst)
 }
 
-/// What was promised comes from the burst tier; what was not goes.
+/// Recovers promised commits from the burst tier, and discards other writes.
 pub(crate) fn recover(store: &Store) -> bedform::Result<()> {
     store.recover(Some(&burst(store)?), Leftover::Discard).map(drop)
 }
@@ -296,7 +300,7 @@ fn write_boxes(
     Ok(())
 }
 
-/// Calls `meanwhile` once it is under way.
+/// Settles, and calls `meanwhile` during that.
 fn settle(
     store: &Store,
     memory_bytes: u64,
@@ -309,13 +313,13 @@ fn settle(
     store.settle_with(&options, &progress).map(drop)
 }
 
-/// The arrays of the store itself.
+/// Returns the arrays of the store itself.
 fn originals(model: &StoreModel) -> impl Iterator<Item = (&String, &ArrayModel)> {
     let is_elsewhere = |name: &str| name.starts_with(COPIED) || name.starts_with(OF_DATASET);
     model.iter().filter(move |(name, _)| !is_elsewhere(name))
 }
 
-/// Converts the store; what an earlier conversion has left is taken up.
+/// Converts the store, and resumes an interrupted conversion.
 fn convert(store: &Store) -> bedform::Result<()> {
     let source = ConvertSource::store("the store", store)?;
     let place = store.storage().beside(CONVERTED)?;
@@ -359,13 +363,13 @@ fn replace_group(
     staged.publish(&Map::from_iter([("seed".to_owned(), json!(seed))]))
 }
 
-/// The files of new stores beside the store, hidden ones too.
+/// Returns the files of new stores beside the store, also hidden ones.
 pub(crate) fn dataset_files(system: &SimulatedFileSystem) -> Vec<String> {
     let files = system.beside(DATASETS).unwrap().tree().into_keys();
     files.map(|name| format!("{DATASETS}/{name}")).collect()
 }
 
-/// True if a conversion has left something to go on with beside the store in `storage`.
+/// True if an interrupted conversion beside the store in `storage` can be resumed.
 pub(crate) fn has_unfinished_conversion(storage: &dyn Storage) -> bool {
     let listed = storage.beside(CONVERTED).and_then(|place| place.list(&path("")));
     let names: Vec<String> = listed.unwrap().into_iter().map(|entry| entry.name).collect();
@@ -377,7 +381,7 @@ fn product(shape: &[u64]) -> u64 {
 }
 
 impl Operation {
-    /// Does it to the engine's store. `model` is what the store holds.
+    /// Applies the operation to the engine's store, which holds `model`.
     pub(crate) fn run(&self, store: &Store, model: &StoreModel) -> bedform::Result<()> {
         match self {
             Self::Create { name, like } => {
@@ -402,7 +406,7 @@ impl Operation {
             | Self::Session { .. }
             | Self::Growth { .. }
             | Self::Promise { .. } => {
-                // What it promised it keeps when it ends; if it cannot, there is `Recover`.
+                // Dropping the session fulfils its promise; after a failure, `Recover` does.
                 self.session(store, false).map(drop)
             }
             Self::Background { boxes, seed } => settle_in_background(store, boxes, *seed),
@@ -419,7 +423,7 @@ impl Operation {
                 };
                 let settled = settle(store, 1 << 20, Duration::ZERO, &commit);
                 if settled.is_ok() {
-                    // There may have been nothing to settle.
+                    // There may be nothing to settle.
                     commit();
                 }
                 committed.take().unwrap_or(Ok(())).and(settled)
@@ -455,20 +459,21 @@ impl Operation {
         }
     }
 
-    /// True for commits that are acknowledged when they are in the burst tier.
+    /// True for commits that are acknowledged in the burst tier.
     pub(crate) fn is_promise(&self) -> bool {
         matches!(self, Self::Promise { .. } | Self::Growth { is_promise: true, .. })
     }
 
-    /// Commits through a session, whose burst tier may be drained `in_background`.
+    /// Commits through a session, whose burst tier is drained `in_background` or not.
     pub(crate) fn session(&self, store: &Store, in_background: bool) -> bedform::Result<Session> {
         let mut options = SessionOptions::default();
         if self.is_promise() {
             let mut burst = burst(store)?;
             burst.in_background = in_background;
             (options.burst, options.reach) = (Some(burst), Reach::Node);
-            // Else what the drain makes in the log is found, or not yet, by who looks at it meanwhile, and
-            // a failure could not be repeated by the number of its call.
+            // Without background work the calls have a fixed order. Otherwise a reader might or
+            // might not find drained data, and the number of a failing call would not repeat the
+            // failure.
             options.in_background = in_background;
         }
         let mut session = store.session(Box::new(Alone), options)?;
@@ -503,7 +508,7 @@ impl Operation {
         Ok(session)
     }
 
-    /// Does it to a model.
+    /// Applies the operation to a model.
     pub(crate) fn apply(&self, model: &StoreModel) -> StoreModel {
         let mut model = model.clone();
         let mut replace = |before: &str, arrays: &[(&str, ArrayModel)], seed: u64| {
@@ -588,7 +593,7 @@ impl Operation {
     }
 }
 
-/// One thread, nothing kept: the same calls in every run.
+/// One thread and no cache, so that every run makes the same calls.
 pub(crate) fn options(writable: bool) -> OpenOptions {
     let mut options = OpenOptions::default();
     options.commits_named = 2;
@@ -597,8 +602,8 @@ pub(crate) fn options(writable: bool) -> OpenOptions {
     options
 }
 
-/// Everything that a reader finds, every array read whole; `None` if there is no store. What the
-/// engine does not say (the codec) is taken from `like`.
+/// Reads every array as a reader does; `None` if there is no store. The codec, which the engine
+/// does not report, comes from `like`.
 pub(crate) fn observe(
     storage: Arc<dyn Storage>,
     like: &StoreModel,
@@ -617,13 +622,13 @@ pub(crate) fn observe(
     Ok(Some(found))
 }
 
-/// Reads everything that is stored and says what is damaged.
+/// Reads all stored data, and reports damage.
 fn check_undamaged(store: &Store) -> Result<(), String> {
     let problems = store.verify(None, &|_, _| ()).map_err(|error| error.to_string())?.problems;
     if problems.is_empty() { Ok(()) } else { Err(format!("damaged: {problems:?}")) }
 }
 
-/// The arrays of a store in a directory beside this one, if anything has its name.
+/// Returns the arrays of a store in a directory beside this one, if it exists.
 fn observe_beside(
     storage: &dyn Storage,
     like: &StoreModel,
@@ -660,7 +665,7 @@ pub(crate) fn observe_store(store: &Store, like: &StoreModel) -> Result<StoreMod
     Ok(found)
 }
 
-/// An array as a reader finds it, read whole.
+/// Reads a whole array as a reader does.
 pub(crate) fn observe_array(
     store: &Store,
     name: &ObjectPath,
@@ -679,8 +684,8 @@ pub(crate) fn observe_array(
     })
 }
 
-/// Holds what was found against what was acknowledged (`before`) and what was under way (`operation`).
-/// Gives what is there from now on.
+/// Compares the found state with the acknowledged one (`before`) and the unfinished `operation`.
+/// Returns the state from now on.
 pub(crate) fn judge(
     mut found: StoreModel,
     before: &StoreModel,
@@ -698,7 +703,7 @@ pub(crate) fn judge(
         return Ok(found);
     }
     match operation {
-        // They appear before what is written to them.
+        // The arrays appear before their data.
         Operation::SessionArrays { arrays, .. } => {
             let mut empty = before.clone();
             empty.extend(arrays.iter().map(|(name, like)| ((*name).to_owned(), like.clone())));
@@ -732,7 +737,7 @@ fn mixed_by_shard(
         return Err("a write has changed the shape".to_owned());
     }
     let new = &after[name];
-    // Of each shard: seen old, seen new.
+    // For each shard: whether old and new elements were found.
     let mut shards: BTreeMap<Vec<u64>, (bool, bool)> = BTreeMap::new();
     let mut wrong = None;
     each(&array.shape, |at, index| {
@@ -784,8 +789,8 @@ fn difference(found: &StoreModel, expected: &StoreModel) -> String {
     format!("{more:?} is visible")
 }
 
-/// Work that goes on from `model`: growth that must not bring junk to light, appends, a merge, a name
-/// used again.
+/// Returns further operations on `model`: growth that must not reveal leftovers, appends, a merge,
+/// and a reused name.
 pub(crate) fn continuation(model: &StoreModel) -> Vec<Operation> {
     let mut operations = Vec::new();
     for (name, array) in originals(model) {

@@ -1,7 +1,9 @@
-//! F20: a snapshot is of one moment, whatever others do meanwhile; or it says that the data have moved on.
+//! F20: a snapshot shows one moment, whatever other writers do, or reports that the data have moved
+//! on.
 //!
-//! One test does everything that the model knows to one store and holds snapshots of all its states. The other
-//! takes snapshots while other processes commit, settle, create, write directly and delete.
+//! One test applies all operations of the model to one store, and keeps snapshots of all its
+//! states. The other takes snapshots while other processes commit, settle, create, write directly
+//! and delete.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -24,13 +26,13 @@ use crate::roles::process;
 use crate::support::{Cases, Random, Scratch, count, path};
 use crate::workloads::storage;
 
-/// What snapshots found.
+/// Counts of read snapshots.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     snapshots: u64,
-    /// Arrays that were read as they were at the moment.
+    /// Arrays that were read as of the moment.
     right: u64,
-    /// Arrays of which a snapshot said that they have moved on.
+    /// Arrays that a snapshot reported as moved on.
     moved: u64,
 }
 
@@ -42,7 +44,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A snapshot, what the store held, and whether nothing but commits came since.
+/// A snapshot with the expected contents, and whether only commits followed it.
 #[derive(Clone)]
 struct Kept {
     snapshot: Store,
@@ -75,7 +77,7 @@ impl Kept {
     }
 }
 
-/// True for what changes nothing that is there already.
+/// True for an operation that replaces no stored object.
 fn is_commit(operation: &Operation) -> bool {
     matches!(operation, Operation::Session { .. } | Operation::Growth { is_promise: false, .. })
 }
@@ -128,9 +130,9 @@ fn a_snapshot_gives_what_there_was_or_says_that_it_has_moved_on() {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const ROW: u64 = 6;
-/// A row comes with every so many commits.
+/// The number of commits after which a row is added.
 const GROWS_EVERY: i32 = 4;
-/// The array that comes and goes, and its one value.
+/// The array that comes and goes, with its only value.
 const GUEST: (&str, i32) = ("guest", 77);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +175,7 @@ fn commit_number(store: &Store, number: i32) {
     session.commit().unwrap();
 }
 
-/// A process takes part as one writer, until it is told to stop.
+/// Acts as one writer in a process of its own, until it is told to stop.
 pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
     let [writer, grace] = arguments else { panic!("writer, grace") };
     let mut settle = SettleOptions::default();
@@ -215,7 +217,7 @@ fn guest() -> ArrayModel {
     form(&[16], &[4], &[8], "")
 }
 
-/// What a snapshot has of every array: the number of the commit; an error of what is of two moments.
+/// Returns the commit number of all arrays in a snapshot; an error if they belong to two moments.
 fn commit_of(snapshot: &Store, random: &mut Random) -> bedform::Result<Result<i32, String>> {
     let mut names = NAMES;
     names.rotate_left(random.below(3) as usize);
@@ -239,7 +241,7 @@ fn commit_of(snapshot: &Store, random: &mut Random) -> bedform::Result<Result<i3
     }
     if snapshot.nodes()?.contains_key(&path(GUEST.0)) {
         let found = read(&snapshot.array(&path(GUEST.0))?, &whole(&[16]))?;
-        // What was written directly has no commit: it is there shard by shard.
+        // Direct writes have no commit: they appear shard by shard.
         let is_possible = |part: &[i32]| {
             part.iter()
                 .all(|value| *value == part[0] && [GUEST.1, crate::model::FILL].contains(value))
@@ -251,7 +253,7 @@ fn commit_of(snapshot: &Store, random: &mut Random) -> bedform::Result<Result<i3
     Ok(Ok(all.unwrap_or_default()))
 }
 
-/// With `grace` for settles nobody but them replaces anything.
+/// With `grace`, only settling replaces objects.
 fn race(seed: u64, snapshots: u64, grace: u64) -> Counts {
     let scratch = Scratch::new("moments");
     let root = scratch.0.join("store");
@@ -306,7 +308,7 @@ fn race(seed: u64, snapshots: u64, grace: u64) -> Counts {
 #[ignore = "a stage of make reliability"]
 fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
     let cases = Cases::new("moments::snapshots_over_processes", 40, 3);
-    // The processes of a case are threads enough.
+    // Each case has processes of its own, so one thread suffices.
     let sum = sum(cases.run_on(1, |case| race(case.seed, 100, 0)));
     count("snapshots-over-processes", sum.snapshots);
     count("snapshots-over-processes-right", sum.right);
@@ -316,7 +318,8 @@ fn snapshots_over_processes_are_of_one_moment_or_say_that_they_have_moved_on() {
 #[ignore = "a stage of make reliability"]
 fn snapshots_over_processes_that_leave_them_time_are_of_one_moment() {
     let cases = Cases::new("moments::snapshots_over_processes_that_leave", 30, 4);
-    // Writers wait most of the time: a snapshot that takes milliseconds may miss an object that they replace.
+    // Writers mostly wait here: a snapshot takes milliseconds, and may miss an object that they
+    // replace.
     let sum = sum(cases.run_on(4, |case| race(case.seed, 15, 600)));
     count("snapshots-left-time", sum.snapshots);
     count("snapshots-left-time-right", sum.right);
@@ -340,8 +343,8 @@ fn a_snapshot_does_not_take_what_was_overwritten_by_fill_values_for_what_was_nev
     }
 }
 
-/// An array of two axes whose lower half is written directly; then commits, each settled with grace, that write
-/// into all of it and append.
+/// The lower half of an array with two axes is written directly. Then follow commits over the whole
+/// array, and appends, each settled with a grace period.
 #[test]
 #[ignore = "a stage of make reliability"]
 fn a_snapshot_outlives_settles_that_leave_it_time() {
@@ -388,7 +391,7 @@ fn a_snapshot_outlives_settles_that_leave_it_time() {
         let mut counts = Counts::default();
         for (at, one) in kept.iter().enumerate() {
             if matches!(operation, Operation::Collect) {
-                // What nobody leaves time goes, and is missed.
+                // Without a grace period objects are removed, and snapshots report that.
                 let kept = Kept { only_commits: false, ..one.clone() };
                 kept.check(&mut counts).unwrap();
             } else if let Err(problem) = one.check(&mut counts) {

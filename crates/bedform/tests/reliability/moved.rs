@@ -1,6 +1,6 @@
-//! Stores with a log in the hands of people: moved, copied, half copied, put back from copies of
-//! another time, opened by other paths, changed by other programs. What is read is right, or an error
-//! says what is wrong; and an attempt to go on with a part of a store loses nothing of the rest.
+//! Stores with a log that users have moved, copied, copied in part, restored from earlier copies,
+//! opened by other paths, or changed with other programs. Reading gives right data or an error that
+//! names the problem. Using a part of a store never loses the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn a_store_that_is_moved_without_its_log_is_refused_until_it_is_back() {
     fs::rename(place.log(), &elsewhere).unwrap();
     let log = place.log().display().to_string();
     place.check_refused(ErrorKind::Corrupt, &[&log, "put it back beside the store"]);
-    // What was tried has made no log that would be in the way, but for a segment of nobody.
+    // The attempts have left no log, except for an unowned segment.
     let _ = fs::remove_dir_all(place.log());
     fs::rename(&elsewhere, place.log()).unwrap();
     place.check(&place.store());
@@ -61,7 +61,7 @@ fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     let refused = Store::create_path(&place.store(), &Map::new(), options(true)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Exists, "{refused}");
     assert!(refused.to_string().contains("holds commits of a store"), "{refused}");
-    // So it is made elsewhere, and brought there.
+    // The other store is made elsewhere and moved there.
     let aside = place.scratch.0.join("aside");
     drop(Store::create_path(&aside, &Map::new(), options(true)).unwrap());
     fs::rename(&aside, place.store()).unwrap();
@@ -72,7 +72,7 @@ fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     assert_eq!(found(&place.store(), &like), Ok(create.apply(&StoreModel::new())));
     let before = tree(&place.log());
     for (name, outcome) in attempts(&place.store()) {
-        // To read and to write directly needs no log.
+        // Direct reads and writes need no log.
         if matches!(name, "read" | "write" | "append") {
             outcome.unwrap();
             continue;
@@ -88,7 +88,7 @@ fn a_log_that_was_left_where_another_store_is_made_is_neither_read_nor_lost() {
     place.check(&place.store());
 }
 
-/// Documents of others, by what they are of.
+/// Documents of other objects, with their names.
 fn documents_of_others(place: &Place) -> Vec<(&'static str, Vec<u8>)> {
     let document = |store: &Path, name: &str| fs::read(store.join(name).join("zarr.json")).unwrap();
     let other = Place::new("other");
@@ -121,7 +121,7 @@ fn a_document_of_something_else_in_the_place_of_the_roots_hides_no_commits() {
         fs::write(&own, &before).unwrap();
         place.check(&place.store());
     }
-    // Of what is settled nothing is hidden.
+    // A settled store has no commits to hide.
     let place = place.then(&[settle(Duration::ZERO)]);
     fs::write(&own, fs::read(place.store().join("t/zarr.json")).unwrap()).unwrap();
     assert!(Store::open_path(&place.store(), options(false)).is_ok());
@@ -157,7 +157,7 @@ fn copies_that_are_written_and_settled_apart_are_two_stores() {
     assert!(!log_of(&other).exists());
 }
 
-/// A store of which some shards were settled while others commit: with roots, lists, several segments.
+/// A store with some settled shards while others commit: with roots, lists and several segments.
 fn half_settled() -> (Place, Vec<StoreModel>) {
     let mut place = Place::with_commits("half");
     let mut models = vec![place.model.clone()];
@@ -196,7 +196,7 @@ fn of_a_half_copied_store_nothing_is_read_that_is_not_so_and_the_rest_can_still_
         let name = missing.strip_prefix(&place.scratch.0).unwrap().display().to_string();
         let as_copied = found(&store, &place.model);
         match &as_copied {
-            // Of plain Zarr nothing tells a shard that was lost from one that was never written.
+            // In plain Zarr a lost shard looks like one that was never written.
             Ok(now) if !models.contains(now) => {
                 assert!(name.contains("/c"), "{name} is not missed")
             }
@@ -205,7 +205,7 @@ fn of_a_half_copied_store_nothing_is_read_that_is_not_so_and_the_rest_can_still_
             Err(_) => refused += 1,
         }
         let attempted = attempts(&store);
-        // What the commits that are left do not touch settling does not look at.
+        // Settling does not read objects that the remaining commits do not touch.
         if as_copied.is_err() && !name.contains("/c") {
             let settled = attempted.iter().find(|(what, _)| *what == "settle").unwrap();
             assert!(settled.1.is_err(), "without {name} it is settled");
@@ -249,7 +249,7 @@ fn an_object_of_a_store_or_its_log_in_the_place_of_another_is_reported() {
         }
         fs::write(to, own).unwrap();
     }
-    // Roots before the newest, and what only they refer to, nobody needs.
+    // Roots before the newest, and objects that only they name, are no longer needed.
     assert!(reported * 3 > swaps * 2, "{reported} of {swaps}");
     count("swaps-of-log", swaps);
     place.check(&store);
@@ -289,7 +289,8 @@ fn a_store_and_a_log_of_two_times_are_one_of_both_or_an_error() {
             let _ = fs::remove_dir_all(place.log());
             copy(&times(of_store), &store);
             copy(&log_of(&times(of_log)), &place.log());
-            // Direct writes are in the store, commits in the log: so it may be of a time between.
+            // Direct writes are in the store, commits in the log, so the result may be of a time in
+            // between.
             let between = of_store.min(of_log)..=of_store.max(of_log);
             let possible = &models[between];
             let check = |when: &str| match found(&store, &model) {
@@ -366,7 +367,7 @@ fn a_part_of_a_store_shows_no_old_data_and_is_not_written_to() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("only the whole store can be written to"), "{error}");
     }
-    // Handles that were opened in time notice, too.
+    // Handles that were opened earlier notice it, too.
     let place = place.then(&[session("g/u", &[1], &[2], 40)]);
     for array in [&part, &alone] {
         for outcome in [read(array, &whole(&[6])).map(drop), array.shape().map(drop)] {
@@ -400,7 +401,8 @@ fn a_store_that_is_moved_under_a_session_does_not_take_its_next_commit_elsewhere
             assert!(said.contains("was moved") && said.contains("start a new session"), "{said}");
             assert!(!place.log().exists(), "there is another log");
         } else {
-            // Of the log that it opened it must not go on, for the store is not beside it.
+            // The session must not use the log that it opened, because the store is no longer
+            // beside it.
             assert!(said.contains("moved"), "{said}");
             fs::rename(place.log(), log_of(&moved)).unwrap();
         }
@@ -473,7 +475,7 @@ fn a_store_whose_document_another_program_has_rewritten_keeps_its_commits() {
         assert!(!place.log().exists());
         let attributes = open(&store).unwrap().group_attributes(&path("")).unwrap();
         assert_eq!(attributes["by"], "another");
-        // Now the stamps alone know which numbers of commits were used.
+        // Now only the stamps tell which commit numbers are used.
         rewrite_root(&store, keep_consolidated);
         place.check(&store);
         let place = place.then(&[
@@ -519,7 +521,7 @@ fn an_array_that_another_program_has_put_in_place_of_one_with_commits_is_said() 
         assert!(opened.array(&path("s")).is_err());
         let other = opened.array(&path("g/u")).unwrap();
         assert_eq!(read(&other, &whole(&[6])).unwrap(), place.model["g/u"].values);
-        // Who wants it gone says so; the others are settled.
+        // The user deletes that array; the others are settled.
         opened.delete(&path("t")).unwrap();
         let mut rest = place.model.clone();
         rest.remove("t");
@@ -544,7 +546,7 @@ fn an_array_that_came_from_another_store_is_read_and_takes_direct_writes() {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("came here from another store"), "{error}");
-    // Commits of the store do not touch it, whatever its stamps say.
+    // Commits of the store do not touch it, whatever its stamps contain.
     for operation in [session("t", &[0, 0], &[2, 2], 96), settle(Duration::ZERO)] {
         operation.run(&opened, &other.model).unwrap();
         let mut expected = place.model["t"].clone();
@@ -572,7 +574,7 @@ fn readers_that_stay_read_what_they_know_while_others_settle_and_collect() {
         let place = place.then(&[session("t", &[3, 3], &[4, 4], 98)]);
         let place = place.then(&[settle(grace)]);
         assert_eq!(observe_store(&fresh, &place.model).as_ref(), Ok(&place.model));
-        // The reader stays at its moment, or says that the data have moved on.
+        // The reader stays at its moment, or reports that the data have moved on.
         let check_stays = || match observe_store(&reader, &before) {
             Ok(now) => assert_eq!(now, before),
             Err(said) => assert!(said.contains("open"), "{said}"),
@@ -587,7 +589,7 @@ fn readers_that_stay_read_what_they_know_while_others_settle_and_collect() {
     }
 }
 
-/// A store with a promise that lies in its burst tier alone: its writer was killed.
+/// A store with a promise only in its burst tier: its writer was killed.
 fn with_promise(name: &str) -> (Place, Burst) {
     let place = Place::with_commits(name);
     let mut burst = Burst::in_directory(&place.scratch.0.join("fast"), None).unwrap();
@@ -600,7 +602,7 @@ fn with_promise(name: &str) -> (Place, Burst) {
     session.commit().unwrap();
     let tier = place.scratch.0.join("kept");
     copy(&place.scratch.0.join("fast"), &tier);
-    // Its end would keep the promise: what it does is undone.
+    // The end of the session fulfils the promise, so the files are restored afterwards.
     let as_it_was = place.scratch.0.join("as it was");
     put_back(&place.store(), &as_it_was.join("run.zarr"));
     drop(session);

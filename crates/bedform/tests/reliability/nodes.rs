@@ -1,8 +1,9 @@
-//! F2 to F5 for members that share segments: the power fails while four members on two nodes commit.
+//! F2 to F5 for members that share segments: the power fails while four members on two nodes
+//! commit.
 //!
-//! After each crash the array is that of one commit, whole: the last that was acknowledged or the one
-//! after. What was left uncommitted can be recovered or given up, and nothing stays behind. The members
-//! are threads, so that a cut comes at another place in every run.
+//! After each crash the array holds one whole commit: the last acknowledged one, or the next.
+//! Uncommitted writes can be recovered or discarded, and no files remain. The members are threads,
+//! so a cut comes at a different place in every run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -46,8 +47,8 @@ fn array() -> NewArray {
     }
 }
 
-/// Commits of all members, each of which fills the array with its number; gives the last that was
-/// acknowledged to anybody, and whether all were.
+/// Commits of all members, each of which fills the array with its number. Returns the last commit
+/// acknowledged to any member, and whether all were.
 fn commit_all(system: &SimulatedFileSystem) -> (u8, bool) {
     let acknowledged = AtomicU8::new(0);
     let run = |member: ThreadMember| -> bedform::Result<()> {
@@ -60,7 +61,7 @@ fn commit_all(system: &SimulatedFileSystem) -> (u8, bool) {
         let mut session = store.session(Box::new(member), SessionOptions::default())?;
         for commit in 1..=COMMITS {
             let row = Boxes::one(&[rank.into(), 0], &[1, SHARE as u64]).unwrap();
-            // A part that the member describes by itself, and one that its node does.
+            // One part that the member describes alone, and one that its node describes.
             session.write_boxes(&path("t"), row.clone(), &[0xee; SHARE])?;
             if rank % 2 == 1 {
                 session.flush()?;
@@ -100,13 +101,13 @@ fn look(image: &SimulatedFileSystem, acknowledged: u8, leftover: Leftover, story
     if leftover == Leftover::Discard || recovered.found.is_empty() {
         assert_eq!(after, found, "{story}");
     }
-    // What is recovered is what its writer wrote: of this commit, or of none.
+    // Recovered data belong to their writer's commit, or to none.
     let is_known = |value: &u8| [found[0], found[0] + 1, 0xee].contains(value);
     assert!(after.iter().all(is_known), "{story}: {found:?} became {after:?}");
     store.settle().unwrap();
     assert_eq!(read(&store), after, "{story}");
     let log = store.storage().beside(".bedform-log").unwrap();
-    // Of a session that began and wrote nothing an empty directory may be left.
+    // A session that began and wrote nothing may leave an empty directory.
     for entry in log.list(&ObjectPath::root()).unwrap() {
         let left = log.list(&path(&entry.name)).unwrap();
         assert!(entry.is_directory && left.is_empty(), "{story}: {entry:?} {left:?}");
@@ -124,7 +125,7 @@ fn a_power_cut_while_nodes_commit_leaves_whole_commits() {
     assert!(commit_all(&whole).1);
     let calls = whole.calls();
     let cases = Cases::new("nodes::a_power_cut_while_nodes_commit", 15, 80);
-    // The members of a case are threads enough.
+    // Each case has threads of its own, so one thread suffices.
     let images = cases.run_on(1, |case| {
         let cut = Random(case.seed).below(calls + 1);
         let system = base.fork();

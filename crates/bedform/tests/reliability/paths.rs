@@ -1,5 +1,5 @@
-//! H6: names and files that would lead out of the store. Nothing outside is opened, made, changed or
-//! deleted: every call is watched, and the files outside are compared.
+//! H6: names and files that would lead out of the store. The engine opens, makes, changes and
+//! deletes nothing outside: every call is watched, and the files outside are compared.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::model::{bytes, form, new_array, options, read, whole};
 use crate::support::{Scratch, count, path};
 use crate::watched::Watched;
 
-/// Names that no array has.
+/// Names that the engine rejects.
 const REFUSED: &[&str] = &[
     "..",
     "../x",
@@ -44,7 +44,7 @@ const REFUSED: &[&str] = &[
     "\u{85}",
     "a/\u{9b}",
 ];
-/// Odd names that are names all the same, and stay inside.
+/// Odd but valid names, which stay inside the store.
 const TAKEN: &[&str] = &[
     "CON",
     "nul.txt",
@@ -84,7 +84,7 @@ struct Trap {
 }
 
 impl Trap {
-    /// A store with the array `t` (and `g/u`), beside a directory that must stay as it is.
+    /// A store with the array `t` (and `g/u`), beside a directory that must stay unchanged.
     fn new() -> Self {
         let scratch = Scratch::new("paths");
         let (root, outside) = (scratch.0.join("store"), scratch.0.join("outside"));
@@ -104,7 +104,7 @@ impl Trap {
         Self { _scratch: scratch, root, outside }
     }
 
-    /// Does `work` on the store, watched, and compares what is outside.
+    /// Runs `work` on the store, watched, and compares the files outside.
     fn watch(&self, story: &str, work: impl FnOnce(&Store)) {
         let before = load(&self.outside);
         let system = Watched::new(&self.root);
@@ -120,7 +120,7 @@ impl Trap {
     }
 }
 
-/// Nothing here is about power cuts; without syncs it is many times faster.
+/// Power cuts do not matter here, and without syncs the tests are many times faster.
 fn writable() -> bedform::OpenOptions {
     let mut options = options(true);
     options.durability = bedform_storage::Durability::Process;
@@ -131,7 +131,7 @@ fn like() -> crate::model::ArrayModel {
     form(&[8, 8], &[2, 2], &[4, 4], "")
 }
 
-/// Everything that can be done to an array.
+/// All operations on an array.
 const DEEDS: &[(&str, fn(&Store))] = &[
     ("read", |store| {
         if let Ok(array) = store.array(&path("t"))
@@ -180,7 +180,7 @@ const DEEDS: &[(&str, fn(&Store))] = &[
     }),
 ];
 
-/// Takes what is at `place` away and puts something else there.
+/// Replaces the file or directory at a path.
 type Plant = fn(&Path, &Path);
 
 fn clear(place: &Path) {
@@ -234,7 +234,7 @@ fn names_that_lead_out_of_the_store_are_refused() {
         assert!(ObjectPath::root().join(name).is_err(), "{name:?}");
         assert!(path("g").join(name).is_err() || name.is_empty(), "{name:?}");
         cases += 1;
-        // The same name in the metadata of a store that somebody else has made.
+        // The same name in the metadata of another user's store.
         let trap = Trap::new();
         let document = json!({
             "zarr_format": 3, "node_type": "group", "attributes": {},
@@ -278,7 +278,7 @@ fn links_devices_and_fifos_lead_nowhere() {
             }
         }
     }
-    // The root's document itself, and a device.
+    // The root's document, and a device.
     let trap = Trap::new();
     std::fs::remove_file(trap.root.join("zarr.json")).unwrap();
     symlink(trap.outside.join("array/zarr.json"), trap.root.join("zarr.json")).unwrap();

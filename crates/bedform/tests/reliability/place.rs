@@ -1,5 +1,5 @@
-//! A store and its log on the real file system, as people handle them: opened, copied, put back, tried in every
-//! way.
+//! A store and its log on the real file system, as users handle them: opened, copied, restored, and
+//! used in every way.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::support::{Scratch, path};
 
 pub(crate) const LOG: &str = ".bedform-log";
 
-/// A store on the real file system, and what it holds.
+/// A store on the real file system, with its expected contents.
 pub(crate) struct Place {
     pub(crate) scratch: Scratch,
     pub(crate) model: StoreModel,
@@ -34,7 +34,7 @@ pub(crate) fn open(store: &Path) -> Result<Store, Error> {
     Store::open_path(store, options(true))
 }
 
-/// All that a reader finds in the store.
+/// Reads all contents of the store.
 pub(crate) fn found(store: &Path, like: &StoreModel) -> Result<StoreModel, String> {
     let store = Store::open_path(store, options(false)).map_err(|error| error.to_string())?;
     observe_store(&store, like)
@@ -50,7 +50,7 @@ pub(crate) fn settle(grace: Duration) -> Operation {
 }
 
 impl Place {
-    /// Arrays `t` and `g/u`, with elements.
+    /// Makes a store with the arrays `t` and `g/u`, with elements.
     pub(crate) fn new(name: &str) -> Self {
         let place = Self { scratch: Scratch::new(name), model: StoreModel::new() };
         let (t, u) = (form(&[10, 7], &[2, 2], &[4, 4], "zstd"), form(&[6], &[2], &[4], ""));
@@ -59,7 +59,8 @@ impl Place {
         place.then(&[Operation::Drafts { arrays, seed: 1 }])
     }
 
-    /// As [`Place::new`], with two commits: all of `g/u`, a part of `t`; then a part of that.
+    /// Makes a store like [`Place::new`], with two commits: all of `g/u` and a part of `t`; then a
+    /// part of that.
     pub(crate) fn with_commits(name: &str) -> Self {
         Self::new(name).then(&[
             Operation::Session {
@@ -73,7 +74,7 @@ impl Place {
         ])
     }
 
-    /// Does `operations` to the store.
+    /// Applies `operations` to the store.
     pub(crate) fn then(mut self, operations: &[Operation]) -> Self {
         self.model = run(&self.store(), &self.model, operations);
         self
@@ -91,7 +92,8 @@ impl Place {
         assert_eq!(found(store, &self.model).as_ref(), Ok(&self.model));
     }
 
-    /// Every way to use the store, each of which says `what` of `kind` and changes nothing.
+    /// Uses the store in every way, and checks that each is an error of `kind` with these texts,
+    /// and changes nothing.
     pub(crate) fn check_refused(&self, kind: ErrorKind, what: &[&str]) {
         let before = tree(&self.scratch.0);
         for (name, outcome) in attempts(&self.store()) {
@@ -107,7 +109,7 @@ impl Place {
     }
 }
 
-/// Does `operations` to a store that holds `model`.
+/// Applies `operations` to a store that holds `model`.
 pub(crate) fn run(store: &Path, model: &StoreModel, operations: &[Operation]) -> StoreModel {
     let mut model = model.clone();
     for operation in operations {
@@ -117,8 +119,8 @@ pub(crate) fn run(store: &Path, model: &StoreModel, operations: &[Operation]) ->
     model
 }
 
-/// Everything that somebody may try with a store: reading, writing directly and in a session,
-/// appending, settling, collecting garbage, recovering.
+/// Attempts every use of a store: reading, writing directly and in a session, appending, settling,
+/// collecting garbage, recovering.
 pub(crate) fn attempts(store: &Path) -> Vec<(&'static str, bedform::Result<()>)> {
     let with = |work: &dyn Fn(&Store) -> bedform::Result<()>| open(store).and_then(|s| work(&s));
     let all_of_t = |store: &Store| -> bedform::Result<(bedform::Array, Vec<u64>)> {
@@ -161,7 +163,7 @@ pub(crate) fn attempts(store: &Path) -> Vec<(&'static str, bedform::Result<()>)>
     ]
 }
 
-/// All files below `root`, with their bytes.
+/// Returns all files below `root`, with their bytes.
 pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut pending = vec![root.to_owned()];
@@ -177,7 +179,7 @@ pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// As `cp -r`.
+/// Copies as `cp -r` does.
 pub(crate) fn copy(from: &Path, to: &Path) {
     let Ok(entries) = fs::read_dir(from) else { return };
     fs::create_dir_all(to).unwrap();
@@ -198,7 +200,7 @@ pub(crate) fn remove(what: &Path) {
     }
 }
 
-/// Puts the copy `from` of a store and its log in the place of `to`.
+/// Replaces `to` by the copy `from` of a store and its log.
 pub(crate) fn put_back(from: &Path, to: &Path) {
     for suffix in ["", LOG] {
         let of = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -211,21 +213,21 @@ pub(crate) fn start(store: &Store) -> Session {
     store.session(Box::new(Alone), SessionOptions::default()).unwrap()
 }
 
-/// Two by two elements of `t`.
+/// Writes two by two elements of `t`.
 pub(crate) fn put(session: &mut Session, start: &[u64], seed: u64) -> bedform::Result<()> {
     let new = bytes(&values(seed, 4));
     let region = region(start, &[2, 2]);
     session.write(&path("t"), &region, Elements::Bytes(&new)).map(drop)
 }
 
-/// Changes a document as a program would that does not know of us.
+/// Changes a document like a program that does not know Bedform.
 pub(crate) fn edit(file: &Path, change: impl Fn(&mut Map<String, Value>)) {
     let mut document: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     change(document.as_object_mut().unwrap());
     fs::write(file, serde_json::to_vec_pretty(&document).unwrap()).unwrap();
 }
 
-/// As a program does that sets an attribute of the store, with consolidated metadata or without.
+/// Sets an attribute of the store like another program, with consolidated metadata or without.
 pub(crate) fn rewrite_root(store: &Path, keep_consolidated: bool) {
     edit(&store.join("zarr.json"), |document| {
         match document.get_mut("consolidated_metadata").filter(|_| keep_consolidated) {

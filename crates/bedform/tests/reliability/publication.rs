@@ -1,4 +1,4 @@
-//! Publication where the file system exchanges no names, and under the eyes of readers.
+//! Publication on file systems that cannot exchange names, and during reads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ fn old() -> Vec<(&'static str, crate::model::ArrayModel)> {
     vec![("t", form(&[6], &[2], &[4], ""))]
 }
 
-/// A store that is prepared by `before`.
+/// A store prepared with the operations `before`.
 fn prepared(before: &[Operation]) -> (SimulatedFileSystem, StoreModel) {
     let system = SimulatedFileSystem::new();
     let progress = run(&storage(&system), None, before);
@@ -26,7 +26,7 @@ fn prepared(before: &[Operation]) -> (SimulatedFileSystem, StoreModel) {
     (system, progress.before.unwrap())
 }
 
-/// The states that a crash after each call of `act` leaves on a system that exchanges no names.
+/// Returns the crash images after each call of `act`, on a system that cannot exchange names.
 fn images(
     base: &SimulatedFileSystem,
     model: &StoreModel,
@@ -66,7 +66,7 @@ fn where_no_names_are_exchanged_a_replaced_store_is_complete_beside_its_place_or
             assert_eq!(found, act.apply(&model));
             done += 1;
         }
-        // Who stages something there puts the old one back, and leaves nothing else.
+        // Staging a store there restores the old one, and leaves no other files.
         let (name, attributes) = (path(DATASET), Map::new());
         let staged = StagedStore::create_in(&place, &name, true, &attributes, options(true));
         drop(staged.unwrap());
@@ -120,7 +120,7 @@ fn readers_find_the_old_group_or_the_new_one_at_any_moment() {
                 for _ in 0..20 {
                     let array = store.array(&path("r/t")).expect("neither is there");
                     let found = match read(&array, &whole(&[6])) {
-                        // It was opened before, and another one has its place now.
+                        // The group was opened before, and another one has replaced it.
                         Err(error) if error.kind() == ErrorKind::Conflict => continue,
                         found => found.expect("a mixture"),
                     };

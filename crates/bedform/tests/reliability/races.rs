@@ -1,7 +1,7 @@
-//! F12: many writers on one store at once, in threads and in processes.
+//! F12: many concurrent writers on one store, in threads and in processes.
 //!
-//! Every race has a result that does not depend on who is faster: no element is lost, and whoever is
-//! refused is told so by `Exists` or `Conflict`.
+//! The result of every race is independent of the order: no element is lost, and a rejected writer
+//! gets `Exists` or `Conflict`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,12 +29,12 @@ enum Race {
     Regions,
     /// Rows appended to one array, each with its writer's number.
     Appends,
-    /// The same name created.
+    /// Creations of the same name.
     Creations,
-    /// Appends and blocks in one array, and attributes set meanwhile.
+    /// Appends and blocks in one array, while attributes are set.
     Mixed,
-    /// Sessions that commit the same rows, blocks of their own, and appends, while one writer settles
-    /// and another writes directly.
+    /// Sessions that commit the same rows, blocks of their own, and appends, while one writer
+    /// settles and another writes directly.
     Commits,
 }
 
@@ -43,7 +43,7 @@ const RACES: [Race; 5] =
 
 fn open(root: &Path, mode: Mode) -> Store {
     let mut options = options(true);
-    // Power cuts are another test's; without syncs there are more races in the same time.
+    // Other tests cover power cuts; without syncs there are more races in the same time.
     options.durability = Durability::Process;
     let storage = Arc::new(LocalStorage::open(root, mode).unwrap());
     if mode == Mode::Create {
@@ -53,7 +53,7 @@ fn open(root: &Path, mode: Mode) -> Store {
     }
 }
 
-/// The blocks of writer `writer` of `writers`, and the value that it writes there.
+/// Returns the blocks of writer `writer` of `writers`, with its value.
 fn blocks(writer: u64, writers: u64) -> impl Iterator<Item = ([u64; 2], [u64; 2], i32)> {
     let along = SIDE.div_ceil(BLOCK);
     (0..along * along).filter(move |block| block % writers == writer).map(move |block| {
@@ -63,7 +63,7 @@ fn blocks(writer: u64, writers: u64) -> impl Iterator<Item = ([u64; 2], [u64; 2]
     })
 }
 
-/// What a writer of [`Race::Commits`] does.
+/// The work of a writer of [`Race::Commits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Share {
     Commit,
@@ -81,17 +81,17 @@ fn share(writer: u64) -> Share {
     }
 }
 
-/// The blocks of a writer below the rows that all of them commit.
+/// Returns a writer's own blocks, below the common rows.
 fn own_blocks(writer: u64, writers: u64) -> impl Iterator<Item = ([u64; 2], [u64; 2], i32)> {
     blocks(writer, writers).filter(|(start, _, _)| start[0] >= BLOCK)
 }
 
-/// Where a writer says which commit it made of the rows that all commit: number and value.
+/// The file in which a writer notes its commits of the common rows: number and value.
 fn diary(root: &Path, writer: u64) -> PathBuf {
     root.with_file_name(format!("commits-{writer}"))
 }
 
-/// Rows of everybody and blocks of its own, in three commits of one session.
+/// Commits the common rows, and blocks of its own, in three commits of one session.
 fn commit_all(store: &Store, root: &Path, writer: u64, writers: u64) {
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     let mut said = String::new();
@@ -109,7 +109,7 @@ fn commit_all(store: &Store, root: &Path, writer: u64, writers: u64) {
     std::fs::write(diary(root, writer), said).unwrap();
 }
 
-/// Appends rows; whoever hears of a conflict tries again.
+/// Appends rows, and repeats after a conflict.
 fn append_in_sessions(store: &Store, writer: u64) {
     for row in 0..ROWS {
         let rows = 1 + row % 2;
@@ -125,7 +125,7 @@ fn append_in_sessions(store: &Store, writer: u64) {
     }
 }
 
-/// Settles and collects, and looks at the rows that all commit: they are of one commit at any time.
+/// Settles and collects garbage, and checks that the common rows belong to one commit at any time.
 fn settle_meanwhile(store: &Store) {
     let array = store.array(&path("t")).unwrap();
     for _ in 0..4 {
@@ -136,7 +136,7 @@ fn settle_meanwhile(store: &Store) {
     }
 }
 
-/// One writer's part.
+/// Runs one writer's part.
 fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
     let array = || store.array(&path("t")).unwrap();
     let write_blocks = || {
@@ -184,7 +184,7 @@ fn run(race: Race, store: &Store, root: &Path, writer: u64, writers: u64) {
     }
 }
 
-/// Creates the array with its writer's number in attributes and elements; or is refused.
+/// Creates the array with the writer's number in attributes and elements, or is rejected.
 fn create(store: &Store, writer: u64) {
     let mut like = form(&[6, 6], &[2, 2], &[4, 4], "");
     like.attributes = Map::from_iter([("by".to_owned(), json!(writer))]);
@@ -208,7 +208,7 @@ fn create(store: &Store, writer: u64) {
     .unwrap();
 }
 
-/// A process takes part as one writer.
+/// Acts as one writer in a process of its own.
 pub(crate) fn take_part(root: &Path, arguments: &[u64]) {
     let [race, writer, writers] = arguments else { panic!("race, writer, writers") };
     run(RACES[*race as usize], &open(root, Mode::ReadWrite), root, *writer, *writers);
@@ -297,7 +297,7 @@ fn check(race: Race, store: &Store, root: &Path, writers: u64) -> Result<(), Str
     check_rows(&found[expected.len()..], &appenders)
 }
 
-/// The value of the commit with the highest number: the one that counts.
+/// Returns the value of the commit with the highest number, which counts.
 fn last_commit(root: &Path, writers: u64) -> Result<i32, String> {
     let mut commits = BTreeMap::new();
     for writer in (0..writers).filter(|writer| share(*writer) == Share::Commit) {
@@ -314,7 +314,7 @@ fn last_commit(root: &Path, writers: u64) -> Result<i32, String> {
     commits.pop_last().map(|(_, value)| value).ok_or_else(|| "no commits".to_owned())
 }
 
-/// The rows behind the first ones are those that were appended, in any order of writers.
+/// Checks that the appended rows follow the first ones, in any order of writers.
 fn check_rows(found: &[i32], appenders: &[u64]) -> Result<(), String> {
     let rows: Vec<&[i32]> = found.chunks(SIDE as usize).collect();
     let mut at = 0;
@@ -339,7 +339,7 @@ fn check_rows(found: &[i32], appenders: &[u64]) -> Result<(), String> {
     }
 }
 
-/// Exactly one has created the array, and it is that one's.
+/// Checks that exactly one writer has created the array, with its own contents.
 fn check_creation(store: &Store) -> Result<(), String> {
     let winners = store.group_attributes(&path("")).unwrap();
     let array = store.array(&path("new")).map_err(|error| error.to_string())?;
@@ -358,7 +358,7 @@ fn check_creation(store: &Store) -> Result<(), String> {
 #[test]
 #[ignore = "a stage of make reliability"]
 fn writers_that_race_lose_nothing() {
-    // Each race by each kind of writers at least; processes are one in ten.
+    // Each race with each kind of writers at least once; processes are one in ten.
     let kinds = RACES.len() * 10;
     let cases = Cases::new("races::", 100, 3 * kinds as u64);
     let races = cases.run(|case| {

@@ -1,4 +1,4 @@
-//! Faults that were found here once, each by itself.
+//! Faults that were found in the engine, one test per fault.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -82,7 +82,7 @@ fn a_live_draft_is_not_taken_for_what_a_crash_left() {
     store.commit_drafts(&[path("t")]).unwrap();
     let array = other.array(&path("t")).unwrap();
     assert_eq!(read(&array, &whole(&[4, 4])).unwrap(), [3; 16]);
-    // A draft that was given up leaves its name to others.
+    // An abandoned draft does not reserve its name.
     drop(store.draft_array(&path("u"), &new_array(&like())).unwrap());
     other.create_array(&path("u"), &new_array(&like())).unwrap();
 }
@@ -214,7 +214,7 @@ fn arrays_created_together_appear_all_or_none_whichever_call_fails() {
             let there = names.iter().filter(|name| again.array(&path(name)).is_ok()).count();
             assert!(there == 0 || there == names.len(), "{kind:?} {k}: {there} of them");
             match (outcome, there) {
-                // A retry by hand: what was left behind is no obstacle.
+                // A second attempt succeeds despite the leftovers.
                 (Err(_), 0) => again.create_arrays(&arrays).unwrap(),
                 (outcome, there) => {
                     assert!(outcome.is_err() || there == names.len(), "{kind:?} {k}");
@@ -245,8 +245,8 @@ fn of_arrays_created_together_none_has_the_place_of_another_node() {
     assert!(other.array(&path("new")).is_err());
 }
 
-/// Shards whose names nobody had made durable were taken for settled by who came next, and their commits left
-/// the log: after a power cut the shards were as they had been before.
+/// A second settler took shards for settled whose names were not durable yet, and removed their
+/// commits from the log. After a power cut the shards were the old ones.
 #[test]
 fn a_settling_that_was_cut_off_loses_nothing_when_another_ends_it_before_a_power_cut() {
     let base = SimulatedFileSystem::new();
@@ -280,7 +280,7 @@ fn a_settling_that_was_cut_off_loses_nothing_when_another_ends_it_before_a_power
     }
 }
 
-/// A session that appends a row of `value` to `t`, and commits.
+/// Appends a row of `value` to `t` in a session, and commits.
 fn append_row(store: &Store, value: i32) {
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     let row = bytes(&[value; 4]);
@@ -288,8 +288,8 @@ fn append_row(store: &Store, value: i32) {
     session.commit().unwrap();
 }
 
-/// Who was faster had put the rows into the shard, and who came second took them for what an append
-/// that was cut off had left there: they were gone from the store and from the log.
+/// The first settler had put the rows into the shard. The second took them for leftovers of an
+/// interrupted append, so the rows vanished from the store and from the log.
 #[test]
 fn rows_that_a_session_appended_survive_two_who_settle_at_once() {
     let mut looks = 0;
@@ -315,7 +315,7 @@ fn rows_that_a_session_appended_survive_two_who_settle_at_once() {
     assert!(looks > 2, "{looks}");
 }
 
-/// It failed with `SnapshotMoved`, which is for readers that were told to stay.
+/// It failed with `SnapshotMoved`, an error for readers of a fixed moment.
 #[test]
 fn an_append_goes_on_when_others_commit_and_write_to_its_shard_meanwhile() {
     let (store, other) = two_handles();
@@ -342,7 +342,7 @@ fn an_append_goes_on_when_others_commit_and_write_to_its_shard_meanwhile() {
     assert_eq!(found[4..], [[8; 4], [FILL; 4], [9; 4]].concat());
 }
 
-/// It merged a shard with commits that lay behind the end that it knew, and they were lost.
+/// A writer merged a shard with commits beyond the end that it knew, and lost them.
 #[test]
 fn a_writer_that_looks_for_no_changes_keeps_what_lies_behind_the_end_that_it_knows() {
     let (store, _) = two_handles();
@@ -361,8 +361,9 @@ fn a_writer_that_looks_for_no_changes_keeps_what_lies_behind_the_end_that_it_kno
     assert_eq!(found[8..], [&[8; 4], &values(1, 4)[..]].concat());
 }
 
-/// Documents of consolidated metadata stay text when a store's document is read. Whatever rewrites a group's
-/// document must put them back: setting attributes once published a store without its arrays.
+/// Documents of consolidated metadata stay text when a store's document is read. A change of a
+/// group's document must write them back: setting attributes once published a store without its
+/// arrays.
 #[test]
 fn attributes_of_a_group_are_set_and_what_it_says_of_others_stays() {
     let scratch = Scratch::new("attributes");
@@ -375,7 +376,7 @@ fn attributes_of_a_group_are_set_and_what_it_says_of_others_stays() {
         serde_json::from_slice(&std::fs::read(scratch.0.join(name).join("zarr.json")).unwrap())
             .unwrap()
     };
-    // As another program leaves a group that has consolidated metadata of its own.
+    // A group with consolidated metadata of its own, as another program leaves it.
     let mut inner = document("g");
     inner["consolidated_metadata"] =
         json!({"kind": "inline", "must_understand": false, "metadata": {"a": document("g/a")}});
@@ -391,11 +392,11 @@ fn attributes_of_a_group_are_set_and_what_it_says_of_others_stays() {
         assert!(store.array(&path("g/a")).is_ok());
         assert_eq!(store.nodes().unwrap().len(), 2);
     }
-    // What the store's document says of the inner group is all of it.
+    // The store's document repeats the whole document of the inner group.
     assert_eq!(document("")["consolidated_metadata"]["metadata"]["g"], document("g"));
 }
 
-/// The shard was stamped as one that does not contain the commit, which then lay over what was written.
+/// The shard was stamped as one without the commit, which then covered the newer write.
 #[test]
 fn a_direct_write_by_a_handle_that_looks_for_changes_seldom_comes_after_all_commits() {
     for freshness in [Freshness::Open, Freshness::Never] {
@@ -423,7 +424,7 @@ fn a_direct_write_by_a_handle_that_looks_for_changes_seldom_comes_after_all_comm
     }
 }
 
-/// Elements of one type were committed to an array of another.
+/// A session committed elements of one type to an array of another.
 #[test]
 fn a_session_does_not_write_to_what_others_have_put_in_the_place_of_its_array() {
     let (store, other) = two_handles();
@@ -447,7 +448,7 @@ fn a_session_does_not_write_to_what_others_have_put_in_the_place_of_its_array() 
     assert_eq!(found, [FILL; 16]);
 }
 
-/// The commit made the other axis as long again as it had been.
+/// The commit restored the old length of the other axis.
 #[test]
 fn an_append_to_an_array_that_others_make_smaller_is_a_conflict() {
     let (store, other) = two_handles();
@@ -461,7 +462,7 @@ fn an_append_to_an_array_that_others_make_smaller_is_a_conflict() {
     assert_eq!(other.array(&path("t")).unwrap().shape().unwrap(), [4, 1]);
 }
 
-/// What others had settled was called damage.
+/// The check reported shards settled by others as damage.
 #[test]
 fn the_check_of_a_snapshot_that_has_moved_on_says_so() {
     let (store, other) = two_handles();

@@ -1,4 +1,4 @@
-//! Other processes: they are this test, started again with a role to play.
+//! Child processes: this test binary, started again with a role.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ const ROLE: &str = "BEDFORM_TEST_ROLE";
 const ROOT: &str = "BEDFORM_TEST_ROOT";
 const ARGUMENTS: &str = "BEDFORM_TEST_ARGUMENTS";
 
-/// A process that plays `role` on the store in `root`.
+/// Returns the command of a process with `role` on the store in `root`.
 pub(crate) fn process(role: &str, root: &Path, arguments: &[u64]) -> Command {
     let arguments: Vec<String> = arguments.iter().map(u64::to_string).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -21,7 +21,7 @@ pub(crate) fn process(role: &str, root: &Path, arguments: &[u64]) -> Command {
     command
 }
 
-/// What the other processes do; nothing when the tests are run as usual.
+/// Runs the role of a child process; does nothing in an ordinary test run.
 #[test]
 fn a_process_plays_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -42,7 +42,7 @@ fn a_process_plays_its_role() {
         "read on a machine" => crate::misbehaving::read_on_machine(&arguments),
         "misbehave" => crate::misbehaving::misbehave(root),
         "schedules" => crate::schedules::take_part(root, &arguments),
-        // By hand, for another version of the format.
+        // Run by hand, for a new version of the format.
         "make the golden dataset" => crate::damage::write_golden(root),
         other => panic!("no role {other}"),
     }

@@ -1,8 +1,8 @@
-//! F13: sessions, readers, direct writers, settling and the collection of garbage beside each other, in
-//! thousands of orders of their calls, each of which follows from a seed.
+//! F13: concurrent sessions, readers, direct writers, settling and garbage collection, in thousands
+//! of orders of their calls, each from a seed.
 //!
-//! Whatever the order is: a reader finds whole commits, never an older one than it or anybody else has
-//! seen before it began; nothing that was acknowledged is missing in the end; nobody waits for ever.
+//! In every order a reader finds whole commits, never older than any seen before it began. All
+//! acknowledged writes are there in the end, and no thread waits for ever.
 
 mod gate;
 
@@ -25,14 +25,14 @@ use crate::support::{Cases, Random, Scratch, count, in_parallel, path};
 
 /// Columns of `t`.
 const WIDTH: u64 = 4;
-/// The first rows of `t`, which every commit writes whole.
+/// The first rows of `t`, which every commit writes.
 const COMMON: u64 = 3;
-/// The rows behind them, one for each direct writer; behind these are rows that were appended.
+/// The next rows, one per direct writer; appended rows follow.
 const OWN: u64 = 2;
-/// Shape of `u`, which every commit writes whole, too.
+/// The shape of `u`, which every commit writes completely.
 const OTHER: [u64; 2] = [3, 3];
 
-/// What one of those who act does.
+/// The work of one actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Commits of both arrays, through the burst tier or not.
@@ -46,31 +46,31 @@ enum Part {
     Append,
     /// Rows that are appended directly.
     AppendDirectly,
-    /// A row of its own, written directly again and again.
+    /// Repeated direct writes of its own row.
     Write {
         row: u64,
     },
     Read,
     Settle,
-    /// Looks for what dead writers have left, among those that live.
+    /// Recovery of dead writers' leftovers, among live writers.
     Recover,
 }
 
-/// What was acknowledged so far.
+/// The acknowledged writes so far.
 #[derive(Debug, Default, Clone)]
 struct Known {
-    /// Numbers of the commits by what they wrote.
+    /// Numbers of the commits, by the value that they wrote.
     commits: BTreeMap<i32, u64>,
     last_commit: u64,
-    /// Of each row of a direct writer its last value.
+    /// The last value of each direct writer's row.
     own: [i32; OWN as usize],
-    /// Rows that were appended.
+    /// Appended rows.
     rows: u64,
-    /// Arrays that a session has created.
+    /// Arrays created by sessions.
     created: Vec<String>,
 }
 
-/// What a reader has found, and what was acknowledged when it began to look.
+/// The finding of a reader, with the acknowledged writes when it began.
 #[derive(Debug)]
 struct Look {
     before: Known,
@@ -90,21 +90,21 @@ fn said(error: bedform::Error) -> String {
     format!("{:?}: {error}", error.kind())
 }
 
-/// What is done by whom, and in which order.
+/// The actors of a schedule, and the order of their calls.
 #[derive(Debug)]
 struct Plan {
     parts: Vec<Part>,
-    /// Of each part, how often.
+    /// For each part, the number of rounds.
     rounds: Vec<u64>,
-    /// Of each part, whether it has opened the store for itself.
+    /// For each part, whether it opens the store itself.
     opens: Vec<bool>,
-    /// Whether there is a commit before, which is not settled.
+    /// True if there is an earlier, unsettled commit.
     is_pending: bool,
     order: Order,
 }
 
 impl Plan {
-    /// Three to six parts in an order that follows from the seed.
+    /// Makes three to six parts, in an order that follows from the seed.
     fn of_seed(seed: u64) -> Self {
         let mut random = Random(seed ^ 0x5ced_u64.rotate_left(32));
         let tiers = [None, None, Some(Reach::Shared), Some(Reach::Node)];
@@ -137,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// One part, interrupted by another after so many calls.
+    /// Makes one part that another one interrupts after `calls` calls.
     fn of_pair(number: u64, calls: usize) -> Self {
         let of = |number: u64| PAIRED[(number % PAIRED.len() as u64) as usize];
         let parts = vec![of(number), of(number / PAIRED.len() as u64)];
@@ -147,7 +147,7 @@ impl Plan {
     }
 }
 
-/// Those of which each is interrupted by each.
+/// The parts that interrupt each other in pairs.
 const PAIRED: [Part; 10] = [
     Part::Commit { tier: None, in_background: true },
     Part::Commit { tier: Some(Reach::Shared), in_background: true },
@@ -162,7 +162,7 @@ const PAIRED: [Part; 10] = [
 ];
 const PAIRS: u64 = (PAIRED.len() * PAIRED.len()) as u64;
 
-/// One of those who act.
+/// An actor: one part of a plan.
 struct Role {
     number: usize,
     part: Part,
@@ -172,7 +172,7 @@ struct Role {
 }
 
 impl Role {
-    /// Tells this one's values from all others.
+    /// Returns a value that identifies the actor and the round.
     fn value(&self, round: u64) -> i32 {
         (self.number as u64 * 1000 + round + 1) as i32
     }
@@ -241,7 +241,7 @@ impl Role {
         Ok(())
     }
 
-    /// One row or two, so that half of an append can be told.
+    /// Returns one or two rows, so that half of an append is noticed.
     fn rows(&self, round: u64) -> (u64, Vec<u8>) {
         let rows = 1 + round % 2;
         (rows, bytes(&vec![self.value(round); (rows * WIDTH) as usize]))
@@ -320,7 +320,7 @@ fn look(store: &Store, history: &History) -> Result<Look, String> {
     Ok(Look { before, rows, other })
 }
 
-/// Holds what a reader found, one look after the other, against what came of it in the end.
+/// Compares a reader's successive findings with the final state.
 fn judge(looks: &[Look], last: &Known, in_the_end: &[i32]) -> Outcome {
     let number = |values: &[i32]| {
         if values.iter().any(|value| *value != values[0]) {
@@ -364,7 +364,7 @@ fn judge(looks: &[Look], last: &Known, in_the_end: &[i32]) -> Outcome {
     Ok(())
 }
 
-/// Every append is there once, whole, and in the order in which its writer made it.
+/// Checks that every append is there once, whole, and in the order of its writer.
 fn judge_rows(appended: &[i32], known: &Known) -> Outcome {
     let mut next = BTreeMap::<i32, i32>::new();
     let mut at = 0;
@@ -386,20 +386,20 @@ fn judge_rows(appended: &[i32], known: &Known) -> Outcome {
     Err(format!("{} rows were appended, and {appended:?} are there", known.rows))
 }
 
-/// Carries out a plan. Gives its calls, in order.
+/// Carries out a plan, and returns its calls in order.
 fn hold(plan: &Plan) -> Result<Vec<String>, String> {
     let gate = Arc::new(Gate::default());
     let storage = Arc::new(Gated { inner: Arc::new(MemoryStorage::new()), gate: gate.clone() });
     let store = Store::create(storage.clone(), &Map::new(), options(true)).map_err(said)?;
     let rows = [COMMON + OWN, WIDTH];
-    // The last row of `t` shares a shard, and a chunk, with what is appended.
+    // The last row of `t` shares a shard and a chunk with appended rows.
     store.create_array(&path("t"), &new_array(&form(&rows, &[2, 2], &[4, 4], ""))).unwrap();
     store.create_array(&path("u"), &new_array(&form(&OTHER, &[2, 2], &[4, 4], ""))).unwrap();
     let history = Arc::new(History::default());
     history.known.lock().unwrap().own = [FILL; OWN as usize];
     let role = |number: usize, part: Part, rounds: u64, opens: bool| {
         let mut options = options(true);
-        // Creating is done by a thread of its own then.
+        // Creation runs in a thread of its own then.
         options.threads = Some(if part == Part::Create { 2 } else { 1 });
         let store = match opens || part == Part::Create {
             true => Store::open(storage.clone(), options).map_err(said)?,
@@ -427,7 +427,7 @@ fn hold(plan: &Plan) -> Result<Vec<String>, String> {
     Ok(outcome.trace)
 }
 
-/// Before and after everything is settled, for somebody who opens the store.
+/// Checks the state through a new handle, before and after settling everything.
 fn judge_all(storage: &Arc<Gated>, history: &History) -> Outcome {
     let known = history.known.lock().unwrap().clone();
     let open = || Store::open(storage.clone(), options(true)).map_err(said);
@@ -443,7 +443,7 @@ fn judge_all(storage: &Arc<Gated>, history: &History) -> Outcome {
     looks.iter().try_for_each(|looks| judge(looks, &known, &rows))
 }
 
-/// What a process tries.
+/// The kind of schedules that a process tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trial {
     Seeds,
@@ -454,7 +454,7 @@ enum Trial {
 
 const TRIALS: [Trial; 3] = [Trial::Seeds, Trial::Twice, Trial::Pairs];
 
-/// A process tries so many seeds or pairs, from the first on.
+/// Tries `number` seeds or pairs, from the first on, in a process of its own.
 pub(crate) fn take_part(_: &Path, arguments: &[u64]) {
     let [trial, first, number] = arguments else { panic!("trial, first, number") };
     let (mut schedules, mut calls) = (0, 0);
@@ -487,7 +487,8 @@ pub(crate) fn take_part(_: &Path, arguments: &[u64]) {
     println!("\nTRIED {schedules} {calls}");
 }
 
-/// Tries so many from `first` on, in a process whose threads are its own. Gives the schedules and their calls.
+/// Tries `number` schedules from `first` on, in a process with threads of its own. Returns the
+/// numbers of schedules and of their calls.
 fn try_some(trial: Trial, first: u64, number: u64) -> (u64, u64) {
     let scratch = Scratch::new("schedules");
     let at = TRIALS.iter().position(|other| *other == trial).unwrap() as u64;
@@ -500,7 +501,7 @@ fn try_some(trial: Trial, first: u64, number: u64) -> (u64, u64) {
     (schedules.parse().unwrap(), calls.parse().unwrap())
 }
 
-/// Seeds of one process.
+/// Seeds per process.
 const SEEDS: u64 = 10;
 
 #[test]

@@ -1,7 +1,7 @@
-//! F14: stores in an object store whose answers get lost, with several writers.
+//! F14: stores on an object server that loses answers, with several writers.
 //!
-//! A row that was acknowledged is there once, one that was refused is not, and one of which nobody knows
-//! is there once at most; no element of another writer is lost; readers see whole rows only.
+//! An acknowledged row is there once, a rejected one is absent, and one with an unknown outcome is
+//! there at most once. No element of another writer is lost, and readers see only whole rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ fn open(server: &FaultyServer) -> Result<Store> {
     Store::open(place(server), options(true))
 }
 
-/// What a writer heard of a row, or a block.
+/// The outcome of a row or block for its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heard {
     Done,
@@ -85,7 +85,7 @@ fn append_in_session(store: &Store, value: i32) -> Result<()> {
     session.commit().map(drop)
 }
 
-/// The cell of a writer, which shares chunk and shard with those of the others.
+/// Writes the cell of a writer, which shares a chunk and a shard with the others' cells.
 fn write_cell(store: &Store, writer: u64, value: i32) -> Result<()> {
     let array = store.array(&path("u"))?;
     let (start, elements) = ([writer], bytes(&[value]));
@@ -97,7 +97,7 @@ fn settle(store: &Store) -> Result<()> {
     store.collect_log(&CollectOptions::default()).map(drop)
 }
 
-/// Rows as they are seen now: whole ones.
+/// Returns the rows that a reader sees, all of them whole.
 fn rows(store: &Store, story: &str) -> Result<Vec<i32>> {
     let array = store.array(&path("t"))?;
     let found = read(&array, &whole(&array.shape()?))?;
@@ -122,7 +122,7 @@ fn write(server: &FaultyServer, writer: u64, seed: u64, story: &str) -> Diary {
     for step in 0..STEPS {
         let opened = match store {
             Ok(opened) => opened,
-            // What it was is said by the server, which is asked again.
+            // The server reports the error again at the next attempt.
             Err(error) => {
                 heard(&Err::<(), _>(error), story);
                 store = open(server);
@@ -144,7 +144,8 @@ fn write(server: &FaultyServer, writer: u64, seed: u64, story: &str) -> Diary {
             3 => {
                 let outcome = write_cell(&opened, writer, value);
                 let done = heard(&outcome, story) == Heard::Done;
-                // A write into shards is no commit: what is written when something fails stays.
+                // A write into shards is not atomic as a whole: after an error a part of it may
+                // stay.
                 diary.cells.push((value, if done { Heard::Done } else { Heard::Unknown }));
                 outcome
             }
@@ -179,7 +180,7 @@ fn run(seed: u64) -> u64 {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // What is late arrives.
+    // Waits for delayed requests.
     std::thread::sleep(Duration::from_millis(40));
     server.set(GOOD);
     let store = open(&server).unwrap();
@@ -199,7 +200,7 @@ fn run(seed: u64) -> u64 {
     assert!(!found.contains(&FILL), "{story}: a row that nobody wrote: {found:?}");
     let cells = read(&store.array(&path("u")).unwrap(), &whole(&[WRITERS])).unwrap();
     for (writer, part) in parts.iter().enumerate() {
-        // The last one that is known to be there, or one of those behind it that may be.
+        // The last value known to be stored, or a later one with an unknown outcome.
         let mut may_be = vec![FILL];
         for (value, heard) in &part.cells {
             match heard {
@@ -225,7 +226,7 @@ fn stores_behind_a_server_that_forgets_to_answer_have_what_was_acknowledged_once
     count("server-faults", faults.iter().sum());
 }
 
-/// What the log's directory of roots has: names and bytes.
+/// Returns the names and bytes of the log's roots.
 fn roots(log: &dyn Storage) -> Vec<(String, Vec<u8>)> {
     let read = |name: &str| {
         let object = log.open(&path(&format!("roots/{name}"))).unwrap();
@@ -278,7 +279,7 @@ fn lists_that_lack_what_came_last_hide_no_commit_and_no_writer() {
     let elements = bytes(&[2; WIDTH as usize]);
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     session.append(&path("t"), 0, &[1, WIDTH], Elements::Bytes(&elements)).unwrap();
-    // Nobody sees that there is a writer.
+    // A list hides the writer from this handle.
     settle(&open(&server).unwrap()).unwrap();
     session.commit().unwrap();
     drop(session);
@@ -289,7 +290,7 @@ fn lists_that_lack_what_came_last_hide_no_commit_and_no_writer() {
     assert_eq!(rows(&open(&server).unwrap(), "late lists").unwrap(), [1, 2]);
 }
 
-/// A store of 100 shards of one chunk, whose reader may have `in_flight` requests on their way.
+/// A store of 100 shards with one chunk each, and a profile with `in_flight` parallel requests.
 fn hundred_shards(server: &FaultyServer, in_flight: u32) -> (Store, Vec<i32>) {
     let values: Vec<i32> = (0..400).collect();
     let store = Store::create(place(server), &Map::new(), options(true)).unwrap();
@@ -301,7 +302,7 @@ fn hundred_shards(server: &FaultyServer, in_flight: u32) -> (Store, Vec<i32>) {
     (Store::open(place(server), options).unwrap(), values)
 }
 
-/// Waits until so many reads wait for the server, and looks again when more could.
+/// Waits until `count` reads wait for the server, and checks that no more do.
 fn expect_waiting(server: &FaultyServer, count: usize) {
     while server.waiting() < count {
         std::thread::sleep(Duration::from_millis(1));

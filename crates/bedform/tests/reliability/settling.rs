@@ -1,4 +1,4 @@
-//! Settling stays within its limit and 64 MiB, whatever is settled.
+//! Settling stays within its memory budget plus 64 MiB, for any data.
 
 use std::path::Path;
 
@@ -14,15 +14,15 @@ use crate::model::{ArrayModel, bytes, form, new_array, options, region, values};
 use crate::roles::process;
 use crate::support::{Scratch, count, effort, path};
 
-/// What settling may take beside its limit.
+/// The bytes that settling may take above its memory budget.
 const BESIDE_BYTES: u64 = 64 << 20;
 
 fn array(shape: &[u64], chunk: &[u64], shard: &[u64], codec: &'static str) -> NewArray {
-    // No values are kept: there would be as many as the array has.
+    // The model has no values: they would be as many as the array has.
     new_array(&ArrayModel { shape: shape.to_vec(), ..form(&[], chunk, shard, codec) })
 }
 
-/// A store in `root` whose arrays are committed, in blocks of rows, and not settled.
+/// A store in `root` with arrays that are committed, in blocks of rows, and unsettled.
 fn commit(root: &Path, arrays: &[(ObjectPath, NewArray)], (shape, rows): (&[u64], u64)) {
     let store = Store::create_path(root, &Map::new(), options(true)).unwrap();
     let mut session = SessionOptions::default();
@@ -43,8 +43,8 @@ fn commit(root: &Path, arrays: &[(ObjectPath, NewArray)], (shape, rows): (&[u64]
     session.close().unwrap();
 }
 
-/// Settles the store with so many MiB, and says by how much the process grew meanwhile, and how many objects
-/// were written.
+/// Settles the store with a budget in MiB, and prints the growth of the process and the number of
+/// written objects.
 pub(crate) fn settle_within(root: &Path, arguments: &[u64]) {
     let store = Store::open_path(root, options(true)).unwrap();
     let mut settle = SettleOptions::default();

@@ -1,4 +1,4 @@
-//! How much is tried, with which seeds, and where.
+//! The effort, seeds and scratch directories of the reliability tests.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// `night` in `EFFORT=night make reliability`, `gate` otherwise.
+/// Returns `night` in `EFFORT=night make reliability`, `gate` otherwise.
 pub(crate) fn effort<T>(gate: T, night: T) -> T {
     let is_night = variable::<String>("BEDFORM_EFFORT").is_some_and(|effort| effort == "night");
     if is_night { night } else { gate }
@@ -23,7 +23,7 @@ pub(crate) fn count(name: &str, number: u64) {
     println!("\nCOUNT {name} {number}");
 }
 
-/// The command that runs a test with a seed, from a case on.
+/// Returns the command that repeats a test with a seed, from a case on.
 fn repeat(test: &str, seed: u64, from: u64) -> String {
     format!(
         "BEDFORM_SEED={seed} BEDFORM_FROM={from} cargo test --release --workspace \
@@ -31,7 +31,7 @@ fn repeat(test: &str, seed: u64, from: u64) -> String {
     )
 }
 
-/// A seed that differs from run to run, printed with the command that repeats it.
+/// Returns a seed that differs between runs, and prints it with the command that repeats it.
 pub(crate) fn random_seed(test: &str) -> u64 {
     let seed = variable("BEDFORM_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -41,24 +41,24 @@ pub(crate) fn random_seed(test: &str) -> u64 {
     seed
 }
 
-/// The random cases of a test, in an order that follows from a seed, until the test's seconds are over.
+/// The random cases of a test, in an order that follows from a seed, until the test's time is over.
 ///
 /// `BEDFORM_STAGE_SECONDS` is the time of the stage; its tests share it. `BEDFORM_SEED` and
-/// `BEDFORM_FROM` continue another run. The clock is read between cases only.
+/// `BEDFORM_FROM` continue an earlier run. The clock is read only between cases.
 pub(crate) struct Cases {
     test: &'static str,
     seed: u64,
     first: u64,
-    /// Cases that are tried however long they take.
+    /// The number of cases that are tried in any time.
     least: u64,
-    /// The number behind the last case.
+    /// The number after the last case.
     last: u64,
     end: Instant,
     next: AtomicU64,
     has_failed: AtomicBool,
 }
 
-/// One case: its number in the order, and a seed of its own.
+/// A case: its number in the order, and a seed of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) number: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The case's kind, of so many that take turns.
+    /// Returns the kind of the case, of `kinds` kinds in turn.
     pub(crate) fn kind(&self, kinds: usize) -> usize {
         let kinds = kinds as u64;
         ((self.number % kinds + self.of_order % kinds) % kinds) as usize
@@ -75,8 +75,9 @@ impl Case {
 }
 
 impl Cases {
-    /// `percent` of the stage's seconds, and at least so many cases: some of each kind, and what the floors
-    /// of the stage ask for, so that no machine is too slow. A test that runs by itself has 5 s.
+    /// Makes the cases of a test: `percent` of the stage's seconds, and at least `least` cases. The
+    /// minimum covers each kind and the floors of the stage on a slow machine. A test that runs
+    /// alone has 5 s.
     pub(crate) fn new(test: &'static str, percent: u32, least: u64) -> Self {
         let seed = random_seed(test);
         let seconds = variable("BEDFORM_STAGE_SECONDS").unwrap_or(5.0);
@@ -94,13 +95,13 @@ impl Cases {
         }
     }
 
-    /// Ends with the last of so many cases, if there is time for all.
+    /// Ends after `number` cases, if there is time for all.
     pub(crate) fn at_most(mut self, number: usize) -> Self {
         self.last = number as u64;
         self
     }
 
-    /// Brings the items of a list into an order that follows from the seed.
+    /// Shuffles a list into an order that follows from the seed.
     pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
         let mut random = Random(self.seed);
         for at in (1..items.len()).rev() {
@@ -120,16 +121,16 @@ impl Cases {
         let order = Ordering::Relaxed;
         let number = self.next.fetch_update(order, order, wants_more).ok()?;
         let mixed = Random(self.seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)).next();
-        // Tests calculate with seeds.
+        // Shifted, so that tests can calculate with seeds.
         Some(Case { number, seed: mixed >> 16, of_order: self.seed })
     }
 
-    /// Tries cases on two threads, and gives the results in the order of the cases.
+    /// Tries cases on two threads, and returns the results in the order of the cases.
     pub(crate) fn run<R: Send>(&self, work: impl Fn(Case) -> R + Sync) -> Vec<R> {
         self.run_on(2, work)
     }
 
-    /// Tries cases on so many threads.
+    /// Tries cases on `threads` threads.
     pub(crate) fn run_on<R: Send>(
         &self,
         threads: usize,
@@ -157,7 +158,7 @@ impl Cases {
     }
 }
 
-/// Says how a case that panics is repeated, and stops the others.
+/// Prints the command that repeats a panicking case, and stops the others, on drop.
 struct Failure<'a> {
     cases: &'a Cases,
     number: u64,
@@ -171,7 +172,7 @@ impl Drop for Failure<'_> {
     }
 }
 
-/// A small generator whose numbers depend on the seed alone.
+/// A small generator of numbers that depend only on the seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -193,7 +194,7 @@ pub(crate) fn path(text: &str) -> ObjectPath {
     ObjectPath::parse(text).unwrap()
 }
 
-/// A directory that goes away with the test.
+/// A directory that is removed after the test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -213,7 +214,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs `work` on every item, on two threads, and gives the results in the order of the items.
+/// Runs `work` on every item, on two threads, and returns the results in the order of the items.
 pub(crate) fn in_parallel<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());

@@ -1,9 +1,10 @@
-//! F19: every file of a burst tier that holds promised commits is damaged, and nothing that was acknowledged is
-//! lost in silence.
+//! F19: every file of a burst tier with promised commits is damaged, and no acknowledged commit is
+//! lost silently.
 //!
-//! A writer is killed with promises in its tier; one file there is flipped, cut, extended, removed, swapped or
-//! replaced by an older version. Then `recover` shows whole commits in their order: all of them, or all before
-//! the damage, and says so; no session and no direct write begins before somebody has decided.
+//! A writer is killed with promises in its tier. One file there is flipped, cut, extended, removed,
+//! swapped or replaced by an older version. Then `recover` brings whole commits in order: all of
+//! them, or all before the damage, which it reports. No session and no direct write begins before a
+//! decision.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier, Mutex};
@@ -24,10 +25,10 @@ use crate::support::{Cases, Random, count, in_parallel, path};
 const LENGTH: u64 = 48;
 /// Elements of a write.
 const WRITTEN: u64 = 6;
-/// Lengths to which a file is cut.
+/// The most lengths to which a file is cut.
 const LENGTHS_MAX: usize = 40;
 
-/// Everything in a place.
+/// Returns all files of a storage.
 fn files_of(storage: &dyn Storage) -> Files {
     let mut found = Files::new();
     let mut open = vec![ObjectPath::root()];
@@ -53,26 +54,26 @@ fn put_all(storage: &dyn Storage, files: &Files) {
     }
 }
 
-/// What a writer does next.
+/// A step of a writer.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Commit,
     Append,
     Drain,
-    /// Writes that no commit has.
+    /// Writes that no commit contains.
     Flush,
 }
 
-/// A writer that was killed.
+/// A killed writer, with its store and tier.
 struct Killed {
     name: &'static str,
     store: Files,
     log: Files,
-    /// The tier after each commit, the last one as it was left.
+    /// The tier after each commit; the last state is that of the kill.
     tiers: Vec<Files>,
-    /// What the array holds after so many commits.
+    /// The contents of the array after each number of commits.
     values: Vec<Vec<i32>>,
-    /// Where each segment ended after so many commits.
+    /// The end of each segment after each number of commits.
     ends: Vec<BTreeMap<String, u64>>,
 }
 
@@ -84,13 +85,13 @@ fn through(tier: &Arc<MemoryStorage>, part_bytes: u64) -> SessionOptions {
     options
 }
 
-/// The segment of a file of the tier, and its name there.
+/// Returns the segment of a file in the tier, and the file's name.
 fn parts_of(file: &str) -> (&str, &str) {
     let (directory, name) = file.rsplit_once('/').unwrap();
     (directory.rsplit_once('/').map_or(directory, |(_, segment)| segment), name)
 }
 
-/// The byte of the segment with which a part starts.
+/// Returns the address in the segment at which a part starts.
 fn start_of(name: &str) -> Option<u64> {
     name.parse().ok().filter(|_| name.len() == 20)
 }
@@ -113,7 +114,7 @@ impl Killed {
         (killed, storage, Arc::new(MemoryStorage::new()))
     }
 
-    /// Notes how everything is.
+    /// Notes the present state of store and tier.
     fn note(&mut self, storage: &dyn Storage, tier: &dyn Storage, is_commit: bool) {
         self.store = files_of(storage);
         self.log = files_of(&*storage.beside(".bedform-log").unwrap());
@@ -137,7 +138,7 @@ impl Killed {
         self.tiers.push(tier);
     }
 
-    /// One writer, with parts of so many bytes.
+    /// Makes one writer, with parts of `part_bytes`.
     fn alone(name: &'static str, part_bytes: u64, acts: &[Act]) -> Self {
         let (mut killed, storage, tier) = Self::new(name);
         let store = Store::open(storage.clone(), options(true)).unwrap();
@@ -170,7 +171,7 @@ impl Killed {
         killed
     }
 
-    /// Two writers, with a segment each.
+    /// Makes two writers, with a segment each.
     fn together(name: &'static str, part_bytes: u64, commits: usize) -> Self {
         let (killed, storage, tier) = Self::new(name);
         let (killed, barrier) = (Mutex::new(killed), Barrier::new(2));
@@ -209,21 +210,22 @@ impl Killed {
         self.tiers.last().unwrap()
     }
 
-    /// How many commits need nothing from byte `address` of a segment on.
+    /// Returns the number of commits without data from byte `address` of a segment on.
     fn before(&self, segment: &str, address: u64) -> usize {
         let is_before =
             |ends: &&BTreeMap<String, u64>| ends.get(segment).is_none_or(|end| *end <= address);
         self.ends.iter().skip(1).take_while(is_before).count()
     }
 
-    /// How many commits `recover` brings at least when byte `at` of a file, or what is behind, is damaged.
+    /// Returns the least number of commits that `recover` brings if a file is damaged from byte
+    /// `at` on.
     fn least(&self, file: &str, at: u64) -> usize {
         let (segment, name) = parts_of(file);
         start_of(name).map_or(self.commits(), |start| self.before(segment, start + at))
     }
 }
 
-/// Where a writer of this rank writes in this commit.
+/// Returns the index of a write, by its value and the writer's rank.
 fn start(value: i32, rank: u64) -> u64 {
     (u64::from(value.unsigned_abs()) * 5 + rank * 24) % (LENGTH - WRITTEN)
 }
@@ -242,7 +244,7 @@ fn write(session: &mut Session, value: i32, rank: u64, values: Option<&mut Vec<i
     }
 }
 
-/// Writers that were killed in different ways.
+/// Returns writers that were killed in different ways.
 fn killed() -> Vec<Killed> {
     use Act::{Append, Commit, Drain, Flush};
     vec![
@@ -259,7 +261,7 @@ fn killed() -> Vec<Killed> {
     ]
 }
 
-/// What is done to the tier, and how many commits come all the same.
+/// A change of the tier, with the number of commits that survive it.
 struct Fault {
     story: String,
     tier: Files,
@@ -299,19 +301,19 @@ impl Fault {
         Self::new(killed, file, 0, None, "removed".to_owned())
     }
 
-    /// All of a segment, or of the tier.
+    /// Removes a whole segment, or the whole tier.
     fn remove_all(killed: &Killed, start: &str) -> Self {
         let mut tier = killed.tier().clone();
         tier.retain(|file, _| !file.starts_with(start));
         Self { story: format!("{}: all of {start:?} removed", killed.name), tier, least: 0 }
     }
 
-    /// `other` in the place of `file`.
+    /// Replaces `file` by `other`.
     fn replace(killed: &Killed, file: &str, other: &[u8], story: &str) -> Self {
         Self::new(killed, file, 0, Some(other.to_vec()), format!("replaced by {story}"))
     }
 
-    /// Two files that have changed places.
+    /// Exchanges two files.
     fn exchange(killed: &Killed, one: &str, other: &str) -> Self {
         let mut fault = Self::replace(killed, one, &killed.tier()[other], "");
         fault.tier.insert(other.to_owned(), killed.tier()[one].clone());
@@ -321,7 +323,7 @@ impl Fault {
     }
 }
 
-/// The store as the writer left it, beside a tier with these files.
+/// The store as the writer left it, with a tier of these files.
 struct Trial {
     store: Store,
     storage: Arc<MemoryStorage>,
@@ -342,19 +344,19 @@ impl Trial {
         Burst::new(self.tier.clone(), None)
     }
 
-    /// How many commits are visible.
+    /// Returns the number of visible commits.
     fn visible(&self, killed: &Killed, story: &str) -> usize {
         let store = Store::open(self.storage.clone(), options(false)).unwrap();
         let array = store.array(&path("t")).unwrap();
         let shape = array.shape().unwrap();
         let found = read(&array, &whole(&shape));
         let found = found.unwrap_or_else(|error| panic!("{story}: cannot be read: {error}"));
-        // The last that fits: two commits may leave the same.
+        // The last match: two commits may leave the same contents.
         let visible = killed.values.iter().rposition(|values| *values == found);
         visible.unwrap_or_else(|| panic!("{story}: {found:?} is not what any commit left"))
     }
 
-    /// Whether anything new may be written, which is nothing new.
+    /// Checks whether writes are allowed, with writes that change nothing.
     fn check_begins(&self, may_begin: bool, story: &str) {
         let mut with_tier = through(&self.tier, 4096);
         with_tier.reach = Reach::Shared;
@@ -375,7 +377,7 @@ impl Trial {
     }
 }
 
-/// What became of a fault.
+/// Counts of the outcomes of faults.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     reported: u64,
@@ -459,7 +461,7 @@ fn an_undamaged_tier_brings_all_that_was_promised() {
     }
 }
 
-/// The lengths at which something in a file ends, and near them.
+/// Returns the lengths at which a part of a file ends, and lengths near them.
 fn lengths(bytes: &[u8]) -> Vec<u64> {
     let size = bytes.len() as u64;
     let mut ends = vec![0, 1, 31, 32, 40, 63, 64, 72, 4095, 4096, 4097, size / 2, size - 1];
@@ -470,12 +472,12 @@ fn lengths(bytes: &[u8]) -> Vec<u64> {
     ends.retain(|length| *length < size);
     ends.sort_unstable();
     ends.dedup();
-    // Of many records some say the same.
+    // Many records are of the same kind, so only some are cut.
     let step = ends.len().div_ceil(LENGTHS_MAX);
     ends.into_iter().step_by(step).collect()
 }
 
-/// The heads of the records that begin in a part.
+/// Returns the heads of the records that begin in a part.
 fn heads(bytes: &[u8]) -> Vec<(u64, RecordHead)> {
     let (mut at, mut found) = (0, Vec::new());
     while at + RecordHead::BYTES <= bytes.len() {
@@ -531,7 +533,7 @@ fn a_file_of_a_tier_that_was_harmed_as_a_whole_is_reported_or_does_not_matter() 
     assert!(counts.reported > counts.harmless / 4, "{counts:?}");
 }
 
-/// What a byte of a part is.
+/// The role of a byte in a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Head,
@@ -621,7 +623,7 @@ fn random_fault(killed: &Killed, random: &mut Random) -> Fault {
     }
 }
 
-/// Tiers of versions that knew no files of promises.
+/// Tiers of versions without files of promises.
 #[test]
 #[ignore = "a stage of make reliability"]
 fn a_tier_without_files_of_promises_is_recovered_as_before() {

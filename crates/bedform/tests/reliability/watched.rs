@@ -1,4 +1,4 @@
-//! The real file system, watched: every file and directory that is opened must lie below the root.
+//! The real file system, watched: every opened file and directory must lie below the root.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bedform_storage::OsFileSystem;
 use bedform_storage::file_system::{FileKind, FileSystem, Links, Replace, Residency, Status, Wait};
 
-/// See the module.
+/// A file system that records accesses outside a root directory.
 #[derive(Debug)]
 pub(crate) struct Watched {
     inner: OsFileSystem,
     root: PathBuf,
     calls: AtomicU64,
-    /// What was opened, made, renamed or removed elsewhere.
+    /// Files that were opened, made, renamed or removed outside the root.
     outside: Mutex<Vec<String>>,
 }
 
@@ -51,7 +51,7 @@ impl Watched {
         Ok(handle)
     }
 
-    /// A change of `name` in `directory`.
+    /// Records a change of `name` in `directory`.
     fn change(&self, directory: &OwnedFd, name: &str, call: &str) {
         self.check(directory, call);
         if name.contains('/') || name == ".." {

@@ -1,7 +1,7 @@
-//! H14: metadata that cost more than they weigh.
+//! H14: metadata whose cost exceeds their size.
 //!
-//! Every case is a store whose documents are legal JSON, or a chunk that claims much. It is opened in a process
-//! of its own, which may take 16 times the bytes that are there and 64 MiB, and `TIME_MAX`.
+//! Every case is a store with documents of legal JSON, or a chunk with a large claim. A process of
+//! its own opens it. It may take 16 times the stored bytes plus 64 MiB, and `TIME_MAX`.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use crate::child::{Outcome, TIME_MAX, open};
 use crate::support::{Scratch, count, in_parallel};
 
-/// What opening a store may come to.
+/// The expected outcome of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Expected {
     Read,
     Refused,
-    /// By what a limit says: both are right.
+    /// Reading and rejecting are both right, depending on a limit.
     Either,
 }
 
 struct Case {
     story: String,
-    /// Paths below the store, and what is there.
+    /// Paths below the store, with the bytes of the files.
     files: Vec<(String, Vec<u8>)>,
     expected: Expected,
 }
@@ -59,7 +59,7 @@ fn object(value: &str, bytes: usize) -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-/// Values whose parts take much more memory than text.
+/// Values that take much more memory than their text.
 fn dense(bytes: usize) -> Vec<(&'static str, String)> {
     vec![
         ("digits", list("1", bytes)),
@@ -101,7 +101,7 @@ fn attributes(bytes: usize, expected: impl Fn(&str) -> Expected) -> Vec<Case> {
     cases
 }
 
-/// Fields of an array's document that hold much.
+/// Fields of an array's document with much content.
 fn fields(bytes: usize) -> Vec<Case> {
     let text = format!("\"{}\"", "x".repeat(bytes));
     let mut cases = Vec::new();
@@ -131,7 +131,7 @@ fn fields(bytes: usize) -> Vec<Case> {
     cases
 }
 
-/// A group's document that has those of many arrays in it, which are nowhere else.
+/// A group's document that contains those of many arrays, which exist nowhere else.
 fn consolidated(arrays: usize, document: &str, expected: Expected) -> Case {
     let entries: Vec<_> =
         (0..arrays).map(|number| format!("\"v{number:06}\":{document}")).collect();
@@ -140,7 +140,7 @@ fn consolidated(arrays: usize, document: &str, expected: Expected) -> Case {
     single(story, group_with("consolidated_metadata", &metadata), expected)
 }
 
-/// A chunk of 2 GiB, of which nothing or little is there.
+/// A chunk of 2 GiB with little or no stored data.
 fn claims() -> Vec<Case> {
     let codecs = [
         json!([{"name": "bytes", "configuration": {"endian": "little"}}]),
@@ -177,7 +177,8 @@ fn claims() -> Vec<Case> {
 fn cases() -> Vec<Case> {
     let large = 40_000_000;
     let mut cases = attributes(large, |what| match what {
-        // Each character has six bytes in the document, and two as an attribute. Half as many bytes as asked for.
+        // Each character takes six bytes in the document, and two as an attribute, so the document
+        // has half of `bytes`.
         "one text of escapes" => Expected::Read,
         _ => Expected::Refused,
     });
@@ -185,7 +186,7 @@ fn cases() -> Vec<Case> {
         "one text" | "one text of escapes" => Expected::Read,
         _ => Expected::Either,
     }));
-    // As programs write them: labels and colours, long lists of numbers.
+    // Typical values of programs: labels and colours, long lists of numbers.
     for (item, count) in
         [(r#"{"label-value": 12, "rgba": [255, 0, 0, 255]}"#, 100_000), ("-12.345678", 1_000_000)]
     {
@@ -210,7 +211,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The time that a case took.
+/// Runs a case, and returns its time.
 fn check(root: &Path, case: &Case) -> Result<Duration, String> {
     let mut weight = 0;
     for (path, bytes) in &case.files {

@@ -1,4 +1,4 @@
-//! Twenty-eight workloads of the engine whose every call is cut off or made to fail.
+//! Twenty-eight workloads of the engine; the tests interrupt each of their calls, or make it fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::model::{
 
 pub(crate) type Local = LocalStorage<SimulatedFileSystem>;
 
-/// What is there before, and what is then done. Without a store before, the first thing done is to
-/// create it.
+/// The initial operations of a store, and the operations under test. Without an initial store, the
+/// first operation creates it.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) prepare: Option<Vec<Operation>>,
     pub(crate) act: Vec<Operation>,
-    /// What a writer had promised before, that was then killed.
+    /// A promise of an earlier writer, which was killed.
     pub(crate) left: Option<Operation>,
 }
 
-/// Storage on `system` whose objects are large from 8,192 bytes on.
+/// A storage on `system`, with objects of 8,192 bytes or more treated as large.
 pub(crate) fn storage(system: &SimulatedFileSystem) -> Arc<Local> {
     let staging = Staging {
         small_bytes_max: 8192,
@@ -50,9 +50,9 @@ fn resize(name: &str, shape: &[u64]) -> Operation {
     Operation::Resize { name: name.to_owned(), shape: shape.to_vec() }
 }
 
-/// All workloads.
+/// Returns all workloads.
 pub(crate) fn workloads() -> Vec<Workload> {
-    // Three by two shards of two by two chunks, the last ones cut off by the array's edge.
+    // Three by two shards of two by two chunks; the array's edge cuts the last ones.
     let small = || form(&[10, 7], &[2, 2], &[4, 4], "zstd");
     let filled = || Operation::Drafts { arrays: vec![("t", small())], seed: 1 };
     let two = || Operation::Drafts { arrays: vec![("t", small()), ("g/u", line())], seed: 2 };
@@ -122,7 +122,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
                 append(&[("t", 0, 1)], 16),
             ],
         ),
-        // Shards of 16 KiB: staged in blocks, written past the page cache, torn at sectors.
+        // Shards of 16 KiB: staged in blocks, written directly, torn at sectors.
         workload(
             "large shards",
             Some(vec![Operation::Drafts {
@@ -212,7 +212,7 @@ pub(crate) fn workloads() -> Vec<Workload> {
         workload(
             "promise",
             Some(vec![two()]),
-            // Apart, for the first may become visible after the second.
+            // Separately, because the first may become visible after the second.
             vec![
                 promise(&[("t", &[1, 1], &[6, 4])], 34),
                 promise(&[("t", &[7, 0], &[3, 7]), ("g/u", &[2], &[3])], 35),
@@ -288,7 +288,8 @@ fn line() -> crate::model::ArrayModel {
 }
 
 impl Workload {
-    /// A system on which the workload is prepared, and what the store holds; `None` without a store.
+    /// Returns a system prepared for the workload, with the store's contents; `None` without a
+    /// store.
     pub(crate) fn prepared(&self) -> (SimulatedFileSystem, Option<StoreModel>) {
         let system = SimulatedFileSystem::new();
         let Some(prepare) = &self.prepare else { return (system, None) };
@@ -306,7 +307,7 @@ impl Workload {
     }
 }
 
-/// What was under way when a run of operations ended.
+/// The unfinished work when a run of operations ended.
 #[derive(Debug, Clone)]
 pub(crate) enum UnderWay {
     Nothing,
@@ -314,18 +315,18 @@ pub(crate) enum UnderWay {
     Operation(Operation),
 }
 
-/// How far a run of operations came.
+/// The progress of a run of operations.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// What is acknowledged; `None` before the store's creation is.
+    /// The acknowledged contents; `None` before the store's creation.
     pub(crate) before: Option<StoreModel>,
     pub(crate) under_way: UnderWay,
     pub(crate) error: Option<bedform::Error>,
-    /// True if there may be promises to keep.
+    /// True if there may be promises to fulfil.
     pub(crate) has_promises: bool,
 }
 
-/// Opens or creates the store and does `operations`, up to the first error.
+/// Opens or creates the store, and runs `operations` up to the first error.
 pub(crate) fn run(
     storage: &Arc<Local>,
     before: Option<StoreModel>,
@@ -350,7 +351,7 @@ fn has_promises(operations: &[Operation]) -> bool {
     operations.iter().any(|next| next.is_promise() || matches!(next, Operation::Recover))
 }
 
-/// Does `operations` up to the first error.
+/// Runs `operations` up to the first error.
 pub(crate) fn go_on(store: &Store, mut before: StoreModel, operations: &[Operation]) -> Progress {
     let has_promises = has_promises(operations);
     for operation in operations {
@@ -364,8 +365,8 @@ pub(crate) fn go_on(store: &Store, mut before: StoreModel, operations: &[Operati
 }
 
 impl Progress {
-    /// Recovers what was promised, reads what `system` holds and holds it against what was acknowledged and under way. Gives what
-    /// is there from now on.
+    /// Recovers promises, reads the contents of `system`, and compares them with the acknowledged
+    /// contents and the unfinished work. Returns the contents from now on.
     pub(crate) fn judge(&self, system: &SimulatedFileSystem) -> Result<Option<StoreModel>, String> {
         if self.has_promises {
             let store = Store::open(storage(system), options(true));
@@ -387,7 +388,7 @@ impl Progress {
     }
 }
 
-/// What is done next: a conversion that was stopped goes on, then everything else.
+/// Returns the next operations: an interrupted conversion resumes, then all others.
 pub(crate) fn next_operations(
     system: &SimulatedFileSystem,
     model: &Option<StoreModel>,
@@ -406,7 +407,7 @@ pub(crate) fn next_operations(
     operations
 }
 
-/// Work goes on from what is there: growth shows fill values, appends and merges are right.
+/// Checks that work continues: growth shows fill values, appends and merges are right.
 pub(crate) fn check_goes_on(
     system: &SimulatedFileSystem,
     model: Option<StoreModel>,

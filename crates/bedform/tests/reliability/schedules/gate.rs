@@ -1,11 +1,10 @@
-//! A storage whose calls wait at a gate, and a scheduler that lets one of them go at a time.
+//! A storage whose calls wait at a gate, and a scheduler that releases one call at a time.
 //!
-//! A call goes when every other thread waits at the gate, too, or sleeps until another thread wakes
-//! it: then who comes next follows from the seed alone. Threads that the engine starts are found by
-//! their ids in `/proc`, which also says which of them sleep: so the engine is tested as it is. The ids
-//! say who began before whom, too, also where they begin anew with small numbers meanwhile. What
-//! cannot be told apart afterwards goes without waiting: reads of objects that were opened, and what is
-//! appended to one that nobody sees yet.
+//! The scheduler releases a call when every other thread waits at the gate or sleeps until another
+//! thread wakes it. So the next call follows from the seed alone. The engine runs unchanged:
+//! `/proc` gives the ids of its threads, their order of creation (even after ids wrap around), and
+//! whether they sleep. Calls without an observable order pass without waiting: reads of opened
+//! objects, and appends to objects that are still invisible.
 
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -29,35 +28,36 @@ use crate::support::Random;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// What one thread of a schedule does.
+/// The work of one thread of a schedule.
 pub(super) type Actor = Box<dyn FnOnce() -> std::result::Result<(), String> + Send>;
 
 const LOCK: &str = "lock";
-/// How long nothing may happen before that is a deadlock: longer than any sleep on the busiest machine.
+/// The time without progress that counts as a deadlock: longer than any sleep on the busiest
+/// machine.
 const STUCK: Duration = Duration::from_secs(120);
-/// Calls beyond which a schedule does not end.
+/// The most calls of a schedule that ends.
 const CALLS_MAX: usize = 50_000;
-/// Calls among which the changes of priorities lie.
+/// The number of calls within which priorities change.
 const HORIZON: u64 = 400;
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: Mutex<State>,
     arrived: Condvar,
-    /// Calls go as they come while it is not closed.
+    /// While it is false, calls pass the gate at once.
     is_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the ids of the threads.
+    /// Waiting calls, by the id of the thread.
     waiting: BTreeMap<u64, (Thread, Call)>,
     held: BTreeSet<Call>,
-    /// The identities that were drawn by lot, in the order in which they came up.
+    /// Random keys in names, numbered in the order of their first use.
     keys: HashMap<String, usize>,
 }
 
-/// A call that waits; one for a lock goes when nobody holds that.
+/// A waiting call; one for a lock is released when the lock is free.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
     name: &'static str,
@@ -65,7 +65,7 @@ struct Call {
     path: ObjectPath,
 }
 
-/// What the system calls this thread.
+/// Returns the system's id of this thread.
 fn thread_id() -> u64 {
     thread_local! {
         static ID: Cell<u64> = const { Cell::new(0) };
@@ -95,24 +95,24 @@ impl Gate {
     }
 }
 
-/// What a schedule was.
+/// The record of a schedule.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The calls in their order: the number of the thread, and what it did.
+    /// The calls in order: the number of the thread, and the call.
     pub(super) trace: Vec<String>,
     pub(super) problems: Vec<String>,
 }
 
-/// Who comes next.
+/// The order in which threads proceed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
-    /// Drawn by lot.
+    /// Random, from a seed.
     Seed(u64),
-    /// The first actor until it has made so many calls, then the others to their ends.
+    /// The first actor for this many calls, then the others to their ends.
     Interrupted(usize),
 }
 
-/// Runs `actors` beside each other in this order.
+/// Runs `actors` concurrently in this order.
 pub(super) fn run(gate: &Arc<Gate>, order: Order, actors: Vec<Actor>) -> Outcome {
     let mut watch = Watch::new();
     let problems = Arc::new(Mutex::new(Vec::new()));
@@ -164,7 +164,7 @@ pub(super) fn run(gate: &Arc<Gate>, order: Order, actors: Vec<Actor>) -> Outcome
     Outcome { trace, problems }
 }
 
-/// The threads cannot be ended: the process has to.
+/// Ends the process, because its threads cannot be ended.
 fn give_up(what: &str, problems: &Mutex<Vec<String>>, trace: &[String]) -> ! {
     let last = trace[trace.len().saturating_sub(80)..].join("\n");
     eprintln!("{last}\n{:?}\nthe schedule {what}", problems.lock().unwrap());
@@ -175,7 +175,7 @@ fn call(name: &'static str, place: String, path: &ObjectPath) -> Call {
     Call { name, place, path: path.clone() }
 }
 
-/// The key that a name begins with, that of a session or a store, or that is behind a number: that of a table.
+/// Returns the random key in a name: of a session or store at the start, of a table after a number.
 fn key_of(name: &str) -> Option<&str> {
     let is_key = |key: &&str| key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
     let behind = || name.split_once('-').map(|(_, key)| key);
@@ -183,15 +183,15 @@ fn key_of(name: &str) -> Option<&str> {
 }
 
 impl State {
-    /// The threads that wait, in the order in which they began, which that with the id `first` did before
-    /// all others: ids grow, and begin anew with the smallest that is free when there is no larger one.
+    /// Returns the waiting threads in the order of their creation. `first` is the id of the oldest
+    /// thread: ids grow, and wrap around to the smallest free one.
     fn by_age(&self, first: u64) -> Vec<u64> {
         let mut ids: Vec<u64> = self.waiting.keys().copied().collect();
         ids.sort_unstable_by_key(|id| id.wrapping_sub(first));
         ids
     }
 
-    /// A call for the trace: with numbers in place of what is drawn by lot.
+    /// Formats a call for the trace, with numbers in place of random keys.
     fn line(&mut self, thread: usize, call: &Call) -> String {
         let mut path = call.path.to_string();
         for key in call.path.to_string().split('/').filter_map(key_of) {
@@ -203,10 +203,12 @@ impl State {
     }
 }
 
-/// By lot: who comes next is any, or the one with the highest priority, which changes at a few calls.
+/// Chooses the next thread: a random one, or the one with the highest priority, which changes at a
+/// few calls.
 ///
-/// The second finds what depends on a few calls that have to come in an order, however many lie between
-/// them: Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", 2010.
+/// The second way finds faults that need a few calls in a certain order, with any number of calls
+/// between them. See Burckhardt et al., "A randomized scheduler with probabilistic guarantees of
+/// finding bugs", 2010.
 struct Chooser {
     order: Order,
     random: Random,
@@ -243,7 +245,7 @@ impl Chooser {
         }
     }
 
-    /// Numbers and priorities for threads that come for the first time.
+    /// Assigns numbers and priorities to new threads.
     fn meet(&mut self, ids: &[u64]) {
         for id in ids {
             if self.numbers.contains_key(id) {
@@ -254,7 +256,7 @@ impl Chooser {
                 (Order::Seed(_), _) => 1 + (self.random.next() >> 2).cast_signed(),
                 (_, 0) => 2,
                 (_, 1) => 0,
-                // What the two have started goes on while they wait for it.
+                // Threads started by the two actors run while these wait for them.
                 _ => 1,
             };
             self.numbers.insert(*id, number);
@@ -262,7 +264,7 @@ impl Chooser {
         }
     }
 
-    /// One of those that may go on, of which the one that began last comes last.
+    /// Chooses one of the free threads, which are listed in the order of creation.
     fn choose(&mut self, free: &[u64]) -> u64 {
         self.calls += 1;
         if !self.has_priorities {
@@ -288,11 +290,11 @@ impl Chooser {
     }
 }
 
-/// Looks at what the threads of this process do.
+/// Observes the threads of this process.
 struct Watch {
-    /// Those that have no part in this.
+    /// Threads that do not belong to the schedule.
     baseline: BTreeSet<u64>,
-    /// Who slept when nobody acted last, and how often each had been given a core.
+    /// The sleeping threads at the last quiet moment, with the number of times that each had run.
     quiet: (Vec<u64>, Vec<String>),
     files: HashMap<u64, (File, File)>,
 }
@@ -307,7 +309,7 @@ impl Watch {
         Self { baseline: thread_ids(), quiet: Default::default(), files: HashMap::new() }
     }
 
-    /// Waits until nobody acts who does not wait at the gate. False when all have ended.
+    /// Waits until every thread waits at the gate or sleeps. False when all have ended.
     fn wait_for_quiet(
         &mut self,
         gate: &Gate,
@@ -334,10 +336,11 @@ impl Watch {
         }
     }
 
-    /// How many threads sleep elsewhere; nothing if a thread may be acting.
+    /// Returns the number of threads that sleep elsewhere; `None` if a thread may be running.
     ///
-    /// Who sleeps may have been woken since it was looked at, by one that then fell asleep before its
-    /// turn to be looked at. A second look finds that, or the number of times that it was given a core.
+    /// A thread may be woken after it was examined, by another that then falls asleep before its
+    /// own examination. The second look, or the number of times that the thread has run, reveals
+    /// that.
     fn sleeping(&mut self, gate: &Gate) -> Option<usize> {
         let ids = self.others(gate);
         if ids.is_empty() {
@@ -356,12 +359,12 @@ impl Watch {
             }
             self.quiet = now;
         }
-        // Else only the one that was let go has acted since, and it waits again.
+        // Otherwise only the released thread has run since, and it waits again.
         Some(self.quiet.0.len())
     }
 
-    /// The threads that do not wait at the gate. Those who wait are looked at first: what the others
-    /// start meanwhile is either found, or its parent is.
+    /// Returns the threads that do not wait at the gate. The waiting ones are listed first: then a
+    /// thread that another one starts meanwhile is found, or its parent is.
     fn others(&self, gate: &Gate) -> Vec<u64> {
         let waiting: Vec<u64> = gate.state().waiting.keys().copied().collect();
         let is_other = |id: &u64| !self.baseline.contains(id) && waiting.binary_search(id).is_err();
@@ -376,7 +379,7 @@ impl Watch {
         self.files.get(&id)
     }
 
-    /// How often each was given a core.
+    /// Returns the number of times that each thread has run.
     fn runs_of(&mut self, ids: &[u64]) -> Option<Vec<String>> {
         let mut runs = Vec::with_capacity(ids.len());
         for id in ids {
@@ -386,7 +389,7 @@ impl Watch {
         Some(runs)
     }
 
-    /// True if all sleep. One that was woken does not, though it has no core yet.
+    /// True if all threads sleep. A woken thread does not, even before it gets a core.
     fn all_sleep(&mut self, ids: &[u64]) -> bool {
         ids.iter().all(|id| {
             let said = self.files(*id).and_then(|(file, _)| read_file(file));
@@ -416,7 +419,7 @@ impl Gated {
     }
 }
 
-/// An object, or what writes one, behind the gate.
+/// An object or a writer behind the gate.
 #[derive(Debug)]
 struct Of<T> {
     inner: T,
@@ -430,7 +433,7 @@ impl<T> Of<T> {
     }
 }
 
-/// What is asked for is asked for by a call that waits: the gate counts on each call to end.
+/// Has no asynchronous requests: every request is a call that waits at the gate until it ends.
 impl Object for Of<Box<dyn Object>> {
     fn version(&self) -> &Version {
         self.inner.version()
@@ -657,7 +660,7 @@ impl Storage for Gated {
     fn list(&self, path: &ObjectPath) -> Result<Vec<bedform_storage::Entry>> {
         self.wait("list", path);
         let mut entries = self.inner.list(path)?;
-        // Not by what was drawn by lot.
+        // Sorted by the order of first use, not by random keys.
         let state = self.gate.state();
         entries.sort_by_key(|entry| key_of(&entry.name).and_then(|key| state.keys.get(key)));
         Ok(entries)
