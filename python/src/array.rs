@@ -23,7 +23,7 @@ pub(crate) struct Array {
 }
 
 /// The bytes of a C-contiguous buffer.
-pub(crate) struct Bytes {
+pub(crate) struct BufferBytes {
     pointer: *mut u8,
     length: usize,
     _buffer: PyUntypedBuffer,
@@ -31,11 +31,11 @@ pub(crate) struct Bytes {
 
 // SAFETY: the value keeps the buffer, and with it the memory, alive; only threads of the engine use
 // it, which write disjoint parts.
-unsafe impl Send for Bytes {}
+unsafe impl Send for BufferBytes {}
 // SAFETY: as above; shared use only reads.
-unsafe impl Sync for Bytes {}
+unsafe impl Sync for BufferBytes {}
 
-impl Bytes {
+impl BufferBytes {
     pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
@@ -191,7 +191,7 @@ impl Array {
         may_take: bool,
     ) -> PyResult<(ReadCounts, Option<ElementsAhead>)> {
         let selection = parse(selection)?;
-        let mut bytes = Bytes::of(buffer, true)?;
+        let mut bytes = BufferBytes::of(buffer, true)?;
         let read = || match may_take {
             true => self.inner.read_or_take(&selection, bytes.get_mut()),
             false => Ok((self.inner.read_as_known(&selection, bytes.get_mut())?, None)),
@@ -250,7 +250,7 @@ impl Array {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<(u64, u64)> {
         let selection = parse(selection)?;
-        let data = Data::of(buffer)?;
+        let data = GivenElements::of(buffer)?;
         let outcome = detached(py, || data.with(|elements| self.inner.write(&selection, elements)));
         let statistics = outcome.map_err(raise)?;
         warn(py, self.inner.take_warnings())?;
@@ -293,12 +293,12 @@ impl Array {
 }
 
 /// Elements to write: a buffer, or a list of texts.
-pub(crate) enum Data {
+pub(crate) enum GivenElements {
     Bytes(BytesOwner),
     Text(Vec<String>),
 }
 
-pub(crate) struct BytesOwner(Bytes);
+pub(crate) struct BytesOwner(BufferBytes);
 
 impl BytesOwner {
     pub(crate) fn get(&self) -> &[u8] {
@@ -306,7 +306,7 @@ impl BytesOwner {
     }
 }
 
-impl Data {
+impl GivenElements {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // Only a list counts as texts: an empty buffer is a sequence of texts, too.
         if let Ok(texts) = object.cast::<PyList>() {
@@ -316,7 +316,7 @@ impl Data {
                 .collect::<PyResult<Vec<String>>>()?;
             return Ok(Self::Text(texts));
         }
-        Bytes::of(object, false)
+        BufferBytes::of(object, false)
             .map(|bytes| Self::Bytes(BytesOwner(bytes)))
             .map_err(|_| PyTypeError::new_err("elements must be a C-contiguous buffer or texts"))
     }

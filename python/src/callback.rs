@@ -10,7 +10,7 @@ use bedform::{Error, ErrorKind};
 use bedform_geometry::Region;
 use pyo3::prelude::*;
 
-use crate::array::Bytes;
+use crate::array::BufferBytes;
 use crate::error::raise;
 use crate::signals;
 
@@ -44,7 +44,7 @@ pub(crate) fn kept_from<T>(
 pub(crate) fn elements_by(read: Py<PyAny>) -> Arc<ReadElements> {
     Arc::new(move |region, buffer| {
         called(&read, region, |given| {
-            let elements = Bytes::of(&given, false)?;
+            let elements = BufferBytes::of(&given, false)?;
             let elements = elements.get();
             if elements.len() != buffer.len() {
                 return Err(raise(Error::invalid("the elements of a region have another size")));

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::array::Bytes;
+use crate::array::BufferBytes;
 use crate::signals::{detached, warn};
 
 /// Reports a wait of `seconds` for the processes with the ranks `missing`: logs a due warning, and
@@ -62,7 +62,7 @@ fn lost(py: Python<'_>, error: &PyErr) -> Error {
 
 /// Copies the bytes that Python returned into `to`, which must have the same length.
 fn copy(given: &Bound<'_, PyAny>, to: &mut [u8]) -> PyResult<()> {
-    let mut given = Bytes::of(given, true)?;
+    let mut given = BufferBytes::of(given, true)?;
     let given = given.get_mut();
     if given.len() != to.len() {
         let text = format!("{} bytes arrived in place of {}", given.len(), to.len());

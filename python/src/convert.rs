@@ -30,7 +30,7 @@ pub(crate) struct Conversion {
 
 /// A Python function that reads a region of an array: the array's path, whether it returns texts,
 /// the function.
-type Reader = (String, bool, Py<PyAny>);
+type GivenReader = (String, bool, Py<PyAny>);
 
 fn options_of(text: &str) -> PyResult<ConvertOptions> {
     let given: Map<String, Value> =
@@ -63,7 +63,7 @@ fn reader_of(is_text: bool, read: Py<PyAny>) -> RegionReader {
 fn source_with(
     name: &str,
     opened: &Bound<'_, PyAny>,
-    readers: Vec<Reader>,
+    readers: Vec<GivenReader>,
 ) -> PyResult<ConvertSource> {
     let mut source = source_of(name, opened)?;
     for (path, is_text, read) in readers {
@@ -109,7 +109,7 @@ impl Conversion {
         py: Python<'_>,
         name: &str,
         opened: &Bound<'_, PyAny>,
-        readers: Vec<Reader>,
+        readers: Vec<GivenReader>,
         target: PathBuf,
         opening: &str,
         options: &str,
@@ -174,7 +174,7 @@ impl RegionWorker {
         py: Python<'_>,
         name: &str,
         opened: &Bound<'_, PyAny>,
-        readers: Vec<Reader>,
+        readers: Vec<GivenReader>,
         place: &str,
         opening: &str,
     ) -> PyResult<Self> {

@@ -7,8 +7,8 @@ use bedform::convert::{Exchange, RegionTask, TargetPlace};
 use bedform::foreign::JoinOptions;
 use bedform::layout::readers::readers_named;
 use bedform::optimize::{
-    Budget, ExpectedRead, ListedRead, OptimizeOptions, SourcePlace, plan, plan_layouts, reorganize,
-    run_at_low_priority,
+    ExpectedRead, ListedRead, OptimizeOptions, ReplicaBudget, SourcePlace, plan, plan_layouts,
+    reorganize, run_at_low_priority,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -23,7 +23,7 @@ use crate::store::Store;
 
 /// An expected read: the names of the axes that it spans, its weight, and its bounds by name, first
 /// position and end.
-type Expected = (Vec<String>, f64, Vec<(String, u64, u64)>);
+type GivenRead = (Vec<String>, f64, Vec<(String, u64, u64)>);
 
 /// A path, or the files of an archive.
 #[derive(FromPyObject)]
@@ -43,7 +43,7 @@ impl GivenSource {
 
 /// The reads to optimize for: expected reads, listed selections, or another source whose learned
 /// reads count.
-type Reads<'py> = (Vec<Expected>, Vec<(String, f64, Bound<'py, PyTuple>)>, Option<GivenSource>);
+type Reads<'py> = (Vec<GivenRead>, Vec<(String, f64, Bound<'py, PyTuple>)>, Option<GivenSource>);
 
 /// Makes the options of planning replicas or layouts.
 fn options_of(
@@ -55,8 +55,12 @@ fn options_of(
     });
     let mut options = OptimizeOptions::default();
     options.selections = listed.collect::<PyResult<Vec<_>>>()?;
-    let expected =
-        |(spanned, weight, region): Expected| ExpectedRead { array: None, spanned, weight, region };
+    let expected = |(spanned, weight, region): GivenRead| ExpectedRead {
+        array: None,
+        spanned,
+        weight,
+        region,
+    };
     options.reads = reads.into_iter().map(expected).collect();
     options.like = like.map(|like| like.place(JoinOptions::default()));
     options.memory_bytes = memory_bytes;
@@ -101,7 +105,7 @@ pub(crate) fn optimize(
     options.sidecars = sidecars;
     let join = join_options(join)?;
     let outcome = detached(py, || {
-        options.budget = Budget::parse(budget)?;
+        options.budget = ReplicaBudget::parse(budget)?;
         let place = source.place(join);
         if dry_run {
             return to_json(&(plan(&place, &options)?, ()));

@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, options, path_of};
-use crate::array::{Array, Bytes};
+use crate::array::{Array, BufferBytes};
 use crate::error::raise;
 use crate::signals::detached;
 use crate::store::Store;
 
 /// A staged object until it is published or discarded.
-struct Staged<T>(Mutex<Option<T>>);
+struct StagedValue<T>(Mutex<Option<T>>);
 
-impl<T: Send> Staged<T> {
+impl<T: Send> StagedValue<T> {
     fn new(staged: T) -> Self {
         Self(Mutex::new(Some(staged)))
     }
@@ -51,7 +51,7 @@ fn ended() -> PyErr {
 /// A store that is built under a hidden name beside its target.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct StagedStore {
-    staged: Staged<EngineStore>,
+    staged: StagedValue<EngineStore>,
     store: Py<Store>,
     path: PathBuf,
 }
@@ -65,7 +65,7 @@ impl StagedStore {
         let created = detached(py, || EngineStore::create(&target, replaces, &Map::new(), options));
         let staged = created.map_err(raise)?;
         let store = Py::new(py, Store { inner: staged.store().clone() })?;
-        Ok(Self { path: staged.path(), staged: Staged::new(staged), store })
+        Ok(Self { path: staged.path(), staged: StagedValue::new(staged), store })
     }
 
     /// The path of the store until it is published.
@@ -92,7 +92,7 @@ impl StagedStore {
 
 /// A group that is built in its store, and replaces an existing one.
 #[pyclass(frozen, module = "bedform._internal")]
-pub(crate) struct StagedGroup(Staged<EngineGroup>);
+pub(crate) struct StagedGroup(StagedValue<EngineGroup>);
 
 #[pymethods]
 impl StagedGroup {
@@ -100,7 +100,7 @@ impl StagedGroup {
     fn new(py: Python<'_>, store: &Store, path: &str) -> PyResult<Self> {
         let path = path_of(path)?;
         let staged = detached(py, || store.inner.stage_group(&path)).map_err(raise)?;
-        Ok(Self(Staged::new(staged)))
+        Ok(Self(StagedValue::new(staged)))
     }
 
     /// Creates an array of the new group from its description in JSON.
@@ -113,7 +113,7 @@ impl StagedGroup {
         elements: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Array> {
         let description = Value::Object(json_of(description)?);
-        let elements = elements.map(|elements| Bytes::of(elements, false)).transpose()?;
+        let elements = elements.map(|elements| BufferBytes::of(elements, false)).transpose()?;
         let draft = || {
             let mut staged = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
             let staged = staged.as_mut()?;
@@ -142,7 +142,7 @@ impl StagedGroup {
 /// A file that another library writes under a hidden name.
 #[pyclass(frozen, module = "bedform._internal")]
 pub(crate) struct StagedFile {
-    staged: Staged<EngineFile>,
+    staged: StagedValue<EngineFile>,
     path: PathBuf,
 }
 
@@ -151,7 +151,7 @@ impl StagedFile {
     #[new]
     fn new(py: Python<'_>, target: PathBuf) -> PyResult<Self> {
         let staged = detached(py, || EngineFile::create(&target)).map_err(raise)?;
-        Ok(Self { path: staged.path().to_owned(), staged: Staged::new(staged) })
+        Ok(Self { path: staged.path().to_owned(), staged: StagedValue::new(staged) })
     }
 
     /// The path to write the file to.

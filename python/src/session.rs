@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use serde_json::{Map, Value};
 
 use crate::arguments::{new_arrays, path_of};
-use crate::array::Data;
+use crate::array::GivenElements;
 use crate::comm::PythonMessages;
 use crate::error::raise;
 use crate::selection::parse;
@@ -25,7 +25,7 @@ pub(crate) struct Session {
     inner: Mutex<Option<bedform::log::session::Session>>,
     /// Borrowed buffers, with the tokens of their writes. Dropped after `inner`, whose thread reads
     /// them.
-    lent: Mutex<Vec<(u64, Data)>>,
+    lent: Mutex<Vec<(u64, GivenElements)>>,
     /// The process that began the session: `bedform._session` rejects others.
     process: u32,
 }
@@ -89,7 +89,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
         write: impl FnOnce(&mut bedform::log::session::Session, Held) -> bedform::Result<Token> + Send,
     ) -> PyResult<u64> {
-        let data = Data::of(buffer)?;
+        let data = GivenElements::of(buffer)?;
         let bytes = bytes_of(&data)?;
         let lent = Lent { pointer: bytes.as_ptr(), length: bytes.len() };
         let taken = detached(py, || self.with(|session| write(session, Box::new(lent))));
@@ -126,10 +126,10 @@ fn boxes_of(rank: usize, starts: Vec<u64>, shapes: Vec<u64>) -> PyResult<Boxes> 
         .map_err(|error| raise(bedform::Error::invalid(error.to_string())))
 }
 
-fn bytes_of(data: &Data) -> PyResult<&[u8]> {
+fn bytes_of(data: &GivenElements) -> PyResult<&[u8]> {
     match data {
-        Data::Bytes(owner) => Ok(owner.get()),
-        Data::Text(_) => {
+        GivenElements::Bytes(owner) => Ok(owner.get()),
+        GivenElements::Text(_) => {
             let text = "sessions do not take text";
             Err(raise(bedform::Error::new(ErrorKind::Unsupported, text)))
         }
@@ -148,7 +148,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (path, selection) = (path_of(path)?, parse(selection)?);
-        let data = Data::of(buffer)?;
+        let data = GivenElements::of(buffer)?;
         detached(py, || {
             self.with(|session| {
                 data.with(|elements| session.write(&path, &selection, elements).map(drop))
@@ -194,7 +194,7 @@ impl Session {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let (path, boxes) = (path_of(path)?, boxes_of(rank, starts, shapes)?);
-        let data = Data::of(buffer)?;
+        let data = GivenElements::of(buffer)?;
         let bytes = bytes_of(&data)?;
         detached(py, || self.with(|session| session.write_boxes(&path, boxes, bytes).map(drop)))
             .map_err(raise)
@@ -224,7 +224,7 @@ impl Session {
         decomposition: u64,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (path, data) = (path_of(path)?, Data::of(buffer)?);
+        let (path, data) = (path_of(path)?, GivenElements::of(buffer)?);
         let bytes = bytes_of(&data)?;
         let parts = Decomposition::from_number(decomposition);
         let write = |session: &mut bedform::log::session::Session| {
@@ -279,7 +279,7 @@ impl Session {
         shape: Vec<u64>,
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        let (path, data) = (path_of(path)?, Data::of(buffer)?);
+        let (path, data) = (path_of(path)?, GivenElements::of(buffer)?);
         let elements = Elements::Bytes(bytes_of(&data)?);
         detached(py, || self.with(|session| session.append(&path, axis, &shape, elements)))
             .map_err(raise)

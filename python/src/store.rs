@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::arguments::{json_of, new_arrays, options, path_of};
-use crate::array::{Array, Bytes, Data, counts_json};
+use crate::array::{Array, BufferBytes, GivenElements, counts_json};
 use crate::comm::PythonMessages;
 use crate::error::{ended, raise, warn};
 use crate::foreign::ForeignFile;
@@ -191,7 +191,7 @@ impl Store {
     ) -> PyResult<Array> {
         let path = path_of(path)?;
         let description = Value::Object(json_of(description)?);
-        let elements = elements.map(|elements| Bytes::of(elements, false)).transpose()?;
+        let elements = elements.map(|elements| BufferBytes::of(elements, false)).transpose()?;
         detached(py, || {
             let new = NewArray::from_json_with(&description, self.inner.options())?;
             match (draft, &elements) {
@@ -408,9 +408,9 @@ impl Store {
 
     /// Appends to several arrays at once, each given as (array, axis, shape, elements). Returns the
     /// index of the first new element of each array.
-    fn append(&self, py: Python<'_>, parts: Vec<Part<'_>>) -> PyResult<Vec<u64>> {
-        let data: Vec<Data> =
-            parts.iter().map(|part| Data::of(&part.3)).collect::<PyResult<_>>()?;
+    fn append(&self, py: Python<'_>, parts: Vec<PythonAppend<'_>>) -> PyResult<Vec<u64>> {
+        let data: Vec<GivenElements> =
+            parts.iter().map(|part| GivenElements::of(&part.3)).collect::<PyResult<_>>()?;
         let arrays: Vec<&bedform::Array> = parts.iter().map(|part| &part.0.inner).collect();
         let shapes: Vec<(usize, &Vec<u64>)> = parts.iter().map(|part| (part.1, &part.2)).collect();
         let outcome = detached(py, || append(&arrays, &shapes, &data)).map_err(raise)?;
@@ -425,19 +425,19 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
 }
 
 /// One array of an append: the array, the axis, the shape of the new elements, the elements.
-type Part<'py> = (PyRef<'py, Array>, usize, Vec<u64>, Bound<'py, PyAny>);
+type PythonAppend<'py> = (PyRef<'py, Array>, usize, Vec<u64>, Bound<'py, PyAny>);
 
 fn append(
     arrays: &[&bedform::Array],
     shapes: &[(usize, &Vec<u64>)],
-    data: &[Data],
+    data: &[GivenElements],
 ) -> bedform::Result<Vec<u64>> {
     // Borrowed texts, in lists that outlive the call.
     let texts: Vec<Vec<&str>> = data
         .iter()
         .map(|data| match data {
-            Data::Text(texts) => texts.iter().map(String::as_str).collect(),
-            Data::Bytes(_) => Vec::new(),
+            GivenElements::Text(texts) => texts.iter().map(String::as_str).collect(),
+            GivenElements::Bytes(_) => Vec::new(),
         })
         .collect();
     let parts: Vec<Append<'_>> = arrays
@@ -449,8 +449,8 @@ fn append(
             axis: *axis,
             shape,
             elements: match data {
-                Data::Bytes(owner) => Elements::Bytes(owner.get()),
-                Data::Text(_) => Elements::Text(texts),
+                GivenElements::Bytes(owner) => Elements::Bytes(owner.get()),
+                GivenElements::Text(_) => Elements::Text(texts),
             },
         })
         .collect();

@@ -11,7 +11,7 @@ use crate::arguments::{
     region, text,
 };
 use crate::handles::handle;
-use crate::status::{Status, call, misuse};
+use crate::status::{StatusNumber, call, misuse};
 use crate::store::StoreHandle;
 
 handle!(
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn bf_create_array(
     shards: *const u64,
     options: *const c_char,
     array: *mut ArrayHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give_if("the array", array, ArrayHandle::NULL)?;
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn bf_open_array(
     store: StoreHandle,
     name: *const c_char,
     array: *mut ArrayHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the array", array, ArrayHandle::NULL)?;
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn bf_open_array(
 
 /// `bf_close_array`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_close_array(array: ArrayHandle) -> Status {
+pub extern "C" fn bf_close_array(array: ArrayHandle) -> StatusNumber {
     call(|| array.take().map(drop))
 }
 
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn bf_array_info(
     array: ArrayHandle,
     facts: *mut ArrayFacts,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let found = facts_of(array)?;
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn bf_array_dimension_name(
     buffer: *mut c_char,
     capacity: u64,
     needed: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let names = array.get()?.dimension_names()?;
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn bf_array_describe(
     buffer: *mut c_char,
     capacity: u64,
     needed: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { give_text(&array.get()?.describe()?.to_string(), buffer, capacity, needed) })
 }
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn bf_array_explain(
     buffer: *mut c_char,
     capacity: u64,
     needed: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let explanation = array.get()?.explain(&region(rank, start, shape, stride)?)?;
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn bf_read(
     stride: *const i64,
     buffer: *mut c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { read(array, &region(rank, start, shape, stride)?, buffer, bytes) })
 }
@@ -297,7 +297,7 @@ pub unsafe extern "C" fn bf_read_boxes(
     shapes: *const u64,
     buffer: *mut c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let selection = Selection::Union(boxes(rank, count, starts, shapes)?);
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn bf_read_points(
     coordinates: *const u64,
     buffer: *mut c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { read(array, &points(rank, count, coordinates)?, buffer, bytes) })
 }
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn bf_write(
     stride: *const i64,
     data: *const c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let selection = region(rank, start, shape, stride)?;
@@ -340,7 +340,11 @@ pub unsafe extern "C" fn bf_write(
 
 /// `bf_resize`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_resize(array: ArrayHandle, rank: u32, shape: *const u64) -> Status {
+pub unsafe extern "C" fn bf_resize(
+    array: ArrayHandle,
+    rank: u32,
+    shape: *const u64,
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { array.get()?.resize(axes("shape", shape, rank)?) })
 }
@@ -355,7 +359,7 @@ pub unsafe extern "C" fn bf_append(
     data: *const c_void,
     bytes: u64,
     start: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let shape = axes("shape", shape, rank)?;

@@ -7,12 +7,12 @@ use bedform::convert::{self, ConvertOptions, ConvertSource, ConvertTarget, Conve
 use bedform::{Error, OpenOptions, Store};
 
 use crate::arguments::{object, text};
-use crate::status::{Status, call};
+use crate::status::{StatusNumber, call};
 
 /// `bf_convert_watch`: callbacks of a conversion; each may be NULL.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Watch {
+pub struct ConversionWatch {
     /// Passed to the callbacks.
     pub context: *mut c_void,
     /// Called with the decoded bytes done so far and in all.
@@ -21,7 +21,7 @@ pub struct Watch {
     pub warning: Option<unsafe extern "C" fn(context: *mut c_void, line: *const c_char)>,
 }
 
-impl Watch {
+impl ConversionWatch {
     fn tell_progress(&self, done: u64, total: u64) {
         if let Some(progress) = self.progress {
             // SAFETY: the program passed the function with this context, for this call.
@@ -45,13 +45,14 @@ pub unsafe extern "C" fn bf_convert(
     source: *const c_char,
     target: *const c_char,
     options: *const c_char,
-    watch: *const Watch,
-) -> Status {
+    watch: *const ConversionWatch,
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let (name, target) = (text("source", source)?, text("target", target)?);
         let options = ConvertOptions::from_json(&object("options", options)?)?;
-        let silent = Watch { context: std::ptr::null_mut(), progress: None, warning: None };
+        let silent =
+            ConversionWatch { context: std::ptr::null_mut(), progress: None, warning: None };
         let watch = watch.as_ref().copied().unwrap_or(silent);
         let mut opening = OpenOptions::default();
         opening.cache_bytes = options.source_cache_bytes();

@@ -5,18 +5,18 @@
 //! them.
 
 use crate::session::{SessionHandle, with};
-use crate::status::{Status, call};
+use crate::status::{StatusNumber, call};
 use crate::store::StoreHandle;
 
 /// `bf_define_begin`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_define_begin(store: StoreHandle) -> Status {
+pub extern "C" fn bf_define_begin(store: StoreHandle) -> StatusNumber {
     call(|| store.get()?.begin_definition())
 }
 
 /// `bf_define_end`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
+pub extern "C" fn bf_define_end(store: StoreHandle) -> StatusNumber {
     call(|| {
         let store = store.get()?;
         store.create_arrays(&store.end_definition()?)
@@ -25,7 +25,10 @@ pub extern "C" fn bf_define_end(store: StoreHandle) -> Status {
 
 /// `bf_session_define_end`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_define_end(session: SessionHandle, store: StoreHandle) -> Status {
+pub extern "C" fn bf_session_define_end(
+    session: SessionHandle,
+    store: StoreHandle,
+) -> StatusNumber {
     call(|| {
         // Only the definition of the process with rank 0 counts.
         let defined = store.get().and_then(|store| store.end_definition());

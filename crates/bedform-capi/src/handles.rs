@@ -20,14 +20,14 @@ const GENERATION_MAX: u64 = (1 << 24) - 1;
 
 /// The kind of object behind a handle. Its number is part of the handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HandleKind {
     Store = 1,
     Array = 2,
     Session = 3,
     Decomposition = 4,
 }
 
-impl Kind {
+impl HandleKind {
     const ALL: [Self; 4] = [Self::Store, Self::Array, Self::Session, Self::Decomposition];
 
     fn from_number(number: u64) -> Option<Self> {
@@ -50,22 +50,23 @@ impl Kind {
 }
 
 #[derive(Default)]
-struct Place {
+struct HandleEntry {
     generation: u64,
-    object: Option<(Kind, Object)>,
+    object: Option<(HandleKind, HandleObject)>,
 }
 
-type Object = Box<dyn Any + Send + Sync>;
+type HandleObject = Box<dyn Any + Send + Sync>;
 
 #[derive(Default)]
-struct Table {
-    places: Vec<Place>,
+struct HandleTable {
+    places: Vec<HandleEntry>,
     free: Vec<usize>,
 }
 
-static TABLE: RwLock<Table> = RwLock::new(Table { places: Vec::new(), free: Vec::new() });
+static TABLE: RwLock<HandleTable> =
+    RwLock::new(HandleTable { places: Vec::new(), free: Vec::new() });
 
-fn handle_of(kind: Kind, generation: u64, place: usize) -> u64 {
+fn handle_of(kind: HandleKind, generation: u64, place: usize) -> u64 {
     (kind as u64) << 56 | generation << 32 | place as u64
 }
 
@@ -75,12 +76,12 @@ fn parts_of(handle: u64) -> (u64, u64, usize) {
 }
 
 /// Stores an object of `kind` in the table, and returns its handle.
-pub(crate) fn insert<T: Any + Send + Sync>(kind: Kind, object: T) -> u64 {
+pub(crate) fn insert<T: Any + Send + Sync>(kind: HandleKind, object: T) -> u64 {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let place = match table.free.pop() {
         Some(place) => place,
         None => {
-            table.places.push(Place::default());
+            table.places.push(HandleEntry::default());
             table.places.len() - 1
         }
     };
@@ -91,7 +92,7 @@ pub(crate) fn insert<T: Any + Send + Sync>(kind: Kind, object: T) -> u64 {
 }
 
 /// Returns a clone of the object behind `handle`, which must be of `kind`.
-pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
+pub(crate) fn find<T: Any + Clone>(handle: u64, kind: HandleKind) -> Result<T> {
     let (found, generation, place) = parts_of(handle);
     if handle == 0 {
         return Err(misuse(format!("the {} handle is null", kind.name())));
@@ -99,7 +100,7 @@ pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     let never = || misuse(format!("{handle:#x} is not a handle of Bedform's"));
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     let entry = table.places.get(place).ok_or_else(never)?;
-    let other = Kind::from_number(found).ok_or_else(never)?;
+    let other = HandleKind::from_number(found).ok_or_else(never)?;
     if other != kind {
         let (wanted, other) = (kind.name_with_article(), other.name_with_article());
         return Err(misuse(format!("a handle of {wanted} is wanted, this is one of {other}")));
@@ -113,7 +114,7 @@ pub(crate) fn find<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
 }
 
 /// Removes the object behind `handle`, and returns it.
-pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
+pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: HandleKind) -> Result<T> {
     let object = find(handle, kind)?;
     let (_, generation, place) = parts_of(handle);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +134,7 @@ pub(crate) fn remove<T: Any + Clone>(handle: u64, kind: Kind) -> Result<T> {
     Ok(object)
 }
 
-/// Defines a handle type for one [`Kind`] and type of object.
+/// Defines a handle type for one [`HandleKind`] and type of object.
 macro_rules! handle {
     ($(#[$doc:meta])* $vis:vis $handle:ident, $kind:ident, $object:ty) => {
         $(#[$doc])*
@@ -149,15 +150,15 @@ macro_rules! handle {
             $vis const NULL: Self = Self { id: 0 };
 
             pub(crate) fn new(object: $object) -> Self {
-                Self { id: $crate::handles::insert($crate::handles::Kind::$kind, object) }
+                Self { id: $crate::handles::insert($crate::handles::HandleKind::$kind, object) }
             }
 
             pub(crate) fn get(self) -> bedform::Result<$object> {
-                $crate::handles::find(self.id, $crate::handles::Kind::$kind)
+                $crate::handles::find(self.id, $crate::handles::HandleKind::$kind)
             }
 
             pub(crate) fn take(self) -> bedform::Result<$object> {
-                $crate::handles::remove(self.id, $crate::handles::Kind::$kind)
+                $crate::handles::remove(self.id, $crate::handles::HandleKind::$kind)
             }
         }
     };

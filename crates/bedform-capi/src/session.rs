@@ -17,20 +17,20 @@ use crate::arguments::{
     axes, boxes_to_write, data as elements, give, give_if, object, path, points, region,
 };
 use crate::handles::handle;
-use crate::status::{Status, call, misuse};
+use crate::status::{StatusNumber, call, misuse};
 use crate::store::{StoreHandle, members_of};
 
 handle!(
     /// `bf_session`.
-    pub SessionHandle, Session, Shared
+    pub SessionHandle, Session, SharedSession
 );
 handle!(
     /// `bf_decomposition`.
-    pub DecompositionHandle, Decomposition, Arc<Decomposition>
+    pub DecompositionHandle, Decomposition, Arc<HandleBoxes>
 );
 
 /// The boxes of one process, declared once; `None` if the process has no element.
-pub(crate) struct Decomposition {
+pub(crate) struct HandleBoxes {
     boxes: Option<Boxes>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct OpenSession {
     declared: HashMap<u64, Declared>,
 }
 
-pub(crate) type Shared = Arc<Mutex<Option<OpenSession>>>;
+pub(crate) type SharedSession = Arc<Mutex<Option<OpenSession>>>;
 
-fn lock(session: &Shared) -> Result<MutexGuard<'_, Option<OpenSession>>> {
+fn lock(session: &SharedSession) -> Result<MutexGuard<'_, Option<OpenSession>>> {
     session.lock().map_err(|_| session_panicked())
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn bf_session_begin(
     comm: *const CMembers,
     options: *const c_char,
     session: *mut SessionHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the session", session, SessionHandle::NULL)?;
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn bf_session_write(
     shape: *const u64,
     data: *const c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let selection = region(rank, start, shape, std::ptr::null())?;
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn bf_session_write_borrowed(
     data: *const c_void,
     bytes: u64,
     token: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call: the data stay valid until `bf_session_wait`, the next
     // commit or the session's end, and the session drops them by then.
     call(|| unsafe {
@@ -169,13 +169,13 @@ pub unsafe extern "C" fn bf_session_write_borrowed(
 
 /// `bf_session_wait`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_wait(session: SessionHandle, token: u64) -> Status {
+pub extern "C" fn bf_session_wait(session: SessionHandle, token: u64) -> StatusNumber {
     call(|| with(session, |session| session.wait(Token::from_number(token))))
 }
 
 /// `bf_session_flush`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_flush(session: SessionHandle) -> Status {
+pub extern "C" fn bf_session_flush(session: SessionHandle) -> StatusNumber {
     call(|| with(session, Session::flush))
 }
 
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn bf_session_write_boxes(
     shapes: *const u64,
     data: *const c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let boxes: Option<Boxes> = boxes_to_write(rank, count, starts, shapes)?;
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn bf_session_write_points(
     coordinates: *const u64,
     data: *const c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { write(session, name, &points(rank, count, coordinates)?, data, bytes) })
 }
@@ -230,19 +230,19 @@ pub unsafe extern "C" fn bf_decomposition_declare(
     starts: *const u64,
     shapes: *const u64,
     decomposition: *mut DecompositionHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the decomposition", decomposition, DecompositionHandle::NULL)?;
         let boxes = boxes_to_write(rank, count, starts, shapes)?;
-        let declared = Arc::new(Decomposition { boxes });
+        let declared = Arc::new(HandleBoxes { boxes });
         give("the decomposition", decomposition, DecompositionHandle::new(declared))
     })
 }
 
 /// `bf_decomposition_free`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_decomposition_free(decomposition: DecompositionHandle) -> Status {
+pub extern "C" fn bf_decomposition_free(decomposition: DecompositionHandle) -> StatusNumber {
     call(|| decomposition.take().map(drop))
 }
 
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn bf_session_write_decomposed(
     decomposition: DecompositionHandle,
     data: *const c_void,
     bytes: u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let data = elements(data, bytes)?;
@@ -276,12 +276,12 @@ pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
     data: *const c_void,
     bytes: u64,
     token: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call, as for `bf_session_write_borrowed`.
     call(|| unsafe {
         give("the token", token, 0)?;
         let data: &'static [u8] = elements(data, bytes)?;
-        let write = |session: &mut Session, place: Place<'_>| {
+        let write = |session: &mut Session, place: DeclaredTarget<'_>| {
             let data = Box::new(Borrowed(data));
             session.write_declared_held(place.path, place.record, place.declared, data)
         };
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn bf_session_write_decomposed_borrowed(
 }
 
 /// The target of a write of declared boxes.
-struct Place<'a> {
+struct DeclaredTarget<'a> {
     path: &'a ObjectPath,
     record: Option<u64>,
     declared: Declared,
@@ -308,7 +308,7 @@ unsafe fn write_decomposed(
     record: i64,
     decomposition: DecompositionHandle,
     data: &[u8],
-    write: impl FnOnce(&mut Session, Place<'_>) -> Result<Token>,
+    write: impl FnOnce(&mut Session, DeclaredTarget<'_>) -> Result<Token>,
 ) -> Result<Token> {
     let record = match record {
         -1 => None,
@@ -330,7 +330,7 @@ unsafe fn write_decomposed(
             None => open.session.declare(boxes.clone())?,
         };
         open.declared.insert(decomposition.id, declared);
-        write(&mut open.session, Place { path: &path, record, declared })
+        write(&mut open.session, DeclaredTarget { path: &path, record, declared })
     })
 }
 
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn bf_session_resize(
     name: *const c_char,
     rank: u32,
     shape: *const u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn bf_session_append(
     data: *const c_void,
     bytes: u64,
     start: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let (path, shape) = (path(name)?, axes("shape", shape, rank)?);
@@ -372,7 +372,10 @@ pub unsafe extern "C" fn bf_session_append(
 
 /// `bf_session_commit`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut u64) -> Status {
+pub unsafe extern "C" fn bf_session_commit(
+    session: SessionHandle,
+    number: *mut u64,
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let committed = with(session, Session::commit)?;
@@ -382,7 +385,7 @@ pub unsafe extern "C" fn bf_session_commit(session: SessionHandle, number: *mut 
 
 /// `bf_session_commit_begin`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_commit_begin(session: SessionHandle) -> Status {
+pub extern "C" fn bf_session_commit_begin(session: SessionHandle) -> StatusNumber {
     call(|| with(session, Session::commit_begin))
 }
 
@@ -391,7 +394,7 @@ pub extern "C" fn bf_session_commit_begin(session: SessionHandle) -> Status {
 pub unsafe extern "C" fn bf_session_commit_wait(
     session: SessionHandle,
     number: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let committed = with(session, Session::commit_wait)?;
@@ -401,7 +404,10 @@ pub unsafe extern "C" fn bf_session_commit_wait(
 
 /// `bf_session_drain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u64) -> Status {
+pub unsafe extern "C" fn bf_session_drain(
+    session: SessionHandle,
+    number: *mut u64,
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let drained = with(session, Session::drain)?;
@@ -411,7 +417,7 @@ pub unsafe extern "C" fn bf_session_drain(session: SessionHandle, number: *mut u
 
 /// `bf_session_end`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
+pub extern "C" fn bf_session_end(session: SessionHandle) -> StatusNumber {
     call(|| {
         let (open, has_panicked) = take(session)?;
         if has_panicked {
@@ -424,7 +430,7 @@ pub extern "C" fn bf_session_end(session: SessionHandle) -> Status {
 
 /// `bf_session_abort`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_session_abort(session: SessionHandle) -> Status {
+pub extern "C" fn bf_session_abort(session: SessionHandle) -> StatusNumber {
     call(|| {
         take(session)?.0.session.leave();
         Ok(())
@@ -452,7 +458,7 @@ pub unsafe extern "C" fn bf_comm_waits(seconds: f64, missing: *const i32, count:
 
 /// `bf_comm_free`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_comm_free(comm: *mut CMembers) -> Status {
+pub unsafe extern "C" fn bf_comm_free(comm: *mut CMembers) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let Some(comm) = comm.as_mut() else { return Err(misuse("the communicator is NULL")) };

@@ -9,15 +9,15 @@ use bedform::{Error, ErrorKind, Result};
 use crate::stopping::stopped;
 
 /// `bf_status`: 0, or a code by the remedy of the error. The numbers never change.
-pub type Status = i32;
+pub type StatusNumber = i32;
 
 /// `BF_OK`.
-pub const OK: Status = 0;
+pub const OK: StatusNumber = 0;
 /// `BF_INTERNAL`: a bug of Bedform.
-pub const INTERNAL: Status = 100;
+pub const INTERNAL: StatusNumber = 100;
 
 /// The status of each kind of error.
-pub fn number(kind: ErrorKind) -> Status {
+pub fn number(kind: ErrorKind) -> StatusNumber {
     match kind {
         ErrorKind::NotFound => 1,
         ErrorKind::Exists => 2,
@@ -39,7 +39,7 @@ pub fn number(kind: ErrorKind) -> Status {
     }
 }
 
-fn name(status: Status) -> &'static CStr {
+fn name(status: StatusNumber) -> &'static CStr {
     match status {
         OK => c"Ok",
         1 => c"NotFound",
@@ -74,7 +74,7 @@ fn keep(text: &str) {
 
 /// Runs a call, which the thread's stop callback may end, and returns its status. Stores the text
 /// of an error for this thread.
-pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> Status {
+pub(crate) fn call(act: impl FnOnce() -> Result<()>) -> StatusNumber {
     match caught(|| stopped(act)).and_then(|outcome| outcome) {
         Ok(()) => OK,
         Err(error) => {
@@ -97,7 +97,7 @@ pub extern "C" fn bf_last_error() -> *const c_char {
 
 /// `bf_status_name`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_status_name(status: Status) -> *const c_char {
+pub extern "C" fn bf_status_name(status: StatusNumber) -> *const c_char {
     name(status).as_ptr()
 }
 

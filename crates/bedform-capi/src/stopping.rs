@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use bedform_storage::{CancelSource, cancelled_by};
 
 /// `bf_stop`: a result other than 0 stops the call.
-pub type Stop = Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>;
+pub type StopCallback = Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>;
 
 thread_local! {
     static STOP: RefCell<Option<CancelSource>> = const { RefCell::new(None) };
@@ -17,7 +17,7 @@ thread_local! {
 /// # Safety
 /// Calls of this thread may call `stop` with `context` until another callback is set.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_set_stop(stop: Stop, context: *mut c_void) -> c_int {
+pub unsafe extern "C" fn bf_set_stop(stop: StopCallback, context: *mut c_void) -> c_int {
     let source = stop.map(|stop| {
         // SAFETY: the caller guarantees it.
         CancelSource::new(move || unsafe { stop(context) } != 0)

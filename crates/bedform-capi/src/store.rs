@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{give, give_text, object, path, text};
 use crate::handles::handle;
-use crate::status::{Status, call, misuse};
+use crate::status::{StatusNumber, call, misuse};
 
 handle!(
     /// `bf_store`.
@@ -23,13 +23,13 @@ handle!(
 );
 
 /// New arrays with their paths.
-type NewArrays = Vec<(ObjectPath, NewArray)>;
+type DefinedArrays = Vec<(ObjectPath, NewArray)>;
 
 /// A store, with the arrays of an unfinished definition if this handle began one.
 #[derive(Clone)]
 pub(crate) struct OpenStore {
     store: Store,
-    defined: Arc<Mutex<Option<NewArrays>>>,
+    defined: Arc<Mutex<Option<DefinedArrays>>>,
 }
 
 impl OpenStore {
@@ -37,7 +37,7 @@ impl OpenStore {
         Self { store, defined: Arc::default() }
     }
 
-    fn defined(&self) -> MutexGuard<'_, Option<NewArrays>> {
+    fn defined(&self) -> MutexGuard<'_, Option<DefinedArrays>> {
         self.defined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl OpenStore {
     }
 
     /// Ends the definition, and returns its arrays.
-    pub(crate) fn end_definition(&self) -> Result<NewArrays> {
+    pub(crate) fn end_definition(&self) -> Result<DefinedArrays> {
         let defined = self.defined().take();
         defined.ok_or_else(|| misuse("bf_define_begin was not called for this store"))
     }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn bf_create(
     attributes: *const c_char,
     options: *const c_char,
     store: *mut StoreHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the store", store, StoreHandle::NULL)?;
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn bf_open(
     mode: *const c_char,
     options: *const c_char,
     store: *mut StoreHandle,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the store", store, StoreHandle::NULL)?;
@@ -137,7 +137,10 @@ pub unsafe extern "C" fn bf_open(
 
 /// `bf_snapshot`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_snapshot(store: StoreHandle, snapshot: *mut StoreHandle) -> Status {
+pub unsafe extern "C" fn bf_snapshot(
+    store: StoreHandle,
+    snapshot: *mut StoreHandle,
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         give("the snapshot", snapshot, StoreHandle::NULL)?;
@@ -148,7 +151,7 @@ pub unsafe extern "C" fn bf_snapshot(store: StoreHandle, snapshot: *mut StoreHan
 
 /// `bf_close`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_close(store: StoreHandle) -> Status {
+pub extern "C" fn bf_close(store: StoreHandle) -> StatusNumber {
     call(|| store.take().map(drop))
 }
 
@@ -159,7 +162,7 @@ pub unsafe extern "C" fn bf_list(
     buffer: *mut c_char,
     capacity: u64,
     needed: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let nodes = store.get()?.nodes()?.into_iter();
@@ -179,7 +182,7 @@ pub unsafe extern "C" fn bf_kind(
     store: StoreHandle,
     name: *const c_char,
     kind: *mut c_int,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let found = match store.get()?.kind(&path(name)?)? {
@@ -197,14 +200,14 @@ pub unsafe extern "C" fn bf_create_group(
     store: StoreHandle,
     name: *const c_char,
     attributes: *const c_char,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { store.get()?.create_group(&path(name)?, &object("attributes", attributes)?) })
 }
 
 /// `bf_delete`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bf_delete(store: StoreHandle, name: *const c_char) -> Status {
+pub unsafe extern "C" fn bf_delete(store: StoreHandle, name: *const c_char) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe { store.get()?.delete(&path(name)?) })
 }
@@ -217,7 +220,7 @@ pub unsafe extern "C" fn bf_attributes(
     buffer: *mut c_char,
     capacity: u64,
     needed: *mut u64,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         let attributes = store.get()?.attributes(&path(name)?)?;
@@ -231,7 +234,7 @@ pub unsafe extern "C" fn bf_set_attributes(
     store: StoreHandle,
     name: *const c_char,
     attributes: *const c_char,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         text("attributes", attributes)?;
@@ -241,7 +244,7 @@ pub unsafe extern "C" fn bf_set_attributes(
 
 /// `bf_settle`.
 #[unsafe(no_mangle)]
-pub extern "C" fn bf_settle(store: StoreHandle) -> Status {
+pub extern "C" fn bf_settle(store: StoreHandle) -> StatusNumber {
     call(|| store.get()?.settle().map(drop))
 }
 
@@ -251,7 +254,7 @@ pub unsafe extern "C" fn bf_settle_together(
     store: StoreHandle,
     comm: *const CMembers,
     options: *const c_char,
-) -> Status {
+) -> StatusNumber {
     // SAFETY: the contract of the call.
     call(|| unsafe {
         // SAFETY: as above.

@@ -29,18 +29,18 @@ const CLASSES: usize = (BLOCK_BYTES_MAX.trailing_zeros() - SMALLEST) as usize + 
 /// The address of the arena; null before [`map`].
 static START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-struct Blocks {
+struct ArenaBlocks {
     used: usize,
     free: [*mut u8; CLASSES],
 }
 
-struct Shared(UnsafeCell<Blocks>);
+struct LockedBlocks(UnsafeCell<ArenaBlocks>);
 
 // SAFETY: only the thread with the lock uses it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for LockedBlocks {}
 
-static BLOCKS: Shared =
-    Shared(UnsafeCell::new(Blocks { used: 0, free: [ptr::null_mut(); CLASSES] }));
+static BLOCKS: LockedBlocks =
+    LockedBlocks(UnsafeCell::new(ArenaBlocks { used: 0, free: [ptr::null_mut(); CLASSES] }));
 
 /// Maps the arena; false if the system has no memory.
 pub(crate) fn map() -> bool {
@@ -65,7 +65,7 @@ pub(crate) fn empty() {
         // SAFETY: the pages are the arena's own, and no block in them is in use.
         unsafe { libc::madvise(start.cast(), blocks.used, libc::MADV_DONTNEED) };
     }
-    *blocks = Blocks { used: 0, free: [ptr::null_mut(); CLASSES] };
+    *blocks = ArenaBlocks { used: 0, free: [ptr::null_mut(); CLASSES] };
 }
 
 /// Maps zeroed pages; returns null on failure.
@@ -98,7 +98,7 @@ fn bytes_of(class: usize) -> usize {
 /// The allocator of the library.
 pub(crate) struct Arena;
 
-impl Blocks {
+impl ArenaBlocks {
     fn take(&mut self, class: usize) -> *mut u8 {
         let block = self.free[class];
         if !block.is_null() {

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use libc::{FILE, iovec, off_t, size_t, ssize_t};
 
-use crate::watch::{self, At};
+use crate::watch::{self, ReadStart};
 use crate::{descriptors, inside, next};
 
 /// Defines functions that read: libc's function runs with the same arguments, then the access is
@@ -36,17 +36,17 @@ macro_rules! reads {
 }
 
 reads! {
-    read(data: *mut c_void, count: size_t) at At::Position;
-    __read_chk(data: *mut c_void, count: size_t, room: size_t) at At::Position;
-    readv(parts: *const iovec, count: c_int) at At::Position;
-    pread(data: *mut c_void, count: size_t, at: off_t) at At::Offset(at);
-    pread64(data: *mut c_void, count: size_t, at: off_t) at At::Offset(at);
-    __pread_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at At::Offset(at);
-    __pread64_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at At::Offset(at);
-    preadv(parts: *const iovec, count: c_int, at: off_t) at At::Offset(at);
-    preadv64(parts: *const iovec, count: c_int, at: off_t) at At::Offset(at);
-    preadv2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at At::of_preadv2(at);
-    preadv64v2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at At::of_preadv2(at);
+    read(data: *mut c_void, count: size_t) at ReadStart::Position;
+    __read_chk(data: *mut c_void, count: size_t, room: size_t) at ReadStart::Position;
+    readv(parts: *const iovec, count: c_int) at ReadStart::Position;
+    pread(data: *mut c_void, count: size_t, at: off_t) at ReadStart::Offset(at);
+    pread64(data: *mut c_void, count: size_t, at: off_t) at ReadStart::Offset(at);
+    __pread_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at ReadStart::Offset(at);
+    __pread64_chk(data: *mut c_void, count: size_t, at: off_t, room: size_t) at ReadStart::Offset(at);
+    preadv(parts: *const iovec, count: c_int, at: off_t) at ReadStart::Offset(at);
+    preadv64(parts: *const iovec, count: c_int, at: off_t) at ReadStart::Offset(at);
+    preadv2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at ReadStart::of_preadv2(at);
+    preadv64v2(parts: *const iovec, count: c_int, at: off_t, flags: c_int) at ReadStart::of_preadv2(at);
 }
 
 /// As libc's.

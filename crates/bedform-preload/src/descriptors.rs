@@ -13,7 +13,7 @@ const PARTS: usize = 256;
 
 /// The state of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum DescriptorState {
     /// Not looked up yet.
     No,
     /// It is not a regular file, or not watched.
@@ -49,17 +49,17 @@ fn cell(descriptor: i32, may_make: bool) -> Option<&'static AtomicU64> {
 
 /// Returns the state of a descriptor; descriptors beyond the table are ignored.
 #[inline]
-pub(crate) fn known(descriptor: i32) -> Known {
+pub(crate) fn known(descriptor: i32) -> DescriptorState {
     let in_table = usize::try_from(descriptor).is_ok_and(|number| number < PART * PARTS);
     match cell(descriptor, false) {
-        None if in_table => Known::No,
-        None => Known::Ignored,
+        None if in_table => DescriptorState::No,
+        None => DescriptorState::Ignored,
         Some(cell) => unpack(cell.load(Ordering::Acquire)),
     }
 }
 
 /// Stores the state of a descriptor.
-pub(crate) fn keep(descriptor: i32, known: Known) {
+pub(crate) fn keep(descriptor: i32, known: DescriptorState) {
     if let Some(cell) = cell(descriptor, true) {
         cell.store(pack(known), Ordering::Release);
     }
@@ -90,22 +90,24 @@ pub(crate) fn forget_range(first: u32, last: u32) {
     }
 }
 
-fn pack(known: Known) -> u64 {
+fn pack(known: DescriptorState) -> u64 {
     match known {
-        Known::No => 0,
-        Known::Ignored => 1,
-        Known::File { slot, generation } => u64::from(generation) << 32 | (u64::from(slot) + 2),
+        DescriptorState::No => 0,
+        DescriptorState::Ignored => 1,
+        DescriptorState::File { slot, generation } => {
+            u64::from(generation) << 32 | (u64::from(slot) + 2)
+        }
     }
 }
 
-fn unpack(packed: u64) -> Known {
+fn unpack(packed: u64) -> DescriptorState {
     let [low, high] = [packed & u64::from(u32::MAX), packed >> 32];
     match low {
-        0 => Known::No,
-        1 => Known::Ignored,
+        0 => DescriptorState::No,
+        1 => DescriptorState::Ignored,
         _ => match (u16::try_from(low - 2), u32::try_from(high)) {
-            (Ok(slot), Ok(generation)) => Known::File { slot, generation },
-            _ => Known::No,
+            (Ok(slot), Ok(generation)) => DescriptorState::File { slot, generation },
+            _ => DescriptorState::No,
         },
     }
 }
@@ -116,20 +118,20 @@ mod tests {
 
     #[test]
     fn descriptors_are_kept_and_forgotten_to_the_end_of_the_table() {
-        let file = Known::File { slot: u16::MAX, generation: u32::MAX };
+        let file = DescriptorState::File { slot: u16::MAX, generation: u32::MAX };
         let last = i32::try_from(PART * PARTS - 1).unwrap();
         for descriptor in [700, 9000, last] {
-            assert_eq!(known(descriptor), Known::No);
+            assert_eq!(known(descriptor), DescriptorState::No);
             keep(descriptor, file);
             assert_eq!(known(descriptor), file);
         }
         forget(9000);
-        assert_eq!(known(9000), Known::No);
+        assert_eq!(known(9000), DescriptorState::No);
         forget_range(600, u32::MAX);
-        assert_eq!([known(700), known(last)], [Known::No; 2]);
+        assert_eq!([known(700), known(last)], [DescriptorState::No; 2]);
         for beyond in [last + 1, i32::MAX, -1] {
             keep(beyond, file);
-            assert_eq!(known(beyond), Known::Ignored);
+            assert_eq!(known(beyond), DescriptorState::Ignored);
         }
     }
 }

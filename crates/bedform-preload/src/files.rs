@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::descriptors::{self, Known};
+use crate::descriptors::{self, DescriptorState};
 use crate::device::Devices;
 use crate::helper;
 use crate::inside::Inside;
@@ -21,25 +21,25 @@ use crate::record::{self, FILES, ProcessNumber};
 const ATTEMPTS: usize = 256;
 
 #[derive(Clone, Copy)]
-struct File {
+struct WatchedFile {
     is_used: bool,
     device: u64,
     inode: u64,
 }
 
 struct Files {
-    all: [File; FILES],
+    all: [WatchedFile; FILES],
     devices: Devices,
     is_used: bool,
 }
 
-struct Shared(UnsafeCell<Files>);
+struct LockedFiles(UnsafeCell<Files>);
 
 // SAFETY: only the thread with the lock uses it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for LockedFiles {}
 
-static TABLE: Shared = Shared(UnsafeCell::new(Files {
-    all: [File { is_used: false, device: 0, inode: 0 }; FILES],
+static TABLE: LockedFiles = LockedFiles(UnsafeCell::new(Files {
+    all: [WatchedFile { is_used: false, device: 0, inode: 0 }; FILES],
     devices: Devices::new(),
     is_used: false,
 }));
@@ -100,15 +100,15 @@ pub(crate) fn leave() -> bool {
 
 /// Returns the state of a descriptor, after a first look if needed. A read of an empty file that
 /// returned bytes is of no disk: files of `/proc` claim to be regular.
-pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
+pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> DescriptorState {
     match descriptors::known(descriptor) {
-        Known::File { slot, generation } if is_current(slot, generation) => {
-            return Known::File { slot, generation };
+        DescriptorState::WatchedFile { slot, generation } if is_current(slot, generation) => {
+            return DescriptorState::WatchedFile { slot, generation };
         }
-        Known::Ignored => return Known::Ignored,
+        DescriptorState::Ignored => return DescriptorState::Ignored,
         _ => {}
     }
-    let Some(status) = status_of(descriptor) else { return Known::No };
+    let Some(status) = status_of(descriptor) else { return DescriptorState::No };
     // SAFETY: returns flags.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
     let is_direct = flags & libc::O_DIRECT != 0;
@@ -117,12 +117,12 @@ pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> Known {
         if is_regular && is_direct {
             record::count_of_process(ProcessNumber::Direct);
         }
-        descriptors::keep(descriptor, Known::Ignored);
-        return Known::Ignored;
+        descriptors::keep(descriptor, DescriptorState::Ignored);
+        return DescriptorState::Ignored;
     }
     let Some(known) = with_table(|files| files.slot_for(descriptor, &status)) else {
         record::count_of_process(ProcessNumber::LeftOut);
-        return Known::No;
+        return DescriptorState::No;
     };
     descriptors::keep(descriptor, known);
     known
@@ -147,10 +147,10 @@ fn with_table<T>(act: impl FnOnce(&mut Files) -> T) -> Option<T> {
 
 impl Files {
     /// Returns the slot of a file: its own, a free one, or the least recently used.
-    fn slot_for(&mut self, descriptor: i32, status: &libc::stat) -> Known {
+    fn slot_for(&mut self, descriptor: i32, status: &libc::stat) -> DescriptorState {
         record::make();
         self.is_used = true;
-        let is_same = |file: &File| {
+        let is_same = |file: &WatchedFile| {
             file.is_used && file.device == status.st_dev && file.inode == status.st_ino
         };
         let found = self.all.iter().position(is_same);
@@ -158,12 +158,15 @@ impl Files {
             .or_else(|| self.all.iter().position(|file| !file.is_used))
             .or_else(|| (0..FILES).min_by_key(|at| USED_AT[*at].load(Ordering::Relaxed)))
             .unwrap_or(0);
-        let Ok(slot) = u16::try_from(number) else { return Known::No };
+        let Ok(slot) = u16::try_from(number) else { return DescriptorState::No };
         if found.is_none() {
             self.begin(slot, descriptor, status);
         }
         touch(slot);
-        Known::File { slot, generation: GENERATIONS[number].load(Ordering::Acquire) }
+        DescriptorState::WatchedFile {
+            slot,
+            generation: GENERATIONS[number].load(Ordering::Acquire),
+        }
     }
 
     fn begin(&mut self, slot: u16, descriptor: i32, status: &libc::stat) {
@@ -171,7 +174,8 @@ impl Files {
         if self.all[number].is_used {
             record::fold(slot);
         }
-        self.all[number] = File { is_used: true, device: status.st_dev, inode: status.st_ino };
+        self.all[number] =
+            WatchedFile { is_used: true, device: status.st_dev, inode: status.st_ino };
         BYTES[number].store(u64::try_from(status.st_size).unwrap_or(0), Ordering::Relaxed);
         let hint_bytes = self.devices.hint_bytes(status.st_dev);
         HINT_BYTES[number].store(hint_bytes, Ordering::Relaxed);

@@ -29,14 +29,14 @@ const GAP: u64 = 4096;
 
 /// A byte range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct FileRange {
     /// The first byte.
     pub(crate) start: u64,
     /// The end, exclusive.
     pub(crate) end: u64,
 }
 
-impl Run {
+impl FileRange {
     fn bytes(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -44,7 +44,7 @@ impl Run {
 
 /// The limits of a window.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct WindowLimits {
     /// Bytes ahead at first.
     pub(crate) ahead: u64,
     /// The most bytes ahead.
@@ -55,7 +55,7 @@ pub(crate) struct Bounds {
 
 /// The relation of a read to the predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct PredictionOutcome {
     /// The kind of the pattern that predicted it, as an index into the counters of
     /// [`crate::record`].
     pub(crate) kind: Option<usize>,
@@ -67,7 +67,7 @@ pub(crate) struct Outcome {
 
 /// Consecutive places of a window that were all advised of, or all left to the kernel.
 #[derive(Debug)]
-struct Part {
+struct WindowPart {
     places: usize,
     bytes: u64,
     is_advised: bool,
@@ -75,26 +75,28 @@ struct Part {
 
 /// Follows one sequence of reads.
 #[derive(Debug, Default)]
-pub(crate) struct Follow {
+pub(crate) struct ReadSequence {
     analyzer: Analyzer,
-    last: Option<Run>,
-    window: VecDeque<Part>,
+    last: Option<FileRange>,
+    window: VecDeque<WindowPart>,
     /// Correct predictions in a row; a wrong one divides the number by four.
     right: usize,
     /// The limit of the window in bytes; `None` before the first window.
     depth: Option<u64>,
 }
 
-impl Follow {
+impl ReadSequence {
     /// Adds the next read, and compares it with the window.
-    pub(crate) fn push(&mut self, run: Run) -> Outcome {
-        let Some(place) = Place::bytes(run.start, run.bytes()) else { return Outcome::default() };
+    pub(crate) fn push(&mut self, run: FileRange) -> PredictionOutcome {
+        let Some(place) = Place::bytes(run.start, run.bytes()) else {
+            return PredictionOutcome::default();
+        };
         let predicted = self.analyzer.push(place).predicted;
         let is_contiguous = self.last.is_some_and(|last| last.end == run.start);
         self.last = Some(run);
-        let mut outcome = Outcome {
+        let mut outcome = PredictionOutcome {
             kind: predicted.map(|kind| index(kind, is_contiguous)),
-            ..Outcome::default()
+            ..PredictionOutcome::default()
         };
         match predicted {
             // It is one of several candidates, so the window has no order.
@@ -115,7 +117,11 @@ impl Follow {
 
     /// Advises of the next places if half of the window was read, and returns the advised bytes.
     /// `advise` returns false when the queue is full.
-    pub(crate) fn refill(&mut self, bounds: &Bounds, mut advise: impl FnMut(Run) -> bool) -> u64 {
+    pub(crate) fn refill(
+        &mut self,
+        bounds: &WindowLimits,
+        mut advise: impl FnMut(FileRange) -> bool,
+    ) -> u64 {
         let Some(last) = self.last else { return 0 };
         let depth = self.depth.unwrap_or(bounds.ahead);
         let wanted = depth.max(READS_MIN.saturating_mul(last.bytes()));
@@ -129,7 +135,7 @@ impl Follow {
             return 0;
         }
         let had = places;
-        let mut filling = Filling { last, is_leading: true, run: None, places: 0, bytes: 0 };
+        let mut filling = WindowFilling { last, is_leading: true, run: None, places: 0, bytes: 0 };
         let mut advised = 0;
         for (number, place) in self.analyzer.ahead().take(places_max).enumerate() {
             let Some(run) = run_of(&place, bounds.file_bytes).filter(|_| bytes < wanted) else {
@@ -183,20 +189,20 @@ impl Follow {
 }
 
 /// A window while it is filled.
-struct Filling {
+struct WindowFilling {
     /// The previous place.
-    last: Run,
+    last: FileRange,
     /// True while no gap has followed the last read.
     is_leading: bool,
     /// The byte range of the next advice, with its number of places and their bytes.
-    run: Option<Run>,
+    run: Option<FileRange>,
     places: usize,
     bytes: u64,
 }
 
-impl Filling {
+impl WindowFilling {
     /// Moves to the next place; true if the kernel's own readahead covers it.
-    fn step(&mut self, run: Run) -> bool {
+    fn step(&mut self, run: FileRange) -> bool {
         let follows = run.start == self.last.end || run == self.last;
         self.is_leading &= follows;
         self.last = run;
@@ -204,13 +210,13 @@ impl Filling {
     }
 
     /// Adds a place to the next advice; false if it is not adjacent.
-    fn take(&mut self, run: Run) -> bool {
+    fn take(&mut self, run: FileRange) -> bool {
         let joined = match self.run {
             None => run,
             Some(before)
                 if run.start >= before.start && run.start <= before.end.saturating_add(GAP) =>
             {
-                Run { start: before.start, end: before.end.max(run.end) }
+                FileRange { start: before.start, end: before.end.max(run.end) }
             }
             Some(_) => return false,
         };
@@ -223,8 +229,8 @@ impl Filling {
     /// Gives the collected advice, and returns its bytes; `None` if the queue is full.
     fn flush(
         &mut self,
-        window: &mut VecDeque<Part>,
-        advise: &mut impl FnMut(Run) -> bool,
+        window: &mut VecDeque<WindowPart>,
+        advise: &mut impl FnMut(FileRange) -> bool,
     ) -> Option<u64> {
         let Some(run) = self.run.take() else { return Some(0) };
         let [places, bytes] = [self.places as u64, self.bytes];
@@ -237,21 +243,21 @@ impl Filling {
     }
 }
 
-fn grow(window: &mut VecDeque<Part>, places: usize, bytes: u64, is_advised: bool) {
+fn grow(window: &mut VecDeque<WindowPart>, places: usize, bytes: u64, is_advised: bool) {
     match window.back_mut() {
         Some(part) if part.is_advised == is_advised => {
             part.places += places;
             part.bytes = part.bytes.saturating_add(bytes);
         }
-        _ => window.push_back(Part { places, bytes, is_advised }),
+        _ => window.push_back(WindowPart { places, bytes, is_advised }),
     }
 }
 
 /// Returns the byte range of a place, clipped to the file; `None` if it is empty.
-fn run_of(place: &Place, file_bytes: u64) -> Option<Run> {
+fn run_of(place: &Place, file_bytes: u64) -> Option<FileRange> {
     let (start, end) = place.bounds().next()?;
     let [start, end] = [u64::try_from(start).ok()?, u64::try_from(end).ok()?.min(file_bytes)];
-    (start < end).then_some(Run { start, end })
+    (start < end).then_some(FileRange { start, end })
 }
 
 /// Returns the index of a pattern's kind in the counters of a [`crate::record::Record`].
@@ -273,15 +279,20 @@ mod tests {
     use super::*;
 
     const KIB: u64 = 1024;
-    const BOUNDS: Bounds = Bounds { ahead: 256 * KIB, ahead_max: 1024 * KIB, file_bytes: 1 << 40 };
+    const BOUNDS: WindowLimits =
+        WindowLimits { ahead: 256 * KIB, ahead_max: 1024 * KIB, file_bytes: 1 << 40 };
 
-    fn run(start: u64, bytes: u64) -> Run {
-        Run { start, end: start + bytes }
+    fn run(start: u64, bytes: u64) -> FileRange {
+        FileRange { start, end: start + bytes }
     }
 
     /// Follows reads, and returns the advice after each.
-    fn advice(follow: &mut Follow, bounds: &Bounds, reads: &[Run]) -> Vec<Vec<Run>> {
-        let after = |read: &Run| {
+    fn advice(
+        follow: &mut ReadSequence,
+        bounds: &WindowLimits,
+        reads: &[FileRange],
+    ) -> Vec<Vec<FileRange>> {
+        let after = |read: &FileRange| {
             let mut told = Vec::new();
             follow.push(*read);
             follow.refill(bounds, |run| {
@@ -295,12 +306,12 @@ mod tests {
 
     #[test]
     fn strides_are_advised_of_once_each_and_further_ahead_with_time() {
-        let reads: Vec<Run> = (0..200).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
-        let mut follow = Follow::default();
+        let reads: Vec<FileRange> = (0..200).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let mut follow = ReadSequence::default();
         let told = advice(&mut follow, &BOUNDS, &reads);
         assert!(told[..2].iter().all(Vec::is_empty));
         assert_eq!(told[2], reads[3..7]);
-        let all: Vec<Run> = told.concat();
+        let all: Vec<FileRange> = told.concat();
         assert_eq!(
             all,
             (3..3 + all.len() as u64).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect::<Vec<_>>()
@@ -312,19 +323,19 @@ mod tests {
 
     #[test]
     fn sequential_reads_are_left_to_the_kernel() {
-        let reads: Vec<Run> = (0..100).map(|n| run(n * 64 * KIB, 64 * KIB)).collect();
-        assert!(advice(&mut Follow::default(), &BOUNDS, &reads).concat().is_empty());
+        let reads: Vec<FileRange> = (0..100).map(|n| run(n * 64 * KIB, 64 * KIB)).collect();
+        assert!(advice(&mut ReadSequence::default(), &BOUNDS, &reads).concat().is_empty());
         // The kernel has no readahead for reads that go backwards.
-        let backwards: Vec<Run> = reads.iter().rev().copied().collect();
-        assert!(!advice(&mut Follow::default(), &BOUNDS, &backwards).concat().is_empty());
+        let backwards: Vec<FileRange> = reads.iter().rev().copied().collect();
+        assert!(!advice(&mut ReadSequence::default(), &BOUNDS, &backwards).concat().is_empty());
     }
 
     #[test]
     fn rows_of_reads_without_gaps_are_advised_of_as_one() {
         let rows = (0..8)
             .flat_map(|row| (0..4).map(move |n| run(row * 9000 * KIB + n * 64 * KIB, 64 * KIB)));
-        let reads: Vec<Run> = rows.collect();
-        let told = advice(&mut Follow::default(), &BOUNDS, &reads).concat();
+        let reads: Vec<FileRange> = rows.collect();
+        let told = advice(&mut ReadSequence::default(), &BOUNDS, &reads).concat();
         // Adjacent reads are one piece of advice, up to the end of a row or of the window.
         assert!(told.iter().all(|run| run.start % (9000 * KIB) + run.bytes() <= 256 * KIB));
         assert!(told.iter().filter(|run| run.bytes() >= 128 * KIB).count() >= 5, "{told:?}");
@@ -332,9 +343,9 @@ mod tests {
 
     #[test]
     fn nothing_behind_the_end_of_a_file_is_advised_of() {
-        let bounds = Bounds { file_bytes: 5 * 1000 * KIB + 10, ..BOUNDS };
-        let reads: Vec<Run> = (0..4).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
-        let told = advice(&mut Follow::default(), &bounds, &reads).concat();
+        let bounds = WindowLimits { file_bytes: 5 * 1000 * KIB + 10, ..BOUNDS };
+        let reads: Vec<FileRange> = (0..4).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let told = advice(&mut ReadSequence::default(), &bounds, &reads).concat();
         assert_eq!(
             told,
             [run(3 * 1000 * KIB, 64 * KIB), run(4 * 1000 * KIB, 64 * KIB), run(5 * 1000 * KIB, 10)]
@@ -344,8 +355,8 @@ mod tests {
     #[test]
     fn little_was_advised_of_in_vain_whenever_a_pattern_ends() {
         for count in [4, 5, 10, 40, 200, 1000] {
-            let reads: Vec<Run> = (0..count).map(|n| run(n * 1000 * KIB, 4 * KIB)).collect();
-            let mut follow = Follow::default();
+            let reads: Vec<FileRange> = (0..count).map(|n| run(n * 1000 * KIB, 4 * KIB)).collect();
+            let mut follow = ReadSequence::default();
             let told = advice(&mut follow, &BOUNDS, &reads).concat().len() as u64;
             let in_vain = told - (count - 3);
             assert!(in_vain <= (count / 4).max(4), "{in_vain} of {told} after {count} reads");
@@ -357,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_full_ends_the_window() {
-        let reads: Vec<Run> = (0..3).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
-        let mut follow = Follow::default();
+        let reads: Vec<FileRange> = (0..3).map(|n| run(n * 1000 * KIB, 64 * KIB)).collect();
+        let mut follow = ReadSequence::default();
         for read in &reads {
             follow.push(*read);
         }
@@ -374,12 +385,12 @@ mod tests {
     #[test]
     fn random_reads_are_not_advised_of() {
         let mut state = 7_u64;
-        let reads: Vec<Run> = (0..2000)
+        let reads: Vec<FileRange> = (0..2000)
             .map(|_| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 run(state >> 30 << 12, 64 * KIB)
             })
             .collect();
-        assert!(advice(&mut Follow::default(), &BOUNDS, &reads).concat().is_empty());
+        assert!(advice(&mut ReadSequence::default(), &BOUNDS, &reads).concat().is_empty());
     }
 }

@@ -13,8 +13,8 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::descriptors::{self, Known};
-use crate::follow::Run;
+use crate::descriptors::{self, DescriptorState};
+use crate::follow::FileRange;
 use crate::inside::{self, Inside};
 use crate::record::FILES;
 
@@ -28,28 +28,28 @@ const FAILURES_MAX: u32 = 3;
 
 /// A piece of advice: a byte range that the kernel should read.
 #[derive(Clone, Copy)]
-pub(crate) struct Advice {
+pub(crate) struct ReadaheadAdvice {
     /// The descriptor of the file.
     pub(crate) descriptor: i32,
     /// The state of the descriptor when the advice was made.
-    pub(crate) known: Known,
+    pub(crate) known: DescriptorState,
     /// The slot of the file.
     pub(crate) slot: u16,
     /// The epoch of the slot when the advice was made.
     pub(crate) epoch: u32,
     /// The byte range.
-    pub(crate) run: Run,
+    pub(crate) run: FileRange,
     /// Bytes of one hint.
     pub(crate) hint_bytes: u64,
 }
 
-impl Advice {
+impl ReadaheadAdvice {
     const NONE: Self = Self {
         descriptor: -1,
-        known: Known::No,
+        known: DescriptorState::No,
         slot: 0,
         epoch: 0,
-        run: Run { start: 0, end: 0 },
+        run: FileRange { start: 0, end: 0 },
         hint_bytes: 1,
     };
 
@@ -60,8 +60,8 @@ impl Advice {
     }
 }
 
-struct Queue {
-    items: UnsafeCell<[Advice; QUEUE]>,
+struct AdviceQueue {
+    items: UnsafeCell<[ReadaheadAdvice; QUEUE]>,
     /// The numbers of pieces ever taken and ever put.
     taken: AtomicUsize,
     put: AtomicUsize,
@@ -69,10 +69,10 @@ struct Queue {
 
 // SAFETY: the producer writes an item before `put` counts it, and the consumer reads it before
 // `taken` does.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for AdviceQueue {}
 
-static ADVICE: Queue = Queue {
-    items: UnsafeCell::new([Advice::NONE; QUEUE]),
+static ADVICE: AdviceQueue = AdviceQueue {
+    items: UnsafeCell::new([ReadaheadAdvice::NONE; QUEUE]),
     taken: AtomicUsize::new(0),
     put: AtomicUsize::new(0),
 };
@@ -97,7 +97,7 @@ pub(crate) fn cancel(slot: u16) {
 }
 
 /// Queues a piece of advice; false if the queue is full. The caller has the lock.
-pub(crate) fn put(advice: Advice) -> bool {
+pub(crate) fn put(advice: ReadaheadAdvice) -> bool {
     let put = ADVICE.put.load(Ordering::Relaxed);
     if put.wrapping_sub(ADVICE.taken.load(Ordering::Acquire)) >= QUEUE {
         return false;
@@ -108,7 +108,7 @@ pub(crate) fn put(advice: Advice) -> bool {
     true
 }
 
-fn take() -> Option<Advice> {
+fn take() -> Option<ReadaheadAdvice> {
     let taken = ADVICE.taken.load(Ordering::Relaxed);
     if taken == ADVICE.put.load(Ordering::SeqCst) {
         return None;
@@ -210,7 +210,7 @@ fn sleep(calls: u32) -> bool {
     !is_late
 }
 
-fn give(advice: &Advice) {
+fn give(advice: &ReadaheadAdvice) {
     let mut start = advice.run.start;
     while start < advice.run.end && advice.is_valid() {
         let bytes = advice.hint_bytes.max(1).min(advice.run.end - start);

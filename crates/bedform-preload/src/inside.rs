@@ -66,13 +66,13 @@ impl Inside {
 
     /// Locks the library's memory; `None` if another thread holds it after some attempts.
     #[inline]
-    pub(crate) fn lock(&self) -> Option<Locked<'_>> {
+    pub(crate) fn lock(&self) -> Option<LibraryLock<'_>> {
         for _ in 0..ATTEMPTS {
             if LOCK.load(Ordering::Relaxed) == 0
                 && LOCK.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
                 HAS_LOCK.set(true);
-                return Some(Locked { _inside: self });
+                return Some(LibraryLock { _inside: self });
             }
             std::hint::spin_loop();
         }
@@ -89,11 +89,11 @@ impl Drop for Inside {
 }
 
 /// A guard for the use of the library's memory.
-pub(crate) struct Locked<'a> {
+pub(crate) struct LibraryLock<'a> {
     _inside: &'a Inside,
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LibraryLock<'_> {
     fn drop(&mut self) {
         HAS_LOCK.set(false);
         LOCK.store(0, Ordering::Release);

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{FILE, iovec, off_t, size_t, ssize_t};
 
 /// A function of another library, with its address once known.
-struct Next {
+struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
-impl Next {
+impl NextFunction {
     const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
@@ -63,7 +63,7 @@ macro_rules! functions {
         #[allow(non_upper_case_globals)]
         mod names {
             $(
-                pub(super) static $name: super::Next = super::Next::new(
+                pub(super) static $name: super::NextFunction = super::NextFunction::new(
                     match std::ffi::CStr::from_bytes_with_nul(
                         concat!(stringify!($name), "\0").as_bytes(),
                     ) {

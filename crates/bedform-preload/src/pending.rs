@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::arena::map_pages;
-use crate::follow::Run;
+use crate::follow::FileRange;
 
 /// The most queued reads: enough for the other threads while the holder of the lock is off its core
 /// for some milliseconds.
@@ -22,7 +22,7 @@ const CELLS: usize = 4096;
 
 /// A read of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Read {
+pub(crate) struct WatchedRead {
     /// The descriptor.
     pub(crate) descriptor: i32,
     /// The slot of the file.
@@ -32,16 +32,16 @@ pub(crate) struct Read {
     /// A number that no other living thread has.
     pub(crate) thread: usize,
     /// The byte range.
-    pub(crate) run: Run,
+    pub(crate) run: FileRange,
 }
 
 struct Cell {
     turn: AtomicUsize,
-    read: UnsafeCell<Read>,
+    read: UnsafeCell<WatchedRead>,
 }
 
 /// A queue of reads, with the numbers of reads ever put in and taken out.
-struct Queue {
+struct WatchedReadQueue {
     cells: [Cell; CELLS],
     put: AtomicUsize,
     taken: AtomicUsize,
@@ -49,13 +49,13 @@ struct Queue {
 
 // SAFETY: the thread that claimed a cell by its exchange writes it; the thread with the lock reads
 // it once its turn is odd.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for WatchedReadQueue {}
 
 /// The queue of this process; null until the first read is queued.
-static READS: AtomicPtr<Queue> = AtomicPtr::new(ptr::null_mut());
+static READS: AtomicPtr<WatchedReadQueue> = AtomicPtr::new(ptr::null_mut());
 
-impl Queue {
-    fn put(&self, read: Read) -> bool {
+impl WatchedReadQueue {
+    fn put(&self, read: WatchedRead) -> bool {
         let mut at = self.put.load(Ordering::Relaxed);
         loop {
             let cell = &self.cells[at % CELLS];
@@ -82,7 +82,7 @@ impl Queue {
         }
     }
 
-    fn take(&self) -> Option<Read> {
+    fn take(&self) -> Option<WatchedRead> {
         let at = self.taken.load(Ordering::Relaxed);
         let cell = &self.cells[at % CELLS];
         let full = at / CELLS * 2 + 1;
@@ -102,10 +102,10 @@ impl Queue {
 }
 
 /// Returns the queue; makes it if `may_make`.
-fn queue(may_make: bool) -> Option<&'static Queue> {
+fn queue(may_make: bool) -> Option<&'static WatchedReadQueue> {
     let mut queue = READS.load(Ordering::Acquire);
     if queue.is_null() && may_make {
-        let made = map_pages(size_of::<Queue>()).cast();
+        let made = map_pages(size_of::<WatchedReadQueue>()).cast();
         match READS.compare_exchange(queue, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => queue = made,
             // Another thread was first; these pages stay unused, once per process.
@@ -117,18 +117,18 @@ fn queue(may_make: bool) -> Option<&'static Queue> {
 }
 
 /// Queues a read; false if the queue is full.
-pub(crate) fn put(read: Read) -> bool {
+pub(crate) fn put(read: WatchedRead) -> bool {
     queue(true).is_some_and(|queue| queue.put(read))
 }
 
 /// Takes the oldest read out of the queue. The caller has the lock.
-pub(crate) fn take() -> Option<Read> {
+pub(crate) fn take() -> Option<WatchedRead> {
     queue(false)?.take()
 }
 
 /// True if the queue is empty.
 pub(crate) fn is_empty() -> bool {
-    queue(false).is_none_or(Queue::is_empty)
+    queue(false).is_none_or(WatchedReadQueue::is_empty)
 }
 
 /// Drops the queue in a forked child: it is the parent's, and a read in it may be half written.
@@ -140,14 +140,15 @@ pub(crate) fn leave() {
 mod tests {
     use super::*;
 
-    fn new() -> &'static Queue {
+    fn new() -> &'static WatchedReadQueue {
         // SAFETY: zeros are an empty queue.
-        unsafe { map_pages(size_of::<Queue>()).cast::<Queue>().as_ref() }.unwrap()
+        unsafe { map_pages(size_of::<WatchedReadQueue>()).cast::<WatchedReadQueue>().as_ref() }
+            .unwrap()
     }
 
-    fn read(thread: usize, number: u64) -> Read {
-        let run = Run { start: number, end: number + 1 };
-        Read { descriptor: 3, slot: 1, generation: 2, thread, run }
+    fn read(thread: usize, number: u64) -> WatchedRead {
+        let run = FileRange { start: number, end: number + 1 };
+        WatchedRead { descriptor: 3, slot: 1, generation: 2, thread, run }
     }
 
     #[test]

@@ -77,12 +77,12 @@ pub(crate) enum ProcessNumber {
     LeftOut = 5,
 }
 
-struct Directory(UnsafeCell<[u8; DIRECTORY_BYTES]>);
+struct ReportDirectory(UnsafeCell<[u8; DIRECTORY_BYTES]>);
 
 // SAFETY: written before the program begins, only read afterwards.
-unsafe impl Sync for Directory {}
+unsafe impl Sync for ReportDirectory {}
 
-static DIRECTORY: Directory = Directory(UnsafeCell::new([0; DIRECTORY_BYTES]));
+static DIRECTORY: ReportDirectory = ReportDirectory(UnsafeCell::new([0; DIRECTORY_BYTES]));
 /// The records of this process; null until it reads a file.
 static TABLE: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 

@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 
 use libc::FILE;
 
-use crate::descriptors::{self, Known};
+use crate::descriptors::{self, DescriptorState};
 use crate::files::{self, identify};
-use crate::follow::{Bounds, Follow, Outcome, Run};
-use crate::helper::{self, Advice};
-use crate::inside::{self, Inside, Locked};
-use crate::pending::{self, Read};
+use crate::follow::{FileRange, PredictionOutcome, ReadSequence, WindowLimits};
+use crate::helper::{self, ReadaheadAdvice};
+use crate::inside::{self, Inside, LibraryLock};
+use crate::pending::{self, WatchedRead};
 use crate::record::{self, FILES, ProcessNumber};
 use crate::{arena, settings};
 
@@ -29,14 +29,14 @@ const READS_AT_ONCE: usize = 64;
 
 /// The place at which a read began.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum At {
+pub(crate) enum ReadStart {
     /// At the descriptor's position, which has advanced by the bytes of the read.
     Position,
     /// At an offset in bytes.
     Offset(i64),
 }
 
-impl At {
+impl ReadStart {
     /// Returns the place for `preadv2`, where an offset of -1 stands for the position.
     pub(crate) fn of_preadv2(offset: i64) -> Self {
         if offset == -1 { Self::Position } else { Self::Offset(offset) }
@@ -44,32 +44,33 @@ impl At {
 }
 
 /// The reads of the file in a slot.
-struct Slot {
+struct SlotReads {
     /// The generation of the slot at the first read; if it has changed, the slot has another file.
     generation: u32,
     /// The thread and byte range of its only read so far: many files are read once.
-    first: Option<(usize, Run)>,
-    followed: Option<Box<Followed>>,
+    first: Option<(usize, FileRange)>,
+    followed: Option<Box<FileSequences>>,
 }
 
 /// The sequences of reads of a file: of all threads, and of each.
-struct Followed {
-    whole: Follow,
+struct FileSequences {
+    whole: ReadSequence,
     first_thread: usize,
-    threads: Vec<(usize, Follow)>,
+    threads: Vec<(usize, ReadSequence)>,
 }
 
-struct Shared(UnsafeCell<[Slot; FILES]>);
+struct LockedSlots(UnsafeCell<[SlotReads; FILES]>);
 
 // SAFETY: only the thread with the lock uses it.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for LockedSlots {}
 
-static SLOTS: Shared =
-    Shared(UnsafeCell::new([const { Slot { generation: 0, first: None, followed: None } }; FILES]));
+static SLOTS: LockedSlots = LockedSlots(UnsafeCell::new(
+    [const { SlotReads { generation: 0, first: None, followed: None } }; FILES],
+));
 
 /// Returns the slots, for the thread with the lock.
 #[allow(clippy::mut_from_ref)]
-fn slots<'a>(_locked: &'a mut Locked<'_>) -> &'a mut [Slot; FILES] {
+fn slots<'a>(_locked: &'a mut LibraryLock<'_>) -> &'a mut [SlotReads; FILES] {
     // SAFETY: there is one lock, borrowed as long as the slots are.
     unsafe { &mut *SLOTS.0.get() }
 }
@@ -86,8 +87,8 @@ pub(crate) fn leave() {
 
 /// Examines a call that read `count` bytes, or failed.
 #[inline]
-pub(crate) fn after(descriptor: i32, at: At, count: isize) {
-    if count > 0 && inside::is_on() && descriptors::known(descriptor) != Known::Ignored {
+pub(crate) fn after(descriptor: i32, at: ReadStart, count: isize) {
+    if count > 0 && inside::is_on() && descriptors::known(descriptor) != DescriptorState::Ignored {
         watch(descriptor, at, count.unsigned_abs() as u64);
     }
 }
@@ -99,7 +100,7 @@ pub(crate) fn after_map(descriptor: i32) {
     }
     let Some(inside) = Inside::enter() else { return };
     guarded(|| match identify(&inside, descriptor, u64::MAX) {
-        Known::File { slot, .. } => {
+        DescriptorState::File { slot, .. } => {
             if let Some(record) = record::of_slot(slot) {
                 record.maps.fetch_add(1, Ordering::Relaxed);
             }
@@ -121,7 +122,7 @@ pub(crate) unsafe fn after_stream(stream: *mut FILE, bytes: usize) {
     let Some(inside) = Inside::enter() else { return };
     // SAFETY: the stream is open, as the caller guarantees.
     let descriptor = unsafe { libc::fileno(stream) };
-    if descriptor < 0 || descriptors::known(descriptor) == Known::Ignored {
+    if descriptor < 0 || descriptors::known(descriptor) == DescriptorState::Ignored {
         return;
     }
     let bytes = bytes as u64;
@@ -148,12 +149,12 @@ unsafe extern "C" {
 }
 
 #[inline(never)]
-fn watch(descriptor: i32, at: At, bytes: u64) {
+fn watch(descriptor: i32, at: ReadStart, bytes: u64) {
     let Some(inside) = Inside::enter() else { return };
     guarded(|| {
         let start = || match at {
-            At::Offset(offset) => u64::try_from(offset).ok(),
-            At::Position => {
+            ReadStart::Offset(offset) => u64::try_from(offset).ok(),
+            ReadStart::Position => {
                 // SAFETY: returns the position without changing it.
                 let position = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) };
                 u64::try_from(position).ok()?.checked_sub(bytes)
@@ -172,7 +173,9 @@ fn guarded(act: impl FnOnce()) {
 
 /// Counts a read of `bytes` bytes, and queues it if it is large enough; only then calls `start`.
 fn access(inside: &Inside, descriptor: i32, bytes: u64, start: impl FnOnce() -> Option<u64>) {
-    let Known::File { slot, generation } = identify(inside, descriptor, bytes) else { return };
+    let DescriptorState::File { slot, generation } = identify(inside, descriptor, bytes) else {
+        return;
+    };
     let record = record::of_slot(slot);
     if let Some(record) = record {
         record.reads.fetch_add(1, Ordering::Relaxed);
@@ -181,11 +184,12 @@ fn access(inside: &Inside, descriptor: i32, bytes: u64, start: impl FnOnce() -> 
     if bytes < settings::MIN.load(Ordering::Relaxed) {
         return;
     }
-    let Some(run) = start().and_then(|start| Some(Run { start, end: start.checked_add(bytes)? }))
+    let Some(run) =
+        start().and_then(|start| Some(FileRange { start, end: start.checked_add(bytes)? }))
     else {
         return;
     };
-    let read = Read { descriptor, slot, generation, thread: inside::thread_mark(), run };
+    let read = WatchedRead { descriptor, slot, generation, thread: inside::thread_mark(), run };
     if !pending::put(read)
         && let Some(record) = record
     {
@@ -217,15 +221,15 @@ fn follow_pending(inside: &Inside) {
 }
 
 /// Follows a read; true if it gave advice.
-fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
+fn follow(slots: &mut [SlotReads; FILES], read: &WatchedRead) -> bool {
     if arena::untouched_bytes() < ARENA_BYTES_LEFT {
         forget_patterns(slots);
     }
-    let Read { descriptor, slot, generation, thread, run } = *read;
+    let WatchedRead { descriptor, slot, generation, thread, run } = *read;
     files::touch(slot);
     let file = &mut slots[usize::from(slot)];
     if file.generation != generation {
-        *file = Slot { generation, first: None, followed: None };
+        *file = SlotReads { generation, first: None, followed: None };
     }
     let outcome = file.push(thread, run);
     count(slot, run, outcome);
@@ -236,16 +240,16 @@ fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
     if !settings::ADVISES.load(Ordering::Relaxed) {
         return false;
     }
-    let bounds = Bounds {
+    let bounds = WindowLimits {
         ahead: settings::AHEAD.load(Ordering::Relaxed),
         ahead_max: settings::AHEAD_MAX.load(Ordering::Relaxed),
         file_bytes: files::bytes(slot, descriptor, run.end),
     };
     let epoch = helper::epoch(slot);
-    let known = Known::File { slot, generation };
+    let known = DescriptorState::File { slot, generation };
     let hint_bytes = files::hint_bytes(slot);
     let advised = followed.refill(thread, &bounds, |run| {
-        helper::put(Advice { descriptor, known, slot, epoch, run, hint_bytes })
+        helper::put(ReadaheadAdvice { descriptor, known, slot, epoch, run, hint_bytes })
     });
     if let Some(record) = record::of_slot(slot) {
         record.advised_bytes.fetch_add(advised, Ordering::Relaxed);
@@ -253,26 +257,26 @@ fn follow(slots: &mut [Slot; FILES], read: &Read) -> bool {
     advised > 0
 }
 
-impl Slot {
-    fn push(&mut self, thread: usize, run: Run) -> Outcome {
+impl SlotReads {
+    fn push(&mut self, thread: usize, run: FileRange) -> PredictionOutcome {
         match (&mut self.followed, self.first.take()) {
             (Some(followed), _) => followed.push(thread, run),
             (None, None) => {
                 self.first = Some((thread, run));
-                Outcome::default()
+                PredictionOutcome::default()
             }
             (followed, Some((first_thread, first))) => {
-                let mut whole = Follow::default();
+                let mut whole = ReadSequence::default();
                 whole.push(first);
-                let new = Followed { whole, first_thread, threads: Vec::new() };
+                let new = FileSequences { whole, first_thread, threads: Vec::new() };
                 followed.insert(Box::new(new)).push(thread, run)
             }
         }
     }
 }
 
-impl Followed {
-    fn push(&mut self, thread: usize, run: Run) -> Outcome {
+impl FileSequences {
+    fn push(&mut self, thread: usize, run: FileRange) -> PredictionOutcome {
         let whole = self.whole.push(run);
         if self.threads.is_empty() && thread == self.first_thread {
             return whole;
@@ -281,11 +285,11 @@ impl Followed {
             if self.threads.len() >= THREADS_MAX {
                 self.threads.remove(0);
             }
-            self.threads.push((thread, Follow::default()));
+            self.threads.push((thread, ReadSequence::default()));
         }
         let Some(own) = self.of_thread(thread) else { return whole };
         let own = own.push(run);
-        Outcome {
+        PredictionOutcome {
             kind: own.kind.or(whole.kind),
             was_advised: own.was_advised || whole.was_advised,
             // One thread's wrong prediction does not affect other threads' advice.
@@ -293,7 +297,7 @@ impl Followed {
         }
     }
 
-    fn of_thread(&mut self, thread: usize) -> Option<&mut Follow> {
+    fn of_thread(&mut self, thread: usize) -> Option<&mut ReadSequence> {
         self.threads.iter_mut().find(|(mark, _)| *mark == thread).map(|(_, own)| own)
     }
 
@@ -301,8 +305,8 @@ impl Followed {
     fn refill(
         &mut self,
         thread: usize,
-        bounds: &Bounds,
-        mut advise: impl FnMut(Run) -> bool,
+        bounds: &WindowLimits,
+        mut advise: impl FnMut(FileRange) -> bool,
     ) -> u64 {
         if let Some(own) = self.of_thread(thread) {
             let advised = own.refill(bounds, &mut advise);
@@ -315,7 +319,7 @@ impl Followed {
 }
 
 /// Counts a followed read.
-fn count(slot: u16, run: Run, outcome: Outcome) {
+fn count(slot: u16, run: FileRange, outcome: PredictionOutcome) {
     let Some(record) = record::of_slot(slot) else { return };
     let bytes = run.end - run.start;
     record.followed_reads.fetch_add(1, Ordering::Relaxed);
@@ -330,7 +334,7 @@ fn count(slot: u16, run: Run, outcome: Outcome) {
 }
 
 /// Forgets the patterns of all files, because the arena is full.
-fn forget_patterns(slots: &mut [Slot; FILES]) {
+fn forget_patterns(slots: &mut [SlotReads; FILES]) {
     for (number, slot) in (0_u16..).zip(slots) {
         if let Some(followed) = slot.followed.take() {
             // The whole arena is freed below.

@@ -12,8 +12,8 @@ use bedform_capi::{ArrayHandle, StoreHandle};
 
 use super::support::*;
 
-const UNSUPPORTED: Status = 5;
-const INTERRUPTED: Status = 14;
+const UNSUPPORTED: StatusNumber = 5;
+const INTERRUPTED: StatusNumber = 14;
 
 fn golden(name: &str) -> CString {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../bedform-format/golden/");
@@ -98,7 +98,7 @@ fn a_conversion_tells_what_is_done_and_a_callback_of_its_thread_stops_it() {
     let target = CString::new(format!("{}.copy", source.to_str().unwrap())).unwrap();
     let (mut asked, mut told) = (0_u32, (0_u64, 0_u64));
     let context = (&raw mut told).cast();
-    let watch = Watch { context, progress: Some(note_progress), warning: None };
+    let watch = ConversionWatch { context, progress: Some(note_progress), warning: None };
     let convert = |options: Option<&CStr>| {
         let options = options.map_or(null(), CStr::as_ptr);
         unsafe { bf_convert(source.as_ptr(), target.as_ptr(), options, &raw const watch) }

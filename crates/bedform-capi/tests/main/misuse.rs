@@ -46,7 +46,7 @@ impl Drop for Cases {
 }
 
 impl Cases {
-    fn check(&mut self, what: &str, status: Status, expected: Status, says: &str) {
+    fn check(&mut self, what: &str, status: StatusNumber, expected: StatusNumber, says: &str) {
         let text = last_error();
         assert_eq!(status, expected, "{what}: {text}");
         assert!(text.contains(says), "{what}: {text:?} does not say {says:?}");

@@ -6,17 +6,17 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bedform_capi::array::{bf_create_array, bf_open_array};
-use bedform_capi::status::{OK, Status, bf_last_error};
+use bedform_capi::status::{OK, StatusNumber, bf_last_error};
 use bedform_capi::store::{bf_close, bf_create};
 use bedform_capi::{ArrayHandle, StoreHandle};
 
-pub(crate) const NOT_FOUND: Status = 1;
-pub(crate) const EXISTS: Status = 2;
-pub(crate) const INVALID: Status = 3;
-pub(crate) const OUT_OF_BOUNDS: Status = 4;
-pub(crate) const LIMIT: Status = 9;
-pub(crate) const READ_ONLY: Status = 10;
-pub(crate) const INTERRUPTED: Status = 14;
+pub(crate) const NOT_FOUND: StatusNumber = 1;
+pub(crate) const EXISTS: StatusNumber = 2;
+pub(crate) const INVALID: StatusNumber = 3;
+pub(crate) const OUT_OF_BOUNDS: StatusNumber = 4;
+pub(crate) const LIMIT: StatusNumber = 9;
+pub(crate) const READ_ONLY: StatusNumber = 10;
+pub(crate) const INTERRUPTED: StatusNumber = 14;
 
 /// A directory that is removed with its store.
 pub(crate) struct Place {
@@ -81,7 +81,7 @@ pub(crate) fn last_error() -> String {
 }
 
 /// Calls a function that returns a text, first for its length, then with a buffer.
-pub(crate) fn text_of(give: impl Fn(*mut c_char, u64, *mut u64) -> Status) -> String {
+pub(crate) fn text_of(give: impl Fn(*mut c_char, u64, *mut u64) -> StatusNumber) -> String {
     let mut needed = 0;
     assert_eq!(give(null_mut(), 0, &raw mut needed), OK, "{}", last_error());
     let mut buffer = vec![0_u8; usize::try_from(needed).unwrap()];

@@ -244,7 +244,7 @@ fn a_session_that_is_aborted_leaves_nothing_and_one_that_ends_commits() {
     let place = Place::new();
     let array = place.array();
     for (end, expected) in
-        [(bf_session_abort as extern "C" fn(SessionHandle) -> Status, 0), (bf_session_end, 9)]
+        [(bf_session_abort as extern "C" fn(SessionHandle) -> StatusNumber, 0), (bf_session_end, 9)]
     {
         let session = begin(place.store, c"");
         let nine = 9_i32;

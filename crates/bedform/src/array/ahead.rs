@@ -10,14 +10,14 @@ use super::redirect::{Redirected, Taken};
 use super::{Array, Backing};
 use crate::error::Result;
 use crate::plan::copy::Target;
-use crate::prefetch::{Followed, Follows, MakeReader, ReadAhead, ReadsAhead};
+use crate::prefetch::{AheadElements, BackgroundReader, FollowedRead, HandleReads, MakeReader};
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute_noting;
 use crate::run::{FollowedReads, ReadStatistics};
 use crate::trace::MadeRead;
 
-impl ReadsAhead for Array {
-    fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead> {
+impl BackgroundReader for Array {
+    fn read_ahead(&self, selection: &Selection) -> Option<AheadElements> {
         let known = self.known().ok()?;
         let bytes = usize::try_from(known.geometry(selection).ok()?.result_bytes()).ok()?;
         let mut elements = Vec::new();
@@ -34,7 +34,7 @@ impl ReadsAhead for Array {
         // SAFETY: there is room for so many, and a read that succeeds has filled all of its buffer: to fill it with
         // zeros before took a third of what the thread does for raw chunks.
         unsafe { elements.set_len(bytes) };
-        Some(ReadAhead { elements, as_of, statistics })
+        Some(AheadElements { elements, as_of, statistics })
     }
 }
 
@@ -60,7 +60,7 @@ impl Array {
 
 impl Known<'_> {
     /// Who follows the reads of the array, and its path there.
-    fn follows(&self) -> Option<(&Follows, &str)> {
+    fn follows(&self) -> Option<(&HandleReads, &str)> {
         let follows = match self {
             Self::Stored(handle, ..) => handle.store.follows.as_deref(),
             Self::Foreign(variable) => variable.facts().follows.as_deref(),
@@ -104,7 +104,7 @@ impl Known<'_> {
     }
 
     /// The array, for the threads that read ahead.
-    pub(super) fn reader(&self) -> Arc<dyn ReadsAhead> {
+    pub(super) fn reader(&self) -> Arc<dyn BackgroundReader> {
         let backing = match self {
             Self::Stored(handle, ..) => Backing::Stored((*handle).clone()),
             Self::Foreign(variable) => Backing::Foreign(Arc::clone(variable)),
@@ -118,7 +118,7 @@ impl Known<'_> {
         selection: &Selection,
         deliver: Deliver<'_>,
         reader: MakeReader<'a>,
-    ) -> Option<Followed<'a>> {
+    ) -> Option<FollowedRead<'a>> {
         let bytes = deliver.target()?.len() as u64;
         let (follows, path) = self.follows()?;
         let shape = self.layout().grid.array_shape();
@@ -134,7 +134,7 @@ impl Known<'_> {
         &self,
         selection: &Selection,
         deliver: Deliver<'_>,
-        followed: Option<&mut Followed<'_>>,
+        followed: Option<&mut FollowedRead<'_>>,
         own: Option<&mut Option<Vec<u8>>>,
     ) -> Result<Option<(ReadStatistics, Taken)>> {
         let (Some(target), Some(followed)) = (deliver.target(), followed) else { return Ok(None) };

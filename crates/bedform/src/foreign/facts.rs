@@ -13,7 +13,7 @@ use super::attributes::{self, Style};
 use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
-use crate::prefetch::Follows;
+use crate::prefetch::HandleReads;
 use crate::replica::{Replicas, meaning_of};
 use crate::source::{Source, StoredLayout};
 
@@ -37,7 +37,7 @@ pub(crate) struct VariableFacts {
     /// Other copies of it; nothing where there can be none.
     pub(crate) replicas: Option<Arc<Replicas>>,
     /// Who follows the reads; nothing where none is made ahead.
-    pub(crate) follows: Option<Arc<Follows>>,
+    pub(crate) follows: Option<Arc<HandleReads>>,
 }
 
 impl VariableFacts {

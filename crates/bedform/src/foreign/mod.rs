@@ -55,7 +55,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{Fronted, ReadBytes};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
-use crate::prefetch::{Follows, PrefetchStatistics};
+use crate::prefetch::{HandleReads, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
 
 pub use crate::sidecar::source_version;
@@ -78,7 +78,7 @@ pub struct ForeignFile {
     tables: Arc<Tables>,
     pub(crate) tuning: Tuning,
     /// Who follows the reads, where something may be read ahead.
-    pub(crate) follows: Option<Arc<Follows>>,
+    pub(crate) follows: Option<Arc<HandleReads>>,
     /// Other copies of its variables, where there can be some.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) cache: Arc<CacheHandle>,
@@ -93,7 +93,7 @@ pub struct ForeignFile {
 impl ForeignFile {
     /// What was read ahead of the reads of this handle, and what was used of it.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
-        self.follows.as_deref().map(Follows::statistics).unwrap_or_default()
+        self.follows.as_deref().map(HandleReads::statistics).unwrap_or_default()
     }
 
     /// What the reads of this handle did with each replica that they have looked for.
@@ -103,7 +103,7 @@ impl ForeignFile {
 
     /// Drops what was read ahead, for a program that reads nothing more.
     pub fn drop_prefetched(&self) {
-        self.follows.as_deref().into_iter().for_each(Follows::forget);
+        self.follows.as_deref().into_iter().for_each(HandleReads::forget);
     }
 
     /// The file at `path` of `storage`, whose chunk map is `map`.
@@ -140,7 +140,7 @@ impl ForeignFile {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         let cache = Arc::new(CacheHandle::new(options.cache_bytes, place));
         let (map, lookup, tables) = (Arc::new(map), Arc::default(), Arc::default());
-        let (follows, replicas) = (Follows::new(options), Replicas::new(options));
+        let (follows, replicas) = (HandleReads::new(options), Replicas::new(options));
         Ok(Self {
             storage,
             path,

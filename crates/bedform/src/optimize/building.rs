@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::targets::placement_of;
-use super::{OptimizeOptions, OptimizePlan, PlannedReplica, Source, SourcePlace, bytes_text_up};
+use super::{
+    OptimizeOptions, OptimizePlan, OptimizedSource, PlannedReplica, SourcePlace, bytes_text_up,
+};
 use crate::array::{BoundObjects, Elements};
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, ConvertSource, ConvertTarget, Exchange, plan, run,
@@ -84,7 +86,7 @@ pub fn build_by(
 ) -> Result<Optimized> {
     let mut done = Optimized::default();
     if planned.make.is_empty() && planned.drop.is_empty() {
-        let source = Source::open(place, options)?;
+        let source = OptimizedSource::open(place, options)?;
         remove_leftovers(&source);
         done.bytes = source.replicas.iter().map(|(one, _)| one.stored_bytes).sum();
         return Ok(done);
@@ -92,7 +94,7 @@ pub fn build_by(
     let into = directory_of(place, options.sidecars.as_deref())?;
     let directory = into.directory.clone();
     let _lock = locked(place, &into)?;
-    let source = Source::open(place, options)?;
+    let source = OptimizedSource::open(place, options)?;
     if source.state != planned.state {
         let text = format!("{} has changed since it was planned: plan again", place.shown());
         return Err(Error::new(ErrorKind::Conflict, text));
@@ -221,7 +223,7 @@ fn note_of_place(sidecar: &Sidecar, named: Option<&Path>) -> Option<String> {
 
 /// Makes one replica, and describes it for the catalogue.
 fn make(
-    source: &Source,
+    source: &OptimizedSource,
     from: &SourcePlace,
     into: &ReplicaDirectory,
     replica: &PlannedReplica,
@@ -276,7 +278,7 @@ fn make(
 
 /// Makes a replica of a product of runs, by a conversion of that part of the source.
 fn make_runs(
-    source: &Source,
+    source: &OptimizedSource,
     from: &SourcePlace,
     (into, parent, opening): (&ReplicaDirectory, Arc<dyn Storage>, OpenOptions),
     replica: &PlannedReplica,
@@ -311,7 +313,7 @@ fn make_runs(
 
 /// Makes a replica of single elements, with a second array of their places.
 fn make_points(
-    source: &Source,
+    source: &OptimizedSource,
     parent: &Arc<dyn Storage>,
     replica: &PlannedReplica,
     places: &[u64],
@@ -427,7 +429,7 @@ pub(super) fn remove_unnamed(sidecar: &Sidecar, named: &[Replica]) {
 
 /// Removes the leftovers of killed processes where there is nothing to make, as [`remove_unnamed`]
 /// does. Does nothing while another process makes replicas.
-fn remove_leftovers(source: &Source) {
+fn remove_leftovers(source: &OptimizedSource) {
     let Some(sidecar) = &source.sidecar else { return };
     let Ok(Some(_lock)) = sidecar.try_lock(REPLICAS) else { return };
     // Another process may have made replicas since this plan.
@@ -443,7 +445,7 @@ pub(super) fn drop_of_replaced(
     place: &SourcePlace,
     options: &OptimizeOptions,
 ) -> Result<Vec<String>> {
-    let source = Source::open_with_all(place, options)?;
+    let source = OptimizedSource::open_with_all(place, options)?;
     let key_of = |path: &str| source.store.array(&ObjectPath::parse(path)?)?.key();
     let is_replaced = |one: &Replica| key_of(&one.array).is_ok_and(|key| key != one.of.key);
     let replaced = source.replicas.iter().filter(|(one, _)| is_replaced(one));

@@ -8,8 +8,8 @@ use bedform_geometry::{AxisSelection, PlacedAxis, Points, Positions, Region, Sel
 use bedform_storage::Profile;
 
 use super::conditions::{ReplicaJudgement, ReplicaState, open_own, places_in};
-use super::reads::{Exact, Kind, recency};
-use super::{PlannedReplica, Source};
+use super::reads::{ExactElements, PricedReadKind, recency};
+use super::{OptimizedSource, PlannedReplica};
 use crate::array::Array;
 use crate::codec::choice::{ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
@@ -42,7 +42,7 @@ const PLACE_SECONDS: f64 = 6e-9;
 
 /// Runs or points that a replica could hold: with the places of points, and the numbers of the
 /// kinds that it would be laid out for.
-type Listed = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
+type ListedCandidate = (Held, Option<Arc<Vec<u64>>>, Vec<usize>);
 
 /// The least share of a listed read's elements that a replica must hold to be read for it; the
 /// array supplies the rest.
@@ -100,7 +100,7 @@ impl Worth {
 
 /// Returns the share of the places of a read of `kind` at which it lies inside the box of a
 /// replica.
-fn share_within(kind: &Kind, held: &Region) -> f64 {
+fn share_within(kind: &PricedReadKind, held: &Region) -> f64 {
     let lengths = kind.lengths();
     let along = |axis: usize| {
         let (start, end) = (kind.hot.start()[axis], kind.hot.end(axis));
@@ -119,8 +119,8 @@ fn share_within(kind: &Kind, held: &Region) -> f64 {
 /// # Errors
 /// Errors of opening and sampling the arrays.
 pub(super) fn candidates_of(
-    source: &Source,
-    kinds: &[Kind],
+    source: &OptimizedSource,
+    kinds: &[PricedReadKind],
     budget_bytes: u64,
 ) -> Result<Vec<CandidateReplica>> {
     let mut all: Vec<CandidateReplica> = Vec::new();
@@ -157,7 +157,7 @@ pub(super) fn candidates_of(
 }
 
 /// Returns the compression ratio of the elements: zstd, on a few blocks where a kind of reads is.
-fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
+fn sampled_ratio(array: &Array, kind: &PricedReadKind) -> Result<f64> {
     let mut blocks = Vec::new();
     for number in 0..SAMPLES {
         let region = block_at(kind, f64::from(number) / f64::from(SAMPLES - 1))?;
@@ -177,7 +177,7 @@ fn sampled_ratio(array: &Array, kind: &Kind) -> Result<f64> {
 
 /// Returns a small box in the hot region of a kind, with sides as equal as possible. `share`, from
 /// 0 to 1, places it in the region.
-fn block_at(kind: &Kind, share: f64) -> Result<Region> {
+fn block_at(kind: &PricedReadKind, share: f64) -> Result<Region> {
     let mut shape = vec![1_u64; kind.hot.rank()];
     loop {
         let bytes = bytes_of(&shape, kind.item_size);
@@ -197,9 +197,9 @@ fn block_at(kind: &Kind, share: f64) -> Result<Region> {
 }
 
 fn existing(
-    source: &Source,
+    source: &OptimizedSource,
     (replica, condition): &(Replica, ReplicaJudgement),
-    kinds: &[Kind],
+    kinds: &[PricedReadKind],
 ) -> CandidateReplica {
     let still = if condition.state == ReplicaState::Broken { 0.0 } else { condition.share };
     // Loaded only for a listed read.
@@ -233,7 +233,7 @@ fn existing(
 }
 
 /// Returns the seconds to read all of a replica of listed elements, for a listed read.
-fn seconds_of_whole(kind: &Kind, replica: &Replica) -> Option<f64> {
+fn seconds_of_whole(kind: &PricedReadKind, replica: &Replica) -> Option<f64> {
     let is_listed = kind.exact.is_some() && !is_box(&replica.held);
     let expected = replica.expected.iter().map(|expected| expected.seconds_with);
     expected.filter(|_| is_listed).reduce(f64::max)
@@ -241,7 +241,7 @@ fn seconds_of_whole(kind: &Kind, replica: &Replica) -> Option<f64> {
 
 /// Returns the places of the elements of a replica of points, ascending; `None` if they cannot be
 /// read, or are too many.
-fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
+fn places_of(source: &OptimizedSource, replica: &Replica) -> Option<Arc<Vec<u64>>> {
     let Held::Points { count, .. } = replica.held else { return None };
     if count > PLACES_MAX {
         return None;
@@ -253,9 +253,9 @@ fn places_of(source: &Source, replica: &Replica) -> Option<Arc<Vec<u64>>> {
 
 /// One array with the kinds of its reads: makes its candidates and chooses its layout.
 pub(super) struct ArrayKinds<'a> {
-    source: &'a Source,
+    source: &'a OptimizedSource,
     array: &'a str,
-    kinds: &'a [Kind],
+    kinds: &'a [PricedReadKind],
     /// Numbers of the kinds that read this array.
     own: Vec<usize>,
     shape: Vec<u64>,
@@ -271,7 +271,11 @@ pub(super) struct ArrayKinds<'a> {
 }
 
 impl<'a> ArrayKinds<'a> {
-    pub(super) fn new(source: &'a Source, array: &'a str, kinds: &'a [Kind]) -> Result<Self> {
+    pub(super) fn new(
+        source: &'a OptimizedSource,
+        array: &'a str,
+        kinds: &'a [PricedReadKind],
+    ) -> Result<Self> {
         let own: Vec<usize> =
             (0..kinds.len()).filter(|number| kinds[*number].array == array).collect();
         let first = own.first().map(|number| &kinds[*number]);
@@ -335,20 +339,20 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// Returns the selections of the listed kinds, each alone and all together.
-    fn lists(&self) -> Vec<Listed> {
+    fn lists(&self) -> Vec<ListedCandidate> {
         let own = self.own.iter();
         let exact = own.filter_map(|number| Some((*number, self.kinds[*number].exact.as_ref()?)));
         let (mut runs, mut points) = (Vec::new(), Vec::new());
         for (number, exact) in exact {
             match exact {
-                Exact::Runs(of_read) => runs.push((number, of_read)),
-                Exact::Points(places) => points.push((number, places.clone())),
+                ExactElements::Runs(of_read) => runs.push((number, of_read)),
+                ExactElements::Points(places) => points.push((number, places.clone())),
             }
         }
         let alone = runs.iter().filter_map(|(number, runs)| {
             Some((Held::of_runs((*runs).clone(), &self.shape)?, None, vec![*number]))
         });
-        let mut all: Vec<Listed> = alone.collect();
+        let mut all: Vec<ListedCandidate> = alone.collect();
         all.extend(points.iter().filter_map(|(number, places)| {
             Some((Held::points(places)?, Some(places.clone()), vec![*number]))
         }));
@@ -358,7 +362,7 @@ impl<'a> ArrayKinds<'a> {
     }
 
     /// Unites the rows of several reads that differ along a single axis.
-    fn rows_together(&self, runs: &[(usize, &Vec<Runs>)]) -> Option<Listed> {
+    fn rows_together(&self, runs: &[(usize, &Vec<Runs>)]) -> Option<ListedCandidate> {
         let (_, first) = runs.first().filter(|_| runs.len() > 1)?;
         let differs = |axis: &usize| runs.iter().any(|(_, runs)| runs[*axis] != first[*axis]);
         let along: Vec<usize> = (0..first.len()).filter(differs).collect();
@@ -536,8 +540,10 @@ impl<'a> ArrayKinds<'a> {
         }
         let part = part_of(kind, held, places.map(Vec::as_slice))?;
         let mut seconds = model.price(layout, &read_of(kind, held)).seconds;
-        let is_same = |exact: &Exact| match (exact, held) {
-            (Exact::Points(places), Held::Points { count, .. }) => *count == places.len() as u64,
+        let is_same = |exact: &ExactElements| match (exact, held) {
+            (ExactElements::Points(places), Held::Points { count, .. }) => {
+                *count == places.len() as u64
+            }
             _ => false,
         };
         if let Held::Points { count, .. } = held
@@ -579,13 +585,13 @@ pub(super) struct BestLayout {
 }
 
 /// Returns a read of this kind, in the positions of the array.
-fn read_of_whole(kind: &Kind) -> Result<Read> {
+fn read_of_whole(kind: &PricedReadKind) -> Result<Read> {
     let whole = Held::region(&Region::whole(kind.array_shape.clone())?);
     Ok(match &kind.exact {
         None if kind.counts == kind.array_shape => Read::Everything,
         None => Read::Box { shape: kind.lengths() },
-        Some(Exact::Runs(runs)) => Read::Selection(inner_selection(runs, &whole)),
-        Some(Exact::Points(places)) => {
+        Some(ExactElements::Runs(runs)) => Read::Selection(inner_selection(runs, &whole)),
+        Some(ExactElements::Points(places)) => {
             Read::Selection(Selection::Points(Points::at_places(places, &kind.array_shape)?))
         }
     })
@@ -616,15 +622,15 @@ impl HeldPart {
 
 /// Returns the part of a kind of reads that a replica holds; `None` if it is empty, or too small to
 /// be read separately. `places` are those of a replica of points.
-fn part_of(kind: &Kind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart> {
+fn part_of(kind: &PricedReadKind, held: &Held, places: Option<&[u64]>) -> Option<HeldPart> {
     let part = match (&kind.exact, held) {
-        (Some(Exact::Runs(runs)), Held::Runs(held)) => {
+        (Some(ExactElements::Runs(runs)), Held::Runs(held)) => {
             let along = |(held, runs): (&Runs, &Runs)| {
                 positions_in(&shared(held, runs)) as f64 / positions_in(runs).max(1) as f64
             };
             HeldPart::of_reads(held.iter().zip(runs).map(along).product())
         }
-        (Some(Exact::Points(wanted)), Held::Points { .. }) => {
+        (Some(ExactElements::Points(wanted)), Held::Points { .. }) => {
             part_of_places(places?, wanted, kind.item_size)
         }
         (Some(_), _) => return None,
@@ -664,9 +670,9 @@ fn is_box(held: &Held) -> bool {
 }
 
 /// Returns the part of a read of this kind that a replica holds, in the replica's positions.
-fn read_of(kind: &Kind, held: &Held) -> Read {
+fn read_of(kind: &PricedReadKind, held: &Held) -> Read {
     match (&kind.exact, held.runs()) {
-        (Some(Exact::Runs(runs)), Some(own)) if own != runs => {
+        (Some(ExactElements::Runs(runs)), Some(own)) if own != runs => {
             let held_runs = own.iter().zip(runs).map(|(own, runs)| shared(own, runs));
             Read::Selection(inner_selection(&held_runs.collect::<Vec<_>>(), held))
         }
@@ -689,7 +695,7 @@ fn inner_selection(runs: &[Runs], held: &Held) -> Selection {
 }
 
 /// Unites the points of several reads, each once.
-fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<Listed> {
+fn points_together(points: &[(usize, Arc<Vec<u64>>)]) -> Option<ListedCandidate> {
     if points.len() < 2 {
         return None;
     }

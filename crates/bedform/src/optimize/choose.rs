@@ -2,7 +2,7 @@
 
 use super::PlannedReplica;
 use super::candidates::CandidateReplica;
-use super::reads::Kind;
+use super::reads::PricedReadKind;
 
 /// The number of repetitions of all counted reads within which a replica must pay for its making.
 const REPEATS: f64 = 100.0;
@@ -11,7 +11,7 @@ const SHARE_MIN: f64 = 0.005;
 
 /// The outcome of [`choose`].
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
+pub(super) struct ChosenReplicas {
     pub(super) make: Vec<PlannedReplica>,
     /// Names of existing replicas that stay.
     pub(super) keep: Vec<String>,
@@ -25,8 +25,8 @@ pub(super) struct Chosen {
 /// Returns the mean seconds of a read of each kind with these replicas; the fastest replica that
 /// holds a read serves it. The model takes the shares of different replicas as disjoint, even where
 /// two hold the same places.
-fn seconds_with(kinds: &[Kind], replicas: &[&CandidateReplica]) -> Vec<f64> {
-    let of_kind = |(number, kind): (usize, &Kind)| {
+fn seconds_with(kinds: &[PricedReadKind], replicas: &[&CandidateReplica]) -> Vec<f64> {
+    let of_kind = |(number, kind): (usize, &PricedReadKind)| {
         let mut served: Vec<(f64, f64)> =
             replicas.iter().filter_map(|replica| replica.serves[number]).collect();
         if kind.exact.is_some() {
@@ -47,17 +47,17 @@ fn seconds_with(kinds: &[Kind], replicas: &[&CandidateReplica]) -> Vec<f64> {
     kinds.iter().enumerate().map(of_kind).collect()
 }
 
-fn total(kinds: &[Kind], seconds: &[f64]) -> f64 {
+fn total(kinds: &[PricedReadKind], seconds: &[f64]) -> f64 {
     kinds.iter().zip(seconds).map(|(kind, seconds)| kind.reads * seconds).sum()
 }
 
 /// Takes the candidate that saves most per byte, repeatedly, while one pays and fits the budget. At
 /// the end it gives up a replica that later choices made useless.
 pub(super) fn choose(
-    kinds: &[Kind],
+    kinds: &[PricedReadKind],
     candidates: Vec<CandidateReplica>,
     budget_bytes: u64,
-) -> Chosen {
+) -> ChosenReplicas {
     let of_site: Vec<_> = candidates.iter().filter(|one| one.is_of_site).collect();
     let is_own = |one: &&CandidateReplica| !one.is_of_site;
     let candidates: Vec<_> = candidates.iter().filter(is_own).collect();
@@ -117,7 +117,7 @@ pub(super) fn choose(
             drop.push(one.id.clone());
         }
     }
-    Chosen {
+    ChosenReplicas {
         make: chosen.iter().filter_map(|one| one.planned.clone()).collect(),
         keep: keep.iter().map(|one| one.id.clone()).chain(stay).collect(),
         drop,
@@ -128,7 +128,10 @@ pub(super) fn choose(
 }
 
 /// Returns the smallest budget with which [`choose`] takes any of these; nothing if none pays.
-pub(super) fn least_budget(kinds: &[Kind], candidates: &[CandidateReplica]) -> Option<u64> {
+pub(super) fn least_budget(
+    kinds: &[PricedReadKind],
+    candidates: &[CandidateReplica],
+) -> Option<u64> {
     let pays = |one: &&CandidateReplica| {
         let chosen = choose(kinds, vec![(*one).clone()], u64::MAX);
         !chosen.make.is_empty()

@@ -7,7 +7,7 @@ use bedform_geometry::Selection;
 use bedform_storage::Mode;
 use serde::Serialize;
 
-use super::{OptimizeOptions, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizedSource, SourcePlace};
 use crate::array::{Array, Standings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::storage_in_sidecar;
@@ -72,7 +72,7 @@ pub fn conditions(place: &SourcePlace, options: &OptimizeOptions) -> Result<Vec<
     if both.map(|one| replicas_in(one, &Limits::default())).all(|found| found.is_empty()) {
         return Ok(Vec::new());
     }
-    let source = Source::open_with_all(place, options)?;
+    let source = OptimizedSource::open_with_all(place, options)?;
     let named = |replica: &Replica, condition: &ReplicaJudgement, is_of_site| ReplicaCondition {
         id: replica.id.clone(),
         array: replica.array.clone(),

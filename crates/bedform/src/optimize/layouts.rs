@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::building::drop_of_replaced;
 use super::candidates::{ArrayKinds, BestLayout};
-use super::reads::{Deciding, Kind, kinds_of};
+use super::reads::{PricedReadKind, ReadsFor, kinds_of};
 use super::waking::wake;
-use super::{OptimizeOptions, PlannedRead, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizedSource, PlannedRead, SourcePlace};
 use crate::array::Array;
 use crate::convert::{
     ArrayLayoutChoice, ConvertOptions, Exchange, Reorganization, check_reorganizable, keeps_layout,
@@ -137,9 +137,9 @@ fn path_of(place: &SourcePlace) -> Result<&std::path::Path> {
 pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<LayoutPlan> {
     let path = path_of(place)?;
     drop(check_reorganizable(path, 0)?);
-    let source = Source::open(place, options)?;
+    let source = OptimizedSource::open(place, options)?;
     let mut notes = Vec::new();
-    let kinds = kinds_of(&source, place, options, Deciding::Layouts, &mut notes)?;
+    let kinds = kinds_of(&source, place, options, ReadsFor::Layouts, &mut notes)?;
     let names: BTreeSet<&str> = kinds.iter().map(|kind| kind.array.as_str()).collect();
     let nodes = source.store.nodes()?.into_values();
     let count = nodes.filter(|kind| *kind == NodeKind::Array).count();
@@ -164,9 +164,9 @@ pub fn plan_layouts(place: &SourcePlace, options: &OptimizeOptions) -> Result<La
 
 /// Plans the layout of an array, and returns it with the array's kinds of reads.
 fn planned_layout(
-    source: &Source,
+    source: &OptimizedSource,
     name: &str,
-    kinds: &[Kind],
+    kinds: &[PricedReadKind],
     options: &OptimizeOptions,
 ) -> Result<(PlannedLayout, Vec<PlannedRead>)> {
     let array = source.store.array(&ObjectPath::parse(name)?)?;

@@ -84,11 +84,11 @@ pub use waking::wake;
 use candidates::candidates_of;
 use choose::{choose, least_budget};
 use conditions::ReplicaJudgement;
-use reads::{Deciding, Kind, kinds_of};
+use reads::{PricedReadKind, ReadsFor, kinds_of};
 
 /// The limit on the bytes of all replicas of a source together.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Budget {
+pub enum ReplicaBudget {
     /// A number of bytes.
     Bytes(u64),
     /// A share of the bytes of the source: 0.2 for a fifth.
@@ -98,7 +98,7 @@ pub enum Budget {
 /// The largest accepted share: a thousand copies.
 const SHARE_MAX: f64 = 1000.0;
 
-impl Budget {
+impl ReplicaBudget {
     /// Parses a size with its unit, or a percentage of the source's bytes. A number without a unit
     /// is refused, except 0: as bytes it would hold no replica, and drop the existing ones.
     ///
@@ -146,7 +146,7 @@ impl Budget {
 #[non_exhaustive]
 pub struct OptimizeOptions {
     /// The limit on the bytes of all replicas together, with their documents and shard indexes.
-    pub budget: Budget,
+    pub budget: ReplicaBudget,
     /// Expected reads. Without them, and without `selections`, the learned reads count.
     pub reads: Vec<ExpectedRead>,
     /// Selections that will be read exactly as given.
@@ -166,7 +166,7 @@ pub struct OptimizeOptions {
 impl Default for OptimizeOptions {
     fn default() -> Self {
         Self {
-            budget: Budget::Share(0.2),
+            budget: ReplicaBudget::Share(0.2),
             reads: Vec::new(),
             selections: Vec::new(),
             like: None,
@@ -261,7 +261,7 @@ pub struct PlannedReplica {
 }
 
 /// An opened source, with its sidecar and its replicas.
-struct Source {
+struct OptimizedSource {
     store: Store,
     /// Nothing while the source has no sidecar.
     sidecar: Option<Sidecar>,
@@ -278,7 +278,7 @@ struct Source {
     uses: BTreeMap<String, ReplicaUse>,
 }
 
-impl Source {
+impl OptimizedSource {
     /// The time of the last use of any replica, in nanoseconds since 1970; 0 without one.
     fn newest_ns(&self) -> u64 {
         self.uses.values().map(|used| used.last_ns).max().unwrap_or(0)
@@ -302,7 +302,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Opens the source as [`Source::open`] does, but keeps dead replicas among `replicas`.
+    /// Opens the source as [`OptimizedSource::open`] does, but keeps dead replicas among `replicas`.
     fn open_with_all(place: &SourcePlace, asked: &OptimizeOptions) -> Result<Self> {
         let mut options = OpenOptions::default();
         (options.prefetch, options.replicas, options.records) = (Prefetch::Off, false, false);
@@ -354,9 +354,9 @@ fn stored_bytes(store: &Store) -> Result<u64> {
 /// `NotFound` if no reads were learned and none are given; `InvalidArgument` for reads that no
 /// array can have; errors of opening the source.
 pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePlan> {
-    let source = Source::open(place, options)?;
+    let source = OptimizedSource::open(place, options)?;
     let mut notes = Vec::new();
-    let kinds = kinds_of(&source, place, options, Deciding::Replicas, &mut notes)?;
+    let kinds = kinds_of(&source, place, options, ReadsFor::Replicas, &mut notes)?;
     let budget_bytes = options.budget.bytes(source.bytes);
     let candidates = candidates_of(&source, &kinds, budget_bytes)?;
     let chosen = choose(&kinds, candidates, budget_bytes);
@@ -398,7 +398,11 @@ pub fn plan(place: &SourcePlace, options: &OptimizeOptions) -> Result<OptimizePl
 }
 
 /// Says why a plan has no replica, and the smallest budget that would hold one.
-fn note_of_nothing(source: &Source, kinds: &[Kind], budget_bytes: u64) -> Result<String> {
+fn note_of_nothing(
+    source: &OptimizedSource,
+    kinds: &[PricedReadKind],
+    budget_bytes: u64,
+) -> Result<String> {
     let candidates = candidates_of(source, kinds, u64::MAX)?;
     Ok(match least_budget(kinds, &candidates) {
         None => "no replica saves more time than it takes to make, whatever the budget".to_owned(),

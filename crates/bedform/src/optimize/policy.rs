@@ -8,7 +8,7 @@ use bedform_storage::Lock;
 
 use super::building::directory_of;
 use super::waking::wake;
-use super::{Budget, OptimizeOptions, OptimizePlan, Optimized, SourcePlace, build, plan};
+use super::{OptimizeOptions, OptimizePlan, Optimized, ReplicaBudget, SourcePlace, build, plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::url_of;
 use crate::panics::caught;
@@ -43,7 +43,7 @@ pub fn set_policy(path: &Path, after: u64, budget: &str) -> Result<()> {
         place_of(path)?.unset();
         return Ok(());
     }
-    Budget::parse(budget)?;
+    ReplicaBudget::parse(budget)?;
     directory_of(&path.into(), None)?;
     let place = place_of(path)?;
     let named = match url_of(path) {
@@ -127,8 +127,10 @@ fn locked(place: &PolicyPlace) -> Result<Option<Box<dyn Lock>>> {
 
 fn follow(path: &Path, settings: &PolicySettings) -> Result<(OptimizePlan, Option<Optimized>)> {
     learn(path, &|_, _| {})?;
-    let options =
-        OptimizeOptions { budget: Budget::parse(&settings.budget)?, ..OptimizeOptions::default() };
+    let options = OptimizeOptions {
+        budget: ReplicaBudget::parse(&settings.budget)?,
+        ..OptimizeOptions::default()
+    };
     let source = path.into();
     wake(&source, &options, &|_, _| {})?;
     let planned = plan(&source, &options)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::ObjectPath;
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
 
-use super::{OptimizeOptions, PlannedRead, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizedSource, PlannedRead, SourcePlace};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
 use crate::replica::{Held, Runs};
@@ -61,7 +61,7 @@ pub struct ListedRead {
 
 /// A kind of reads of one array: a box of a shape at varying places, or an exact selection.
 #[derive(Debug, Clone)]
-pub(super) struct Kind {
+pub(super) struct PricedReadKind {
     pub(super) array: String,
     pub(super) dims: Vec<String>,
     /// Elements of the array along each axis, and bytes per element.
@@ -79,12 +79,12 @@ pub(super) struct Kind {
     /// Predicted seconds of one cold read without replicas.
     pub(super) seconds: f64,
     /// The elements, if every such read takes the same.
-    pub(super) exact: Option<Exact>,
+    pub(super) exact: Option<ExactElements>,
 }
 
 /// The decision that kinds of reads are collected for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deciding {
+pub(super) enum ReadsFor {
     /// Replicas: reads of whole arrays do not count, because no replica speeds them up.
     Replicas,
     /// The layout of each array: all reads count.
@@ -93,14 +93,14 @@ pub(super) enum Deciding {
 
 /// The elements of a listed read.
 #[derive(Debug, Clone)]
-pub(super) enum Exact {
+pub(super) enum ExactElements {
     /// All combinations of positions in these runs, one list of runs per axis.
     Runs(Vec<Runs>),
     /// Elements at these places in the C order of the array, ascending.
     Points(Arc<Vec<u64>>),
 }
 
-impl Kind {
+impl PricedReadKind {
     /// Describes this kind in a plan, with the predicted seconds of a read before and after it.
     pub(super) fn planned(&self, seconds_now: f64, seconds_then: f64) -> PlannedRead {
         PlannedRead {
@@ -208,12 +208,12 @@ pub(super) fn recency(last_ns: u64, newest_ns: u64) -> f64 {
 /// `NotFound` without any; `InvalidArgument` for expected reads that no array has; errors of
 /// pricing.
 pub(super) fn kinds_of(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     options: &OptimizeOptions,
-    deciding: Deciding,
+    deciding: ReadsFor,
     notes: &mut Vec<String>,
-) -> Result<Vec<Kind>> {
+) -> Result<Vec<PricedReadKind>> {
     let OptimizeOptions { reads, selections, .. } = options;
     let mut kinds = match (reads.is_empty(), selections.is_empty()) {
         (true, true) => learnt(source, place, options.like.as_ref(), deciding, notes)?,
@@ -223,11 +223,11 @@ pub(super) fn kinds_of(
     kinds.extend(listed_kinds(source, place, selections)?);
     // Drops malformed kinds: the file of learned reads may be damaged, and an expected read may
     // span an axis without elements.
-    kinds.retain(Kind::has_elements);
+    kinds.retain(PricedReadKind::has_elements);
     kinds.sort_by(|a, b| (b.seconds * b.reads).total_cmp(&(a.seconds * a.reads)));
     match deciding {
-        Deciding::Replicas => kinds.truncate(KINDS_MAX),
-        Deciding::Layouts => {
+        ReadsFor::Replicas => kinds.truncate(KINDS_MAX),
+        ReadsFor::Layouts => {
             let mut counts = BTreeMap::new();
             kinds.retain(|kind| {
                 let count = counts.entry(kind.array.clone()).or_insert(0_usize);
@@ -243,7 +243,7 @@ pub(super) fn kinds_of(
 type OpenedArray = (Array, Vec<u64>, u64, Vec<String>);
 
 /// Opens an array of the source; `None` if its elements have no fixed size.
-fn opened(source: &Source, path: &str) -> Option<OpenedArray> {
+fn opened(source: &OptimizedSource, path: &str) -> Option<OpenedArray> {
     let array = source.store.array(&ObjectPath::parse(path).ok()?).ok()?;
     let item_size = array.data_type().ok()?.item_size()? as u64;
     let (shape, names) = (array.shape().ok()?, array.dimension_names().ok()?);
@@ -265,7 +265,7 @@ fn knowledge_of(place: &SourcePlace) -> Result<Option<(Sidecar, Knowledge)>> {
 /// # Errors
 /// Errors of finding the sidecars.
 pub(super) fn known_reads(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     like: Option<&SourcePlace>,
 ) -> Result<Option<(Sidecar, Knowledge)>> {
@@ -286,12 +286,12 @@ fn known_in(sidecar: Sidecar) -> Option<(Sidecar, Knowledge)> {
 }
 
 fn learnt(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     like: Option<&SourcePlace>,
-    deciding: Deciding,
+    deciding: ReadsFor,
     notes: &mut Vec<String>,
-) -> Result<Vec<Kind>> {
+) -> Result<Vec<PricedReadKind>> {
     let known = known_reads(source, place, like)?;
     let (sidecar, knowledge) = known.ok_or_else(|| {
         let shown = like.unwrap_or(place).shown();
@@ -347,7 +347,7 @@ impl LearntLists<'_> {
         learned: &LearnedArray,
         opened: &OpenedArray,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<Kind>> {
+    ) -> Result<Vec<PricedReadKind>> {
         let mut kinds = Vec::new();
         let (mut unknown, mut elsewhere) = (learned.lists.reads, 0_u64);
         for one in &learned.selections.all {
@@ -406,13 +406,13 @@ fn in_shape(selection: Selection, then: &[u64], now: &[u64]) -> Option<Selection
 
 /// Converts a learned kind of reads; `None` if it does not count for the decision, or does not fit
 /// the array.
-fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind> {
-    let is_whole = deciding == Deciding::Replicas && kind.counts.iter().eq(shape);
+fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: ReadsFor) -> Option<PricedReadKind> {
+    let is_whole = deciding == ReadsFor::Replicas && kind.counts.iter().eq(shape);
     let fits = kind.counts.len() == shape.len() && kind.steps.len() == shape.len();
     if is_whole || !fits || kind.reads == 0 {
         return None;
     }
-    let found = Kind {
+    let found = PricedReadKind {
         array: String::new(),
         dims: Vec::new(),
         array_shape: Vec::new(),
@@ -428,10 +428,14 @@ fn of_learnt(kind: &ReadKind, shape: &[u64], deciding: Deciding) -> Option<Kind>
     let lengths = found.lengths();
     let fits = lengths.iter().zip(found.hot.shape()).all(|(length, room)| length <= room);
     // Reads longer than their hot region use the box around all reads.
-    Some(if fits { found } else { Kind { hot: found.bounds.clone(), ..found } })
+    Some(if fits { found } else { PricedReadKind { hot: found.bounds.clone(), ..found } })
 }
 
-fn listed_kinds(source: &Source, place: &SourcePlace, listed: &[ListedRead]) -> Result<Vec<Kind>> {
+fn listed_kinds(
+    source: &OptimizedSource,
+    place: &SourcePlace,
+    listed: &[ListedRead],
+) -> Result<Vec<PricedReadKind>> {
     let total: f64 = listed.iter().map(|read| read.weight).sum();
     let mut kinds = Vec::with_capacity(listed.len());
     for read in listed {
@@ -453,9 +457,9 @@ fn listed_kind(
     selection: &Selection,
     (array, shape, item_size, dims): &OpenedArray,
     reads: f64,
-) -> Result<Option<Kind>> {
+) -> Result<Option<PricedReadKind>> {
     let Some((exact, bounds)) = exact_of(selection, shape)? else { return Ok(None) };
-    Ok(Some(Kind {
+    Ok(Some(PricedReadKind {
         array: name.to_owned(),
         dims: dims.clone(),
         array_shape: shape.clone(),
@@ -471,7 +475,7 @@ fn listed_kind(
 }
 
 /// Returns the elements of a selection, and the box around them; `None` for one without elements.
-fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Region)>> {
+fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(ExactElements, Region)>> {
     if selection.is_empty() {
         return Ok(None);
     }
@@ -497,10 +501,10 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Regio
         // A lookup in few long runs is faster than in a list of places.
         if shape.len() == 1 && runs.len() * RUN_PLACES_MIN <= places.len() {
             let runs = vec![runs];
-            return Ok(Some((Exact::Runs(runs.clone()), bounds(&runs)?)));
+            return Ok(Some((ExactElements::Runs(runs.clone()), bounds(&runs)?)));
         }
         let whole = Region::whole(shape.to_vec())?;
-        return Ok(Some((Exact::Points(Arc::new(places)), whole)));
+        return Ok(Some((ExactElements::Points(Arc::new(places)), whole)));
     }
     let Selection::Orthogonal(axes) = selection else {
         let text = "a union of boxes: give its boxes one by one";
@@ -513,15 +517,15 @@ fn exact_of(selection: &Selection, shape: &[u64]) -> Result<Option<(Exact, Regio
     });
     let runs: Vec<_> = runs.collect();
     let bounds = bounds(&runs)?;
-    Ok(Some((Exact::Runs(runs), bounds)))
+    Ok(Some((ExactElements::Runs(runs), bounds)))
 }
 
 fn expected_kinds(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     expected: &[ExpectedRead],
-    deciding: Deciding,
-) -> Result<Vec<Kind>> {
+    deciding: ReadsFor,
+) -> Result<Vec<PricedReadKind>> {
     let total: f64 = expected.iter().map(|read| read.weight).sum();
     let nodes = source.store.nodes()?;
     let arrays = nodes.into_iter().filter(|(_, kind)| *kind == NodeKind::Array);
@@ -536,7 +540,7 @@ fn expected_kinds(
             }
             let Some(mut kind) = of_expected(read, &shape, &dims)? else { continue };
             matched[number] = true;
-            let is_whole = deciding == Deciding::Replicas && kind.counts == shape;
+            let is_whole = deciding == ReadsFor::Replicas && kind.counts == shape;
             if is_whole || kind.bounds.is_empty() {
                 continue;
             }
@@ -561,7 +565,11 @@ fn expected_kinds(
 
 /// Converts an expected read to a kind of reads of this array; `None` for an array that lacks an
 /// axis. The kind is empty where the array has no elements.
-fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Option<Kind>> {
+fn of_expected(
+    read: &ExpectedRead,
+    shape: &[u64],
+    dims: &[String],
+) -> Result<Option<PricedReadKind>> {
     let has = |name: &String| dims.contains(name);
     if !read.spanned.iter().all(has) || !read.region.iter().all(|(name, ..)| has(name)) {
         return Ok(None);
@@ -584,7 +592,7 @@ fn of_expected(read: &ExpectedRead, shape: &[u64], dims: &[String]) -> Result<Op
         false => lengths[axis].min(1),
     };
     let bounds = Region::new(start, lengths.clone())?;
-    Ok(Some(Kind {
+    Ok(Some(PricedReadKind {
         array: String::new(),
         dims: Vec::new(),
         array_shape: Vec::new(),

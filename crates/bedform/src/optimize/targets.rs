@@ -13,7 +13,7 @@ use bedform_patterns::{Global, Place};
 use bedform_storage::{Placement, Profile};
 
 use super::reads::known_reads;
-use super::{OptimizeOptions, PlannedReplica, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizedSource, PlannedReplica, SourcePlace};
 use crate::error::Result;
 use crate::placement::ShardTargets;
 use crate::replica::Runs;
@@ -34,7 +34,7 @@ struct ReplicaReaders {
 /// # Errors
 /// `InvalidArgument` for a malformed list of targets; errors of loading learned reads.
 pub(super) fn placement_of(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
@@ -48,7 +48,7 @@ pub(super) fn placement_of(
 /// # Errors
 /// Those of [`placement_of`].
 pub(super) fn note_of(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     replica: &PlannedReplica,
     options: &OptimizeOptions,
@@ -71,7 +71,7 @@ pub(super) fn note_of(
 }
 
 fn readers_of(
-    source: &Source,
+    source: &OptimizedSource,
     place: &SourcePlace,
     replica: &PlannedReplica,
     options: &OptimizeOptions,

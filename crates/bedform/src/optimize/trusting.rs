@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::building::{bytes_of, remove_unnamed};
 use super::conditions::{open_own, places_in, read_into};
-use super::{Source, SourcePlace};
+use super::{OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Progress;
@@ -71,7 +71,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
         return Err(Error::new(ErrorKind::Conflict, text));
     };
     // The unregistered sidecar is not used for opening.
-    let source = Source::open(place, &super::OptimizeOptions::default())?;
+    let source = OptimizedSource::open(place, &super::OptimizeOptions::default())?;
     let mut done = Trusted { directory, ..Trusted::default() };
     let listed = replicas_in(&sidecar, &Limits::default());
     let all: u64 = listed.iter().map(|replica| replica.raw_bytes).sum();
@@ -111,7 +111,7 @@ pub fn trust(place: &SourcePlace, progress: Progress<'_>) -> Result<Trusted> {
 /// # Errors
 /// Errors of reading the source; `Interrupted`.
 fn compare(
-    source: &Source,
+    source: &OptimizedSource,
     sidecar: &Sidecar,
     replica: &Replica,
     progress: Progress<'_>,

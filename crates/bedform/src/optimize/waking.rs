@@ -14,7 +14,7 @@ use bedform_geometry::{AxisSelection, Points, Region, Selection};
 
 use super::building::{NamedCatalogue, directory_of, locked};
 use super::conditions::{ReplicaState, open_own, places_in, read_into};
-use super::{OptimizeOptions, Source, SourcePlace};
+use super::{OptimizeOptions, OptimizedSource, SourcePlace};
 use crate::array::{Array, BoundObjects};
 use crate::convert::{ConvertSource, read_both};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,16 +40,16 @@ pub fn wake(
     options: &OptimizeOptions,
     progress: Progress<'_>,
 ) -> Result<Vec<String>> {
-    let rests = |source: &Source| -> Vec<Replica> {
+    let rests = |source: &OptimizedSource| -> Vec<Replica> {
         let resting = source.replicas.iter().filter(|one| one.1.state == ReplicaState::Resting);
         resting.map(|(replica, _)| replica.clone()).collect()
     };
-    if rests(&Source::open(place, options)?).is_empty() {
+    if rests(&OptimizedSource::open(place, options)?).is_empty() {
         return Ok(Vec::new());
     }
     let _lock = locked(place, &directory_of(place, options.sidecars.as_deref())?)?;
     // Another process may have woken them.
-    let source = Source::open(place, options)?;
+    let source = OptimizedSource::open(place, options)?;
     let (resting, mut woken) = (rests(&source), Vec::new());
     let Some(sidecar) = source.sidecar.as_ref().filter(|_| !resting.is_empty()) else {
         return Ok(woken);
@@ -95,7 +95,7 @@ struct ReplicaComparison<'a> {
 
 impl<'a> ReplicaComparison<'a> {
     fn new(
-        source: &Source,
+        source: &OptimizedSource,
         sidecar: &Sidecar,
         place: &SourcePlace,
         replica: &'a Replica,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bedform_geometry::Selection;
 use bedform_storage::{ASK_EVERY, stopped_by};
 
-use super::ReadsAhead;
-use super::workers::Reserved;
+use super::BackgroundReader;
+use super::workers::ReservedBytes;
 use crate::error::Result;
 use crate::run::ReadStatistics;
 use crate::run::plan::AsOf;
@@ -16,7 +16,7 @@ use crate::threads::workers::check_goes_on;
 
 /// The elements of a selection, with the state that they were read from and the statistics.
 #[derive(Debug)]
-pub(crate) struct ReadAhead {
+pub(crate) struct AheadElements {
     pub(crate) elements: Vec<u8>,
     pub(crate) as_of: AsOf,
     pub(crate) statistics: ReadStatistics,
@@ -24,22 +24,22 @@ pub(crate) struct ReadAhead {
 
 /// A read that a background thread makes before the program asks for it.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct ReadAheadTask {
     pub(super) selection: Selection,
     pub(super) bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<ReadAheadState>,
     changed: Condvar,
     stop: Arc<AtomicBool>,
-    _reserved: Reserved,
+    _reserved: ReservedBytes,
 }
 
 #[derive(Debug)]
-enum State {
+enum ReadAheadState {
     /// Queued; no thread has begun.
-    Waiting(Arc<dyn ReadsAhead>),
+    Waiting(Arc<dyn BackgroundReader>),
     Running,
     Ready {
-        read: Box<ReadAhead>,
+        read: Box<AheadElements>,
         took: Duration,
         since: Instant,
     },
@@ -49,8 +49,8 @@ enum State {
 
 /// The outcome of a read that takes its read ahead.
 #[derive(Debug)]
-pub(super) struct Taken {
-    pub(super) read: Option<Box<ReadAhead>>,
+pub(super) struct TakenAhead {
+    pub(super) read: Option<Box<AheadElements>>,
     /// The duration of the background read.
     pub(super) took: Option<Duration>,
     pub(super) has_waited: bool,
@@ -58,24 +58,24 @@ pub(super) struct Taken {
     pub(super) was_stopped: bool,
 }
 
-impl Ahead {
+impl ReadAheadTask {
     pub(super) fn new(
         selection: Selection,
         bytes: u64,
-        reader: Arc<dyn ReadsAhead>,
-        reserved: Reserved,
+        reader: Arc<dyn BackgroundReader>,
+        reserved: ReservedBytes,
     ) -> Arc<Self> {
         Arc::new(Self {
             selection,
             bytes,
-            state: Mutex::new(State::Waiting(reader)),
+            state: Mutex::new(ReadAheadState::Waiting(reader)),
             changed: Condvar::new(),
             stop: Arc::default(),
             _reserved: reserved,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReadAheadState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,20 +83,20 @@ impl Ahead {
     pub(super) fn run(&self) {
         let reader = {
             let mut state = self.lock();
-            match std::mem::replace(&mut *state, State::Running) {
-                State::Waiting(reader) => reader,
+            match std::mem::replace(&mut *state, ReadAheadState::Running) {
+                ReadAheadState::Waiting(reader) => reader,
                 other => {
                     *state = other;
                     return;
                 }
             }
         };
-        let end = Ending(self);
+        let end = ReadAheadEnd(self);
         let began = Instant::now();
         let read = stopped_by(&self.stop, || reader.read_ahead(&self.selection));
         if let Some(read) = read.filter(|_| !self.stop.load(Ordering::Relaxed)) {
             let (read, since) = (Box::new(read), Instant::now());
-            *self.lock() = State::Ready { read, took: since - began, since };
+            *self.lock() = ReadAheadState::Ready { read, took: since - began, since };
         }
         drop(end);
         // This may be the last reference to the store, so it is dropped after the lock.
@@ -108,25 +108,27 @@ impl Ahead {
     ///
     /// # Errors
     /// `Interrupted` if the program cancels the wait.
-    pub(super) fn take(&self, patience: Duration) -> Result<Taken> {
+    pub(super) fn take(&self, patience: Duration) -> Result<TakenAhead> {
         let (mut has_waited, asked) = (false, Instant::now());
         let mut state = self.lock();
-        while matches!(*state, State::Running) {
+        while matches!(*state, ReadAheadState::Running) {
             has_waited = true;
             (state, _) =
                 self.changed.wait_timeout(state, ASK_EVERY).unwrap_or_else(PoisonError::into_inner);
             let goes_on = check_goes_on("the read was stopped");
-            if goes_on.is_err() || asked.elapsed() > patience && matches!(*state, State::Running) {
+            if goes_on.is_err()
+                || asked.elapsed() > patience && matches!(*state, ReadAheadState::Running)
+            {
                 self.stop.store(true, Ordering::Relaxed);
-                let given_up = Taken { read: None, took: None, has_waited, was_stopped: true };
+                let given_up = TakenAhead { read: None, took: None, has_waited, was_stopped: true };
                 return goes_on.map(|()| given_up);
             }
         }
-        Ok(match std::mem::replace(&mut *state, State::Gone) {
-            State::Ready { read, took, .. } => {
-                Taken { read: Some(read), took: Some(took), has_waited, was_stopped: false }
+        Ok(match std::mem::replace(&mut *state, ReadAheadState::Gone) {
+            ReadAheadState::Ready { read, took, .. } => {
+                TakenAhead { read: Some(read), took: Some(took), has_waited, was_stopped: false }
             }
-            _ => Taken { read: None, took: None, has_waited, was_stopped: false },
+            _ => TakenAhead { read: None, took: None, has_waited, was_stopped: false },
         })
     }
 
@@ -135,41 +137,41 @@ impl Ahead {
         self.stop.store(true, Ordering::Relaxed);
         let mut state = self.lock();
         match *state {
-            State::Waiting(_) => {
-                *state = State::Gone;
+            ReadAheadState::Waiting(_) => {
+                *state = ReadAheadState::Gone;
                 false
             }
-            State::Ready { .. } => {
-                *state = State::Gone;
+            ReadAheadState::Ready { .. } => {
+                *state = ReadAheadState::Gone;
                 true
             }
-            State::Running => true,
-            State::Gone => false,
+            ReadAheadState::Running => true,
+            ReadAheadState::Gone => false,
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(&*self.lock(), State::Ready { .. })
+        matches!(&*self.lock(), ReadAheadState::Ready { .. })
     }
 
     /// True for a buffer that has been ready for longer than `age`, and for a failed read.
     pub(super) fn is_older_than(&self, age: Duration) -> bool {
         match &*self.lock() {
-            State::Ready { since, .. } => since.elapsed() > age,
-            State::Gone => true,
-            State::Waiting(_) | State::Running => false,
+            ReadAheadState::Ready { since, .. } => since.elapsed() > age,
+            ReadAheadState::Gone => true,
+            ReadAheadState::Waiting(_) | ReadAheadState::Running => false,
         }
     }
 }
 
 /// Marks a read ahead as gone on drop if it has no result, also after a panic.
-struct Ending<'a>(&'a Ahead);
+struct ReadAheadEnd<'a>(&'a ReadAheadTask);
 
-impl Drop for Ending<'_> {
+impl Drop for ReadAheadEnd<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        if matches!(*state, State::Running) {
-            *state = State::Gone;
+        if matches!(*state, ReadAheadState::Running) {
+            *state = ReadAheadState::Gone;
         }
         drop(state);
         self.0.changed.notify_all();
@@ -189,8 +191,8 @@ mod tests {
         was_stopped: AtomicBool,
     }
 
-    impl ReadsAhead for Silent {
-        fn read_ahead(&self, _: &Selection) -> Option<ReadAhead> {
+    impl BackgroundReader for Silent {
+        fn read_ahead(&self, _: &Selection) -> Option<AheadElements> {
             let began = Instant::now();
             while goes_on() && began.elapsed() < Duration::from_secs(600) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -204,10 +206,11 @@ mod tests {
     fn a_read_that_does_not_end_is_waited_for_a_while_and_stopped() {
         let silent = Arc::new(Silent::default());
         let reserved = reserve(8, 1 << 30).unwrap();
-        let ahead = Ahead::new(Selection::Orthogonal(Vec::new()), 8, silent.clone(), reserved);
+        let ahead =
+            ReadAheadTask::new(Selection::Orthogonal(Vec::new()), 8, silent.clone(), reserved);
         std::thread::scope(|scope| {
             scope.spawn(|| ahead.run());
-            while matches!(*ahead.lock(), State::Waiting(_)) {
+            while matches!(*ahead.lock(), ReadAheadState::Waiting(_)) {
                 std::thread::yield_now();
             }
             let taken = ahead.take(Duration::from_millis(20)).unwrap();

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bedform_geometry::Selection;
 use bedform_patterns::{Analyzer, Kind, Pattern, Place};
 
-use super::ahead::{Ahead, ReadAhead};
+use super::ahead::{AheadElements, ReadAheadTask};
 use super::statistics::PrefetchStatistics;
-use super::{ReadsAhead, workers};
+use super::{BackgroundReader, workers};
 use crate::error::Result;
 use crate::run::FollowedReads;
-use crate::trace::form::{Form, cut, place_of, selection_at};
+use crate::trace::form::{SelectionSteps, cut, place_of, selection_at};
 
 /// Smaller results, in bytes, are not read ahead (section 2.3.6).
 const BYTES_MIN: u64 = 1 << 10;
@@ -65,21 +65,21 @@ const UNLISTED_MAX: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Follower {
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<FollowerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FollowerState {
     analyzer: Analyzer,
     /// Patterns of earlier runs.
     known: Vec<Pattern>,
-    form: Form,
+    form: SelectionSteps,
     shape: Vec<u64>,
     item_size: u64,
     /// Bytes of the last read.
     bytes: u64,
     /// Reads ahead in the order of prediction, each with the number of reads at that time.
-    ahead: VecDeque<(u64, Arc<Ahead>)>,
+    ahead: VecDeque<(u64, Arc<ReadAheadTask>)>,
     /// True while a list has reads left: patterns are not used meanwhile.
     is_list: bool,
     /// Entries of a list that are not queued yet.
@@ -128,13 +128,13 @@ impl Mean {
 }
 
 /// Makes the background reader. Not stored here: that would be a reference cycle through the store.
-pub(crate) type MakeReader<'a> = &'a dyn Fn() -> Arc<dyn ReadsAhead>;
+pub(crate) type MakeReader<'a> = &'a dyn Fn() -> Arc<dyn BackgroundReader>;
 
 /// A read from its begin to its end, as its follower sees it.
-pub(crate) struct Followed<'a> {
+pub(crate) struct FollowedRead<'a> {
     follower: Arc<Follower>,
     reader: MakeReader<'a>,
-    ahead: Option<Arc<Ahead>>,
+    ahead: Option<Arc<ReadAheadTask>>,
     bytes: u64,
     /// The thread's CPU time before the read, if the read is long enough for it to matter.
     computed: Option<Duration>,
@@ -145,7 +145,7 @@ pub(super) fn begin<'a>(
     shape: &[u64],
     (selection, bytes): (&Selection, u64),
     reader: MakeReader<'a>,
-) -> Followed<'a> {
+) -> FollowedRead<'a> {
     let mut state = follower.lock();
     state.statistics.reads += 1;
     state.statistics.read_bytes += bytes;
@@ -157,7 +157,7 @@ pub(super) fn begin<'a>(
     state.is_list = state.is_listing();
     if state.are_short() {
         drop(state);
-        return Followed { follower, reader, ahead: None, bytes, computed: None };
+        return FollowedRead { follower, reader, ahead: None, bytes, computed: None };
     }
     let own = place_of(selection);
     let canonical = canonical(own.as_ref());
@@ -173,15 +173,15 @@ pub(super) fn begin<'a>(
     let is_long = state.took.0.is_none_or(|took| took >= TOOK_MIN.as_secs_f64());
     drop(state);
     let computed = is_long.then(workers::computed);
-    Followed { follower, reader, ahead, bytes, computed }
+    FollowedRead { follower, reader, ahead, bytes, computed }
 }
 
-impl Followed<'_> {
+impl FollowedRead<'_> {
     /// Takes the elements of the read ahead, and waits for it if it is running.
     ///
     /// # Errors
     /// `Interrupted` if the program cancels the wait.
-    pub(crate) fn take(&mut self) -> Result<Option<Box<ReadAhead>>> {
+    pub(crate) fn take(&mut self) -> Result<Option<Box<AheadElements>>> {
         let Some(ahead) = self.ahead.take() else { return Ok(None) };
         let took = self.follower.lock().took.seconds();
         let patience = Duration::try_from_secs_f64(PATIENCE_READS * took).unwrap_or(PATIENCE_MIN);
@@ -223,7 +223,7 @@ impl Followed<'_> {
     }
 }
 
-impl Drop for Followed<'_> {
+impl Drop for FollowedRead<'_> {
     fn drop(&mut self) {
         let mut state = self.follower.lock();
         state.ended = Some(Instant::now());
@@ -236,10 +236,13 @@ impl Follower {
     pub(super) fn new(limit: u64, known: &[Pattern]) -> Self {
         let known = known.to_vec();
         let analyzer = Analyzer::knowing(known.clone());
-        Self { limit, state: Mutex::new(State { analyzer, known, ..State::default() }) }
+        Self {
+            limit,
+            state: Mutex::new(FollowerState { analyzer, known, ..FollowerState::default() }),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FollowerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,7 +316,7 @@ impl Follower {
     }
 }
 
-impl State {
+impl FollowerState {
     /// True if a list has reads left.
     fn is_listing(&self) -> bool {
         self.is_list && !(self.listed.is_empty() && self.ahead.is_empty())
@@ -321,7 +324,7 @@ impl State {
 
     /// Returns the read ahead of `selection`, if there is one. An unpredicted read ends the run of
     /// a pattern.
-    fn foreseen(&mut self, selection: &Selection) -> Option<Arc<Ahead>> {
+    fn foreseen(&mut self, selection: &Selection) -> Option<Arc<ReadAheadTask>> {
         let was_expected = self.expected.take().is_some_and(|expected| expected == *selection);
         let at = self.ahead.iter().position(|(_, ahead)| ahead.selection == *selection);
         if at.is_some() {
@@ -384,9 +387,9 @@ impl State {
     }
 
     /// Passes the next read to the analyzer; after many unpredicted reads, in batches.
-    fn see(&mut self, form: Form, place: Place, shape: &[u64]) {
+    fn see(&mut self, form: SelectionSteps, place: Place, shape: &[u64]) {
         if form != self.form || shape != self.shape {
-            if self.form != Form::default() {
+            if self.form != SelectionSteps::default() {
                 self.analyzer = Analyzer::knowing(self.known.clone());
             }
             self.form = form;
@@ -407,7 +410,7 @@ impl State {
     }
 
     /// Cancels reads ahead, and returns how many had begun.
-    fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<Ahead>>) -> u64 {
+    fn waste(&mut self, ahead: impl IntoIterator<Item = Arc<ReadAheadTask>>) -> u64 {
         let mut count = 0;
         for ahead in ahead {
             if ahead.drop_unused() {
@@ -482,7 +485,8 @@ impl State {
         while self.ahead.len() < depth {
             let Some((selection, bytes)) = self.next() else { return };
             let reserved = workers::reserve(bytes, limit);
-            let ahead = reserved.map(|room| Ahead::new(selection.clone(), bytes, reader(), room));
+            let ahead =
+                reserved.map(|room| ReadAheadTask::new(selection.clone(), bytes, reader(), room));
             let Some(ahead) = ahead.filter(|ahead| workers::submit(ahead.clone(), threads)) else {
                 if is_listed {
                     self.listed.push_front((selection, bytes));
@@ -517,7 +521,7 @@ impl State {
 }
 
 /// Returns a box in the form that a pattern predicts: bounds and steps only.
-fn canonical(own: Option<&(Form, Place)>) -> Option<Selection> {
+fn canonical(own: Option<&(SelectionSteps, Place)>) -> Option<Selection> {
     own.and_then(|(form, place)| selection_at(form, place))
 }
 
@@ -538,7 +542,13 @@ mod tests {
     fn large_reads_that_wait_for_nothing_are_left_alone_unless_much_is_computed_between_them() {
         let state = |bytes, gap_ms, waits| {
             let mean = |ms| Mean(Some(f64::from(ms) * 1e-3));
-            State { bytes, gap: mean(gap_ms), took: mean(6), waits, ..State::default() }
+            FollowerState {
+                bytes,
+                gap: mean(gap_ms),
+                took: mean(6),
+                waits,
+                ..FollowerState::default()
+            }
         };
         assert!(state(1 << 20, 1, false).is_worth_it());
         assert!(!state(64 << 20, 1, false).is_worth_it());
@@ -549,7 +559,12 @@ mod tests {
     #[test]
     fn reads_that_compute_are_made_one_after_the_other_and_those_that_wait_at_once() {
         let mean = |ms| Mean(Some(f64::from(ms) * 1e-3));
-        let state = |computes| State { gap: mean(2), took: mean(6), computes, ..State::default() };
+        let state = |computes| FollowerState {
+            gap: mean(2),
+            took: mean(6),
+            computes,
+            ..FollowerState::default()
+        };
         assert_eq!((state(true).at_once(), state(false).at_once()), (1, 3));
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Every read of an array into a buffer calls this module at its begin and its end. Each array of
 //! an opened store or file has a `Follower`, which grows the pattern of the reads
-//! (`bedform-patterns`) and queues the next reads, each an `Ahead`. Background threads run these
+//! (`bedform-patterns`) and queues the next reads, each an `ReadAheadTask`. Background threads run these
 //! through the ordinary plans into buffers of their own. The predicted read then takes the elements
 //! from such a buffer.
 //!
@@ -61,8 +61,8 @@ use crate::run::FollowedReads;
 use crate::sidecar::Sidecar;
 use crate::trace::{self, KnownPatterns, MadeRead};
 
-pub(crate) use ahead::ReadAhead;
-pub(crate) use follower::{Followed, MakeReader};
+pub(crate) use ahead::AheadElements;
+pub(crate) use follower::{FollowedRead, MakeReader};
 pub use statistics::PrefetchStatistics;
 
 /// The environment variable with the limit for reading ahead, for handles opened with `auto`.
@@ -76,21 +76,21 @@ fn or_environment(prefetch: Prefetch) -> Prefetch {
 }
 
 /// A reader of one array for the background threads.
-pub(crate) trait ReadsAhead: Send + Sync + Debug {
+pub(crate) trait BackgroundReader: Send + Sync + Debug {
     /// Reads a selection in the background. `None` if it cannot be read, or if its state cannot be
     /// compared with that of a later read.
-    fn read_ahead(&self, selection: &Selection) -> Option<ReadAhead>;
+    fn read_ahead(&self, selection: &Selection) -> Option<AheadElements>;
 }
 
 /// Follows the reads of one opened store or file: predicts and records them.
 #[derive(Debug)]
-pub(crate) struct Follows {
+pub(crate) struct HandleReads {
     id: u64,
     /// The most bytes of reads ahead; 0 turns reading ahead off.
     limit: u64,
     is_auto: bool,
     /// The place for recorded reads, if they are recorded.
-    traces: Option<trace::Place>,
+    traces: Option<trace::TraceTarget>,
     sidecar: Option<Sidecar>,
     known: OnceLock<KnownPatterns>,
     /// True once the program has passed a list of reads.
@@ -99,7 +99,7 @@ pub(crate) struct Follows {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Follows {
+impl HandleReads {
     /// Follows a handle opened with these options; `None` if it neither reads ahead nor records.
     pub(crate) fn new(options: &OpenOptions) -> Option<Arc<Self>> {
         let prefetch = or_environment(options.prefetch);
@@ -112,7 +112,7 @@ impl Follows {
         let sidecar = options.sidecar.clone();
         let watched = sidecar.as_ref().filter(|_| options.records);
         let watched = watched.filter(|sidecar| trace::is_watched(sidecar));
-        let traces = watched.and_then(|sidecar| trace::Place::new(id, sidecar));
+        let traces = watched.and_then(|sidecar| trace::TraceTarget::new(id, sidecar));
         let is_auto = prefetch == Prefetch::Auto;
         let (known, has_lists) = (OnceLock::new(), AtomicBool::new(false));
         (limit > 0 || traces.is_some())
@@ -150,7 +150,7 @@ impl Follows {
         shape: &[u64],
         read: (&Selection, u64),
         reader: MakeReader<'a>,
-    ) -> Option<Followed<'a>> {
+    ) -> Option<FollowedRead<'a>> {
         if self.limit == 0 {
             return None;
         }
@@ -197,7 +197,7 @@ impl Follows {
     }
 }
 
-impl Drop for Follows {
+impl Drop for HandleReads {
     fn drop(&mut self) {
         workers::forget(self);
         if self.traces.is_some() {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use super::Follows;
-use super::ahead::Ahead;
+use super::HandleReads;
+use super::ahead::ReadAheadTask;
 use super::follower::Follower;
 use super::statistics::PrefetchStatistics;
 use crate::threads::extra::ExtraThread;
@@ -26,15 +26,15 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The most arrays that are followed of one handle; one more drops the followers of all of them.
 const ARRAYS_MAX: usize = 1024;
 
-static PROCESS: PerProcess<Process> = PerProcess::new();
+static PROCESS: PerProcess<ProcessReadsAhead> = PerProcess::new();
 
 /// The reads ahead of a process: budget, followers, queue.
 #[derive(Debug, Default)]
-pub(super) struct Process {
+pub(super) struct ProcessReadsAhead {
     /// Bytes that buffers of reads ahead take, with the buffers of queued reads.
     bytes: AtomicU64,
     followers: Mutex<HashMap<u64, Followers>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<ReadAheadQueue>,
     bell: Condvar,
     /// The time of the last attempt to make room.
     looked: Mutex<Option<Instant>>,
@@ -49,27 +49,27 @@ struct Followers {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Arc<Ahead>>,
+struct ReadAheadQueue {
+    waiting: VecDeque<Arc<ReadAheadTask>>,
     threads: usize,
     idle: usize,
 }
 
 /// Bytes of the memory budget, given back on drop.
 #[derive(Debug)]
-pub(super) struct Reserved {
-    process: &'static Process,
+pub(super) struct ReservedBytes {
+    process: &'static ProcessReadsAhead,
     bytes: u64,
 }
 
-impl Drop for Reserved {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.process.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-fn process() -> &'static Process {
-    PROCESS.get(|_| Process::default())
+fn process() -> &'static ProcessReadsAhead {
+    PROCESS.get(|_| ProcessReadsAhead::default())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -79,7 +79,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Reserves `bytes` of the memory budget. If they exceed `limit`, it drops abandoned buffers of
 /// other arrays and tries again; `None` if that is not enough. Waits for no lock: the caller holds
 /// that of a follower.
-pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
+pub(super) fn reserve(bytes: u64, limit: u64) -> Option<ReservedBytes> {
     let process = process();
     let taken = take_bytes(process, bytes, limit);
     if taken.is_some() || bytes > limit || !process.makes_room() {
@@ -88,16 +88,20 @@ pub(super) fn reserve(bytes: u64, limit: u64) -> Option<Reserved> {
     take_bytes(process, bytes, limit)
 }
 
-fn take_bytes(process: &'static Process, bytes: u64, limit: u64) -> Option<Reserved> {
+fn take_bytes(
+    process: &'static ProcessReadsAhead,
+    bytes: u64,
+    limit: u64,
+) -> Option<ReservedBytes> {
     let take = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= limit);
     let is_taken = process.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-    // Not `then_some`: it would build a `Reserved` in any case, whose drop gives back bytes that
+    // Not `then_some`: it would build a `ReservedBytes` in any case, whose drop gives back bytes that
     // were not taken.
-    is_taken.then(|| Reserved { process, bytes })
+    is_taken.then(|| ReservedBytes { process, bytes })
 }
 
 /// Returns the follower of an array; makes it at the first call.
-pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
+pub(super) fn follower(follows: &HandleReads, path: &str) -> Arc<Follower> {
     let followers = lock(&process().followers);
     let of_handle = followers.get(&follows.id);
     if let Some(known) = of_handle.and_then(|of_handle| of_handle.by_path.get(path)) {
@@ -118,19 +122,19 @@ pub(super) fn follower(follows: &Follows, path: &str) -> Arc<Follower> {
 }
 
 /// Returns the follower of an array, if it has one.
-pub(super) fn follower_so_far(follows: &Follows, path: &str) -> Option<Arc<Follower>> {
+pub(super) fn follower_so_far(follows: &HandleReads, path: &str) -> Option<Arc<Follower>> {
     let followers = lock(&PROCESS.existing()?.followers);
     followers.get(&follows.id)?.by_path.get(path).cloned()
 }
 
 /// Drops all reads ahead of a handle.
-pub(super) fn forget(follows: &Follows) {
+pub(super) fn forget(follows: &HandleReads) {
     let Some(process) = PROCESS.existing() else { return };
     let gone = lock(&process.followers).remove(&follows.id);
     gone.iter().flat_map(|gone| gone.by_path.values()).for_each(|follower| follower.forget());
 }
 
-pub(super) fn statistics_of(follows: &Follows) -> PrefetchStatistics {
+pub(super) fn statistics_of(follows: &HandleReads) -> PrefetchStatistics {
     let mut all = PrefetchStatistics::default();
     let Some(process) = PROCESS.existing() else { return all };
     let followers = lock(&process.followers);
@@ -143,7 +147,7 @@ pub(super) fn statistics_of(follows: &Follows) -> PrefetchStatistics {
 /// Queues a read ahead, and starts a thread if none is idle and fewer than `threads` run. False if
 /// there is no thread and none can be started: a queued read without a thread would keep its store
 /// and its bytes of the budget.
-pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) -> bool {
+pub(super) fn submit(ahead: Arc<ReadAheadTask>, threads: usize) -> bool {
     let process = process();
     let mut queue = lock(&process.queue);
     if queue.idle == 0 && queue.threads < threads.max(1) {
@@ -158,7 +162,7 @@ pub(super) fn submit(ahead: Arc<Ahead>, threads: usize) -> bool {
     true
 }
 
-impl Process {
+impl ProcessReadsAhead {
     /// Starts a thread; false if that fails.
     fn start_thread(&'static self) -> bool {
         let Some(extra) = ExtraThread::begin() else { return false };
@@ -259,7 +263,7 @@ mod tests {
     #[test]
     fn reads_of_more_arrays_than_are_followed_are_counted_all_the_same() {
         let options = OpenOptions { prefetch: Prefetch::Bytes(1), ..OpenOptions::default() };
-        let follows = Follows::new(&options).unwrap();
+        let follows = HandleReads::new(&options).unwrap();
         let count = ARRAYS_MAX as u64 + 10;
         for number in 0..count {
             let read = (&Selection::Orthogonal(Vec::new()), 8);

@@ -60,7 +60,7 @@ pub struct ReplicaStatistics {
 type Choices = HashMap<(String, Vec<u64>), Vec<usize>>;
 
 /// The chosen replicas for a kind of reads, and the eighths of such a read that the array supplies.
-pub(crate) type Remembered = (Vec<usize>, u64);
+pub(crate) type RememberedChoice = (Vec<usize>, u64);
 
 /// The replicas of one opened source. An open handle also uses replicas that are made later.
 #[derive(Debug)]
@@ -68,12 +68,12 @@ pub(crate) struct Replicas {
     /// The sidecars that could have replicas when the source was opened.
     sidecars: Vec<Sidecar>,
     options: OpenOptions,
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<CatalogueView>>,
 }
 
 /// The replicas that the newest catalogue of each sidecar names.
 #[derive(Debug)]
-struct Seen {
+struct CatalogueView {
     /// The time of the last look for newer catalogues.
     looked: Instant,
     /// The sidecar of the user, then that of the site.
@@ -90,7 +90,7 @@ pub(crate) struct NamedReplicas {
     /// The choices for kinds of reads, by array and kind.
     choices: Mutex<Choices>,
     /// The choices for kinds of reads, by number of the kind.
-    kinds: Mutex<HashMap<u64, Remembered>>,
+    kinds: Mutex<HashMap<u64, RememberedChoice>>,
 }
 
 /// The places of points, loaded once for all replicas with the same points.
@@ -105,7 +105,7 @@ pub(crate) struct OpenReplica {
     directory: PathBuf,
     sidecar: Sidecar,
     options: OpenOptions,
-    opened: OnceLock<Option<Opened>>,
+    opened: OnceLock<Option<OpenedReplica>>,
     /// The places of its elements, for a replica of points.
     places: SharedPlaces,
     /// Indexes into the objects that it was made of, by their coordinates.
@@ -121,7 +121,7 @@ pub(crate) struct OpenReplica {
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenedReplica {
     hierarchy: Hierarchy,
     path: ObjectPath,
     state: ArrayState,
@@ -237,7 +237,7 @@ impl Replicas {
                 Arc::new(self.load(&sidecars, before))
             }
         };
-        Arc::clone(&seen.insert(Seen { looked, sidecars, generations, named }).named)
+        Arc::clone(&seen.insert(CatalogueView { looked, sidecars, generations, named }).named)
     }
 
     /// Loads the newest catalogues; a replica that `before` has too stays open.
@@ -332,7 +332,7 @@ impl NamedReplicas {
     }
 
     /// Returns the remembered choice for a kind of reads.
-    pub(crate) fn remembered(&self, kind: u64) -> Option<Remembered> {
+    pub(crate) fn remembered(&self, kind: u64) -> Option<RememberedChoice> {
         self.kinds().get(&kind).cloned()
     }
 
@@ -341,7 +341,7 @@ impl NamedReplicas {
         self.kinds().get(&kind).is_some_and(|(choice, _)| choice.is_empty())
     }
 
-    pub(crate) fn remember(&self, kind: u64, what: Remembered) {
+    pub(crate) fn remember(&self, kind: u64, what: RememberedChoice) {
         let mut kinds = self.kinds();
         if kinds.len() >= CHOICES_MAX {
             kinds.clear();
@@ -349,7 +349,7 @@ impl NamedReplicas {
         kinds.insert(kind, what);
     }
 
-    fn kinds(&self) -> MutexGuard<'_, HashMap<u64, Remembered>> {
+    fn kinds(&self) -> MutexGuard<'_, HashMap<u64, RememberedChoice>> {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -365,11 +365,11 @@ impl OpenReplica {
         if opened.is_none() {
             self.distrust();
         }
-        let Opened { hierarchy, path, state, own } = opened.as_ref()?;
+        let OpenedReplica { hierarchy, path, state, own } = opened.as_ref()?;
         Some(ReplicaSource { source: ZarrSource { hierarchy, path, state }, own })
     }
 
-    fn open(&self) -> Result<Opened> {
+    fn open(&self) -> Result<OpenedReplica> {
         let mut options = self.options.clone();
         options.profile = Profile::for_path(&self.directory).ok().flatten();
         if !self.sidecar.is_trusted_at(&[REPLICAS, &self.record.id]) {
@@ -384,7 +384,7 @@ impl OpenReplica {
             return Err(Error::corrupt(self.name(), "it is not the replica of the catalogue"));
         }
         let own = versions_of(&self.record.objects);
-        Ok(Opened { hierarchy, path, state, own })
+        Ok(OpenedReplica { hierarchy, path, state, own })
     }
 
     /// Returns the state of one of its arrays, from a document.

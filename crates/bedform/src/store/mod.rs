@@ -34,7 +34,7 @@ use crate::foreign::ForeignFile;
 use crate::log::array::ArrayHandle;
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
-use crate::prefetch::{Follows, PrefetchStatistics};
+use crate::prefetch::{HandleReads, PrefetchStatistics};
 use crate::replica::{ReplicaStatistics, Replicas};
 use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::set_attributes;
@@ -112,7 +112,7 @@ impl Store {
 
     /// What was read ahead of the reads of this handle, and what was used of it.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
-        self.follows().map(Follows::statistics).unwrap_or_default()
+        self.follows().map(HandleReads::statistics).unwrap_or_default()
     }
 
     /// What the reads of this handle did with each replica that they have looked for.
@@ -127,10 +127,10 @@ impl Store {
 
     /// Drops what was read ahead, for a program that reads nothing more. What comes is followed anew.
     pub fn drop_prefetched(&self) {
-        self.follows().into_iter().for_each(Follows::forget);
+        self.follows().into_iter().for_each(HandleReads::forget);
     }
 
-    fn follows(&self) -> Option<&Follows> {
+    fn follows(&self) -> Option<&HandleReads> {
         match &self.backing {
             Backing::Zarr(opened) => opened.follows.as_deref(),
             Backing::File(store) => store.file.follows.as_deref(),

@@ -16,11 +16,11 @@ pub(super) fn range_of(traced: TracedAxis) -> Option<AxisSelection> {
 
 /// The form of a selection: the step along each axis, without the bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Form(Vec<i64>);
+pub(crate) struct SelectionSteps(Vec<i64>);
 
 /// Returns the form and the place of a box, which may take every n-th element. `None` for lists,
 /// points and empty selections.
-pub(crate) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
+pub(crate) fn place_of(selection: &Selection) -> Option<(SelectionSteps, Place)> {
     let Selection::Orthogonal(axes) = selection else { return None };
     let mut steps = Vec::with_capacity(axes.len());
     let mut bounds = Vec::with_capacity(axes.len());
@@ -30,7 +30,7 @@ pub(crate) fn place_of(selection: &Selection) -> Option<(Form, Place)> {
         steps.push(if range.len() > 1 { range.step() } else { 1 });
         bounds.push((i64::try_from(low).ok()?, i64::try_from(high).ok()?.checked_add(1)?));
     }
-    Some((Form(steps), Place::new(bounds)))
+    Some((SelectionSteps(steps), Place::new(bounds)))
 }
 
 /// Clips a place to an array of `shape`; `None` if it begins outside.
@@ -46,7 +46,7 @@ pub(crate) fn cut(place: &Place, shape: &[u64]) -> Option<Place> {
 }
 
 /// Returns the selection at a place within the array, as [`cut`] returns it.
-pub(crate) fn selection_at(form: &Form, place: &Place) -> Option<Selection> {
+pub(crate) fn selection_at(form: &SelectionSteps, place: &Place) -> Option<Selection> {
     if form.0.len() != place.rank() {
         return None;
     }

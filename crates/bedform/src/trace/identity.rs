@@ -11,14 +11,14 @@ use bedform_format::metadata::{parse_document, parse_group};
 use bedform_storage::open_without_waiting;
 
 /// A store's key; zeros where there is none.
-pub(super) type Key = [u8; 16];
+pub(super) type StoreKey = [u8; 16];
 
 /// Returns the key of the store at `path`.
-pub(super) fn key_of(path: &Path) -> Key {
+pub(super) fn key_of(path: &Path) -> StoreKey {
     key_in(&path.join("zarr.json")).unwrap_or_default()
 }
 
-fn key_in(document: &Path) -> Option<Key> {
+fn key_in(document: &Path) -> Option<StoreKey> {
     let limits = Limits::default();
     let file = open_without_waiting(document).ok()?;
     let found = file.metadata().ok().filter(|found| found.is_file())?;
@@ -33,7 +33,7 @@ fn key_in(document: &Path) -> Option<Key> {
 }
 
 /// True for a trace whose key differs from the source's, if both are known.
-pub(super) fn is_other(traced: &Key, own: &Key) -> bool {
-    let none = Key::default();
+pub(super) fn is_other(traced: &StoreKey, own: &StoreKey) -> bool {
+    let none = StoreKey::default();
     *traced != none && *own != none && traced != own
 }

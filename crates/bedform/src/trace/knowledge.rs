@@ -9,7 +9,7 @@ use bedform_format::metadata::parse_hex;
 use bedform_format::trace::knowledge::{Knowledge, LearnedArray, REPLICAS_MAX};
 use bedform_patterns::Pattern;
 
-use super::identity::{Key, is_other};
+use super::identity::{StoreKey, is_other};
 use super::processes::own_parts;
 use crate::sidecar::{Helper, Sidecar};
 
@@ -32,12 +32,12 @@ impl Helper for Knowledge {
 
 /// Returns `known` for the store with `key`. The knowledge of another store that lay there before
 /// is reduced to its list of merged traces.
-pub(super) fn of_store(mut known: Knowledge, key: &Key) -> Knowledge {
+pub(super) fn of_store(mut known: Knowledge, key: &StoreKey) -> Knowledge {
     if is_other(&parse_hex(&known.store).unwrap_or_default(), key) {
         known.arrays.clear();
         known.replicas.clear();
     }
-    if *key != Key::default() {
+    if *key != StoreKey::default() {
         known.store = format!("{:032x}", u128::from_be_bytes(*key));
     }
     known

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::keeping::{keep_selections, remove_unnamed};
 use super::knowledge::{LIST, fitted, newest_knowledge, of_store};
-use super::merging::Merging;
+use super::merging::TraceMerger;
 use super::record::{FILE_BYTES_MAX, keep_traces};
 use super::selections::CountedSelections;
 use super::{TRACES, identity};
@@ -98,12 +98,12 @@ pub fn learn_in(sidecar: Option<Sidecar>, shown: &str, progress: Progress<'_>) -
 fn add_traces(
     learned: &mut Learned,
     (sidecar, names): (&Sidecar, &[String]),
-    key: identity::Key,
+    key: identity::StoreKey,
     progress: Progress<'_>,
 ) -> Result<BTreeMap<String, CountedSelections>> {
     let mut read = BTreeMap::new();
     let Knowledge { arrays, replicas, traces, .. } = &mut learned.knowledge;
-    let mut merging = Merging::new(arrays, replicas, key);
+    let mut merging = TraceMerger::new(arrays, replicas, key);
     for (done, name) in names.iter().enumerate() {
         check_goes_on("learning was stopped")?;
         progress(done as u64, names.len() as u64);

@@ -8,11 +8,11 @@ use bedform_geometry::Selection;
 use bedform_patterns::{Analyzer, Pattern, Walk};
 
 use super::computations::Computations;
-use super::form::{Form, place_of, range_of};
-use super::identity::{Key, is_other};
+use super::form::{SelectionSteps, place_of, range_of};
+use super::identity::{StoreKey, is_other};
 use super::kinds::count_read;
 use super::knowledge::PATTERNS_MAX;
-use super::processes::{GLOBALS_MAX, PARTS_MAX, Part, globals};
+use super::processes::{GLOBALS_MAX, PARTS_MAX, ProcessWalk, globals};
 use super::selections::CountedSelections;
 use crate::error::Result;
 use crate::threads::workers::check_goes_on;
@@ -29,15 +29,15 @@ const REPLICAS_COUNTED_MAX: usize = 1 << 16;
 const READS_MAX: usize = 1 << 24;
 
 /// The knowledge of a source while traces are added.
-pub(super) struct Merging<'a> {
+pub(super) struct TraceMerger<'a> {
     arrays: &'a mut BTreeMap<String, LearnedArray>,
     replicas: &'a mut BTreeMap<String, ReplicaUse>,
     /// Counted selections, by path of the array.
     selections: BTreeMap<String, CountedSelections>,
     computations: Computations,
-    source: Key,
+    source: StoreKey,
     /// The walk of each process over each array, if its reads are one walk.
-    parts: BTreeMap<String, Vec<Part>>,
+    parts: BTreeMap<String, Vec<ProcessWalk>>,
     parts_count: usize,
     /// Encoded bytes of the new patterns.
     pattern_bytes: usize,
@@ -55,9 +55,9 @@ pub(super) struct MergedTraces {
 
 /// The reads of one array by one process, in order.
 #[derive(Clone, Default)]
-struct Followed {
+struct FollowedArray {
     analyzer: Analyzer,
-    form: Form,
+    form: SelectionSteps,
     /// The number of reads, and the times at which the first and the last began.
     reads: u64,
     times_ns: Option<(u64, u64)>,
@@ -72,12 +72,12 @@ struct Followed {
     bytes: usize,
 }
 
-impl<'a> Merging<'a> {
+impl<'a> TraceMerger<'a> {
     /// Starts to merge into the knowledge of `source`.
     pub(super) fn new(
         arrays: &'a mut BTreeMap<String, LearnedArray>,
         replicas: &'a mut BTreeMap<String, ReplicaUse>,
-        source: Key,
+        source: StoreKey,
     ) -> Self {
         Self {
             arrays,
@@ -97,7 +97,7 @@ impl<'a> Merging<'a> {
     /// # Errors
     /// `Interrupted`.
     pub(super) fn add(&mut self, blocks: impl Iterator<Item = TraceBlock>) -> Result<()> {
-        let mut followed: HashMap<String, Followed> = HashMap::new();
+        let mut followed: HashMap<String, FollowedArray> = HashMap::new();
         let (mut reads, mut bytes) = (0, 0);
         for block in blocks {
             check_goes_on("learning was stopped")?;
@@ -119,7 +119,7 @@ impl<'a> Merging<'a> {
             let now = FOLLOWED_BYTES + one.analyzer.heap_bytes();
             bytes = bytes + now - std::mem::replace(&mut one.bytes, now);
             if bytes > FOLLOWED_BYTES_MAX {
-                let ended = Followed { is_part: true, ..Followed::default() };
+                let ended = FollowedArray { is_part: true, ..FollowedArray::default() };
                 for (path, one) in &mut followed {
                     self.keep([(path.clone(), std::mem::replace(one, ended.clone()))]);
                 }
@@ -153,16 +153,20 @@ impl<'a> Merging<'a> {
     }
 
     /// Notes the walk of a process over an array, if all its reads are one walk.
-    fn note_part(&mut self, path: &str, one: &Followed) {
+    fn note_part(&mut self, path: &str, one: &FollowedArray) {
         let Some((began_ns, ended_ns)) = one.times_ns.filter(|_| !one.is_part) else { return };
         let walk = one.analyzer.walks().find(|walk| walk.count() == one.reads);
         if let Some(walk) = walk.filter(|_| self.parts_count < PARTS_MAX) {
             self.parts_count += 1;
-            self.parts.entry(path.to_owned()).or_default().push(Part { began_ns, ended_ns, walk });
+            self.parts.entry(path.to_owned()).or_default().push(ProcessWalk {
+                began_ns,
+                ended_ns,
+                walk,
+            });
         }
     }
 
-    fn add_block(&mut self, one: &mut Followed, block: TraceBlock) {
+    fn add_block(&mut self, one: &mut FollowedArray, block: TraceBlock) {
         let TraceBlock { weight, array: traced, mut reads, replicas, .. } = block;
         replicas.iter().for_each(|replica| self.add_use(replica));
         let array = self.arrays.entry(traced.path.clone()).or_default();
@@ -200,7 +204,7 @@ impl<'a> Merging<'a> {
 
     fn add_computations(&mut self) -> Result<()> {
         for (path, reads) in self.computations.take()? {
-            let mut one = Followed::default();
+            let mut one = FollowedArray::default();
             if let Some(array) = self.arrays.get_mut(&path) {
                 let selections = self.selections.entry(path.clone()).or_default();
                 reads.iter().for_each(|read| add_read(array, selections, &mut one, read, 1));
@@ -211,7 +215,7 @@ impl<'a> Merging<'a> {
     }
 
     /// Adds the patterns of these reads to the knowledge.
-    fn keep(&mut self, followed: impl IntoIterator<Item = (String, Followed)>) {
+    fn keep(&mut self, followed: impl IntoIterator<Item = (String, FollowedArray)>) {
         for (path, one) in followed {
             let Some(array) = self.arrays.get_mut(&path).filter(|_| !one.is_loaded()) else {
                 continue;
@@ -262,7 +266,7 @@ fn is_same<'a>(one: &'a Pattern, other: &'a Pattern) -> bool {
     }
 }
 
-impl Followed {
+impl FollowedArray {
     /// True for an array that is read as a whole, such as an index coordinate of a data set. xarray
     /// reads its first and last element, then all of it.
     fn is_loaded(&self) -> bool {
@@ -275,7 +279,7 @@ impl Followed {
 fn add_read(
     array: &mut LearnedArray,
     selections: &mut CountedSelections,
-    followed: &mut Followed,
+    followed: &mut FollowedArray,
     read: &TracedRead,
     weight: u64,
 ) {

@@ -27,7 +27,7 @@ const VARIABLES: [(&str, &str); 4] = [
 
 /// All reads of one array by one process.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct ProcessWalk {
     /// The begin of the first read, in nanoseconds since 1970.
     pub(super) began_ns: u64,
     /// The begin of the last read, in nanoseconds since 1970.
@@ -37,10 +37,10 @@ pub(super) struct Part {
 }
 
 /// Returns the global patterns of the walks over one array.
-pub(super) fn globals(mut parts: Vec<Part>) -> Vec<Global> {
+pub(super) fn globals(mut parts: Vec<ProcessWalk>) -> Vec<Global> {
     parts.sort_by_key(|part| part.began_ns);
     let mut runs: Vec<(u64, Vec<Walk>)> = Vec::new();
-    for Part { began_ns, ended_ns, walk } in parts {
+    for ProcessWalk { began_ns, ended_ns, walk } in parts {
         match runs.last_mut() {
             Some((end, walks)) if began_ns <= *end => {
                 *end = ended_ns.max(*end);
@@ -84,8 +84,8 @@ mod tests {
         Walk { start: row(first), levels: vec![Level { step, count }] }
     }
 
-    fn part(began_ns: u64, first: i64, count: u64) -> Part {
-        Part { began_ns, ended_ns: began_ns + 10, walk: rows(first, count) }
+    fn part(began_ns: u64, first: i64, count: u64) -> ProcessWalk {
+        ProcessWalk { began_ns, ended_ns: began_ns + 10, walk: rows(first, count) }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use bedform_format::trace::{
 use bedform_geometry::{AxisSelection, Selection};
 
 use super::form::traced_range;
-use super::recorded::{Recorded, traced};
+use super::recorded::{SelectionRecorder, traced};
 use super::{TRACES, identity, make_room, policy};
 use crate::sidecar::Sidecar;
 use crate::threads::per_process::{PerProcess, generation};
@@ -40,7 +40,7 @@ static PROCESS: PerProcess<Mutex<Traces>> = PerProcess::new();
 
 /// The target of a handle's recorded reads: its sidecar.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TraceTarget {
     /// The number of the handle in this process.
     id: u64,
     /// The directory of the sidecar.
@@ -48,7 +48,7 @@ pub(crate) struct Place {
     sidecar: Sidecar,
 }
 
-impl Place {
+impl TraceTarget {
     /// Makes the target of a handle whose source has this sidecar; `None` if the sidecar is not
     /// writable here.
     pub(crate) fn new(id: u64, sidecar: &Sidecar) -> Option<Self> {
@@ -77,8 +77,8 @@ struct Trace {
     /// Reads since the last recorded one.
     skipped: u64,
     /// Waiting reads, by path of the array.
-    waiting: HashMap<Box<str>, Waiting>,
-    selections: Recorded,
+    waiting: HashMap<Box<str>, WaitingReads>,
+    selections: SelectionRecorder,
     /// The policy of the source, if it has one.
     policy: Option<policy::PolicyFollower>,
     /// Recorded reads that the policy does not know of yet.
@@ -88,7 +88,7 @@ struct Trace {
 
 /// Waiting reads of one array, each with its weight: the number of reads that it stands for.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReads {
     array: TracedArray,
     reads: Vec<(u64, TracedRead)>,
     replicas: BTreeMap<String, TracedReplica>,
@@ -119,7 +119,7 @@ pub fn ask_for_computations(ask: fn() -> u64) {
 
 /// Records a read of `array`, given by path, shape and item size, that has just ended.
 pub(crate) fn record(
-    place: &Place,
+    place: &TraceTarget,
     array: (&str, &[u64], u64),
     selection: &Selection,
     made: &MadeRead<'_>,
@@ -163,7 +163,7 @@ pub(crate) fn record(
 
 impl Traces {
     /// Returns the trace of the source of a handle.
-    fn of(&mut self, place: &Place) -> Option<&mut Trace> {
+    fn of(&mut self, place: &TraceTarget) -> Option<&mut Trace> {
         let number = match self.handles.get(&place.id) {
             Some(number) => *number,
             None => self.add_handle(place),
@@ -171,7 +171,7 @@ impl Traces {
         self.all.get_mut(number).map(|(_, trace)| trace)
     }
 
-    fn add_handle(&mut self, place: &Place) -> usize {
+    fn add_handle(&mut self, place: &TraceTarget) -> usize {
         let known = self.all.iter().position(|(directory, _)| *directory == place.directory);
         let number = known.unwrap_or_else(|| {
             if self.all.len() >= SOURCES_MAX {
@@ -219,7 +219,7 @@ pub fn keep_traces() {
 }
 
 impl Trace {
-    fn new(place: &Place) -> Self {
+    fn new(place: &TraceTarget) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut random = [0_u8; 4];
         // If this fails, names still differ by time and process.
@@ -232,7 +232,7 @@ impl Trace {
         );
         Self {
             file: format!("{TRACES}/{name}"),
-            selections: Recorded::new(place.sidecar.clone(), &name),
+            selections: SelectionRecorder::new(place.sidecar.clone(), &name),
             sidecar: place.sidecar.clone(),
             source: place.sidecar.source().map(identity::key_of).unwrap_or_default(),
             policy: policy::PolicyFollower::new(&place.sidecar),
@@ -277,14 +277,14 @@ impl Trace {
     fn waiting_of(
         &mut self,
         (path, shape, item_size): (&str, &[u64], u64),
-    ) -> Option<&mut Waiting> {
+    ) -> Option<&mut WaitingReads> {
         let has_this_shape = self.waiting.get(path).map(|known| known.array.shape == shape);
         if has_this_shape != Some(true) {
             if has_this_shape.is_some() || self.waiting.len() >= ARRAYS_MAX {
                 self.flush();
             }
             let array = TracedArray { path: path.into(), shape: shape.to_vec(), item_size };
-            let waiting = Waiting { array, reads: Vec::new(), replicas: BTreeMap::new() };
+            let waiting = WaitingReads { array, reads: Vec::new(), replicas: BTreeMap::new() };
             self.waiting.insert(path.into(), waiting);
         }
         self.waiting.get_mut(path)
@@ -295,7 +295,7 @@ impl Trace {
         if made.replicas.is_empty() || self.weight() == 0 {
             return;
         }
-        let Some(Waiting { replicas, .. }) = self.waiting_of(array) else { return };
+        let Some(WaitingReads { replicas, .. }) = self.waiting_of(array) else { return };
         for (id, bytes) in made.replicas {
             let is_full = replicas.len() >= BLOCK_REPLICAS_MAX;
             let used = match replicas.get_mut(id) {
@@ -316,7 +316,7 @@ impl Trace {
         self.flushed = Instant::now();
         self.selections.flush();
         let mut bytes = Vec::new();
-        for (_, Waiting { array, reads, replicas }) in self.waiting.drain() {
+        for (_, WaitingReads { array, reads, replicas }) in self.waiting.drain() {
             let mut replicas: Vec<TracedReplica> = replicas.into_values().collect();
             let mut reads = reads.into_iter().peekable();
             loop {

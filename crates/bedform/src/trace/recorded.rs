@@ -77,7 +77,7 @@ pub(super) fn selection_of(traced: TracedSelection<'static>) -> Option<Selection
 
 /// The selections of one source that a process has recorded.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct SelectionRecorder {
     sidecar: Sidecar,
     /// The path of the file in the sidecar.
     file: String,
@@ -90,7 +90,7 @@ pub(super) struct Recorded {
     waiting: Vec<u8>,
 }
 
-impl Recorded {
+impl SelectionRecorder {
     /// Records beside the trace `name`.
     pub(super) fn new(sidecar: Sidecar, name: &str) -> Self {
         let (bytes, waiting) = (HashMap::new(), Vec::new());
@@ -168,7 +168,7 @@ mod tests {
     fn each_content_is_recorded_once_while_there_is_room() {
         let place = std::env::temp_dir().join(format!("bedform-recorded-{}", std::process::id()));
         let sidecar = Sidecar::of_path_in(&place.join("s.zarr"), Some(&place)).unwrap().unwrap();
-        let mut recorded = Recorded::new(sidecar.clone(), "trace");
+        let mut recorded = SelectionRecorder::new(sidecar.clone(), "trace");
         assert!(recorded.wants("x", 1, 10));
         assert!(!recorded.wants("x", 1, 10));
         // Another array with the same list.

@@ -109,12 +109,12 @@ pub(super) fn join(
     load: impl Fn(&LearnedSelection) -> Option<Selection>,
 ) {
     let mut room = RUNS_MAX;
-    let mut joined: Vec<(LearnedSelection, Option<Elements>)> = Vec::new();
+    let mut joined: Vec<(LearnedSelection, Option<SelectionRuns>)> = Vec::new();
     for one in std::mem::take(&mut known.all) {
         // Sorted by seconds, so the earlier one stays. Selections beyond the limit need no
         // comparison.
         let elements = match joined.len() < SELECTIONS_MAX && one.is_kept {
-            true => load(&one).and_then(|selection| Elements::new(&selection, &one.shape)),
+            true => load(&one).and_then(|selection| SelectionRuns::new(&selection, &one.shape)),
             false => None,
         };
         let elements = elements.filter(|elements| elements.runs_count() <= room);
@@ -125,7 +125,7 @@ pub(super) fn join(
         match same {
             Some((other, _)) => absorb(other, one),
             None => {
-                room -= elements.as_ref().map_or(0, Elements::runs_count);
+                room -= elements.as_ref().map_or(0, SelectionRuns::runs_count);
                 joined.push((one, elements));
             }
         }
@@ -143,12 +143,12 @@ fn keep_longest(known: &mut LearnedSelections, count: usize) {
 
 /// The elements of a selection, in any order: all combinations of positions in runs along each
 /// axis. Points have one axis, of places in the C order of the array.
-struct Elements {
+struct SelectionRuns {
     axes: Vec<PositionRuns>,
     count: f64,
 }
 
-impl Elements {
+impl SelectionRuns {
     fn new(selection: &Selection, shape: &[u64]) -> Option<Self> {
         // The shape comes from a file: this excludes shapes in which the number of a place
         // overflows.

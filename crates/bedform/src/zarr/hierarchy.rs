@@ -21,7 +21,7 @@ use crate::cache::{CacheHandle, PlaceId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::plan::tuning::Tuning;
-use crate::prefetch::Follows;
+use crate::prefetch::HandleReads;
 
 /// Finds the newest root of whatever log lies beside a place; `None` without any.
 pub(crate) type FindRoot = fn(&dyn Storage, &Limits) -> Result<Option<Root>>;
@@ -33,7 +33,7 @@ pub(crate) struct Hierarchy {
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
     /// Who follows the reads, where something may be read ahead.
-    pub(crate) follows: Option<Arc<Follows>>,
+    pub(crate) follows: Option<Arc<HandleReads>>,
     pub(crate) documents: Documents,
     pub(crate) cache: Arc<CacheHandle>,
     pub(super) find_root: FindRoot,
@@ -120,7 +120,7 @@ impl Hierarchy {
         let place = storage.identity().map(|identity| PlaceId::new(&identity));
         Self {
             cache: Arc::new(CacheHandle::new(options.cache_bytes, place)),
-            follows: Follows::new(&options),
+            follows: HandleReads::new(&options),
             documents: Documents::default(),
             next_array: AtomicU64::new(0),
             drafts: Mutex::default(),
