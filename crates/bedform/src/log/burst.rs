@@ -61,7 +61,7 @@ pub struct Burst {
     /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
     pub part_bytes: u64,
     /// True to drain continuously in a background thread. Otherwise the writer drains when it waits
-    /// for the tier, at the latest at the end of a session, in the same order in every run.
+    /// for the tier, and at the end of a session: the order is the same in every run.
     pub in_background: bool,
 }
 
@@ -221,7 +221,7 @@ impl BurstPlace {
     }
 
     /// Removes closed segments of dead writers. Fails if the tier holds promised commits of a dead
-    /// writer of the log: they come before all new writes, so they have to become visible first.
+    /// writer of the log. They come before all new writes, so they have to become visible first.
     ///
     /// # Errors
     /// `Conflict`; those of storage.

@@ -169,8 +169,8 @@ pub(super) fn remove(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<(
     place.remove()
 }
 
-/// Returns the source of a segment's bytes from `at` on: the object, the offset there, the number
-/// of bytes, and whether it is a part of the burst tier.
+/// Returns the source of a segment's bytes from `at` on: object, offset, number of bytes, and
+/// whether it is a part of the burst tier.
 ///
 /// Committed and undamaged bytes come from the log; the tier may not have them any more. Behind
 /// them the log's bytes may be torn, and the tier has the promised ones. A part is removed once its

@@ -70,7 +70,7 @@ pub(super) fn known_epoch_now(
 }
 
 /// True if the segment of a dead writer has sections that `root` does not know, or promises.
-/// Promises count even if a root knows their commits: a burst tier may still hold them, and the
+/// Promises count even if a root knows their commits. A burst tier may still hold them, and the
 /// next recovery has to find that they were kept.
 ///
 /// # Errors
