@@ -1,7 +1,7 @@
 //! Buffers in which a writer's elements wait until they are appended.
 //!
 //! The first buffer comes from the allocator, whose memory gets its pages one by one as it is
-//! filled. A writer that needs more, and may keep 16 MiB waiting, gets large pages of 2 MiB: to get
+//! filled. A writer that needs more, and may keep 16 MiB waiting, gets large pages of 2 MiB. To get
 //! 512 small pages takes as long as to copy their content.
 
 use bedform_storage::LargeMemory;

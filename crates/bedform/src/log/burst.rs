@@ -358,8 +358,8 @@ impl BurstPlace {
     /// commits are visible. The caller makes sure that no writer is alive.
     ///
     /// The log notes the tier before the first promise, and keeps the note while promises may still
-    /// come. So a tier that was away can be compared with the log: without a note and without the
-    /// segment there, the log has forgotten it.
+    /// come. So a tier that was out of reach can be compared with the log. Without a note and
+    /// without the segment there, the log has forgotten it.
     ///
     /// # Errors
     /// Of storage.
