@@ -17,8 +17,8 @@ use crate::zarr::object::{moved_if_gone, whole_machine};
 use crate::zarr::region::{at_once, each_object};
 
 /// Bytes of objects in flight for each writing thread, and the least number of bytes that an object
-/// counts. Most of the time for a small object is a wait for the device, and the file system merges
-/// syncs that run at the same time.
+/// counts. A small object mostly means a wait for the device, and the file system merges syncs that
+/// run at the same time.
 const WRITING_BYTES: u64 = 8 << 20;
 const WRITING_BYTES_MIN: u64 = 512 << 10;
 /// Most objects in flight.
