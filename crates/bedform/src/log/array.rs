@@ -1,7 +1,7 @@
-//! A handle on an array of an opened store: what the array is as of a snapshot.
+//! A handle on an array of an opened store, and the array's state as of a snapshot.
 //!
-//! Commits that are not settled may have made an array larger than its documents say. Whoever reads,
-//! writes or settles it asks the handle for its state.
+//! Commits that are not settled may have made an array larger than its document says. So readers,
+//! writers and settling take the state of an array from its handle.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -27,14 +27,14 @@ pub(crate) struct ArrayHandle {
     pub(crate) store: Arc<OpenedStore>,
     pub(crate) path: ObjectPath,
     state: Arc<RwLock<Arc<ArrayState>>>,
-    /// The state with the shape that commits which are not settled have given the array.
+    /// The state with the shape that unsettled commits give the array, once it was needed.
     larger: Arc<RwLock<Option<Larger>>>,
     pub(crate) draft: Option<Arc<DraftLock>>,
-    /// A handle on a growth that is under way: what is known stays as it is.
+    /// True for an array whose growth is in progress: the handle keeps its state.
     pub(crate) growing: bool,
 }
 
-/// The larger state of an array, and which of its states it was made from.
+/// The enlarged state of an array, and the number of the state that it was made from.
 #[derive(Debug)]
 struct Larger {
     of: u64,
@@ -54,7 +54,8 @@ impl ArrayHandle {
         })
     }
 
-    /// An array whose creation is not yet committed; with its lock, if this handle has made it.
+    /// Makes a handle on an array whose creation is not committed yet; `lock` is set by the
+    /// creating handle.
     pub(crate) fn draft(
         store: Arc<OpenedStore>,
         path: ObjectPath,
@@ -67,7 +68,7 @@ impl ArrayHandle {
         Ok(Self { store, path, state, larger: Arc::default(), draft: lock, growing: false })
     }
 
-    /// The values of the array's attributes.
+    /// Returns the values of the array's attributes.
     ///
     /// # Errors
     /// As [`ObjectText::parse`].
@@ -75,7 +76,7 @@ impl ArrayHandle {
         attribute_values(&self.store, &self.path, attributes)
     }
 
-    /// The array's document with the values of its attributes.
+    /// Returns the array's document with the values of its attributes.
     ///
     /// # Errors
     /// As [`ObjectText::parse`].
@@ -84,19 +85,19 @@ impl ArrayHandle {
             .map_err(|error| Error::metadata(self.name(), error.into()))
     }
 
-    /// The array as a user knows it.
+    /// Returns the name of the array for messages.
     pub(crate) fn name(&self) -> String {
         self.store.name_of(&self.path)
     }
 
-    /// What is known of the array, looked up again if the store's freshness asks for it and another
-    /// writer (or another handle) has changed it.
-    /// Commits that are not settled may have made the array larger than its metadata say.
+    /// Returns the present state of the array. Looks for changes by other writers and handles if
+    /// the store's freshness asks for it. Unsettled commits may have made the array larger than its
+    /// metadata say.
     pub(crate) fn state(&self) -> Result<Arc<ArrayState>> {
         Ok(self.state_as_of()?.0)
     }
 
-    /// As [`Array::state`], with the snapshot that it took to find it, if it took one.
+    /// Returns [`ArrayHandle::state`], with the snapshot if one was taken to find it.
     pub(crate) fn state_as_of(&self) -> Result<(Arc<ArrayState>, Option<Snapshot>)> {
         if !self.store.documents.is_log_pending(&self.store) {
             let state = self.stored_state()?;
@@ -109,16 +110,17 @@ impl ArrayHandle {
         Ok((state, Some(snapshot)))
     }
 
-    /// As [`Array::state`], with a snapshot: none of its commits has made the array larger than that.
+    /// Returns [`ArrayHandle::state`] with a snapshot, of which no commit makes the array larger
+    /// than that.
     pub(crate) fn state_in_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
-        // A table that says the shape may have been settled and removed since its root was read.
+        // A table that has the shape may have been settled and removed since its root was read.
         self.store.in_one_snapshot(|| self.state_in_one_snapshot())
     }
 
     fn state_in_one_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
         let snapshot = self.store.snapshot()?;
-        // In this order: settling publishes an array's shape before it drops the commits that gave it,
-        // so what the root no longer says the documents do.
+        // The order matters. Settling publishes an array's shape before it drops the commits that
+        // gave it, so the document has each shape that the root no longer has.
         let state = self.stored_state()?;
         let Some(view) = snapshot.view.as_ref().filter(|_| !self.growing) else {
             return Ok((state, snapshot));
@@ -154,7 +156,7 @@ impl ArrayHandle {
         Ok(enlarged)
     }
 
-    /// What [`Array::state`] gave last.
+    /// Returns the state that [`ArrayHandle::state`] returned last.
     pub(crate) fn last_state(&self) -> Arc<ArrayState> {
         let state = self.known();
         match &*self.larger.read().unwrap_or_else(PoisonError::into_inner) {
@@ -163,7 +165,7 @@ impl ArrayHandle {
         }
     }
 
-    /// As [`Array::state`], as the metadata have it.
+    /// Returns the state without the growth by unsettled commits, as the metadata have it.
     fn stored_state(&self) -> Result<Arc<ArrayState>> {
         let state = self.known();
         if self.growing {
@@ -173,15 +175,15 @@ impl ArrayHandle {
             Some(source) if self.store.documents.is_current(&self.store, source)? => Ok(state),
             Some(_) => self.reload(),
             None => match self.reload() {
-                // Not yet committed.
+                // The array is a draft.
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(state),
                 outcome => outcome,
             },
         }
     }
 
-    /// What a read of the array with `state` fails with: `error`, unless that calls damaged what others have deleted
-    /// or made smaller since this handle looked.
+    /// Returns the error of a failed read of the array with `state`. A `Corrupt` error becomes a
+    /// `Conflict` if other writers have deleted or changed the array since this handle looked.
     pub(crate) fn changed_or(&self, state: &ArrayState, error: Error) -> Error {
         if error.kind() != ErrorKind::Corrupt || self.store.held.is_some() {
             return error;
@@ -207,14 +209,15 @@ impl ArrayHandle {
         }
     }
 
-    /// Fails if the array with `state` is not there any more: deleted, or replaced with its store or group. In
-    /// an object store nothing is asked: each look is a request, and nothing is replaced as a whole there.
+    /// Fails if the array with `state` was deleted, or replaced with its store or group. In an
+    /// object store nothing is checked: each check is a request, and nothing is replaced as a whole
+    /// there.
     ///
     /// # Errors
     /// `Conflict`; those of storage.
     pub(crate) fn check_is_there(&self, state: &ArrayState) -> Result<()> {
         let storage = &self.store.storage;
-        // Of a held store the source has asked.
+        // For a held store the source has checked this.
         let asks = !storage.is_remote() && self.store.held.is_none();
         let Some(source) = state.source.as_ref().filter(|_| asks) else { return Ok(()) };
         let (path, version) = source.own();
@@ -239,7 +242,7 @@ impl ArrayHandle {
         }
     }
 
-    /// The array with `state`, as of now.
+    /// Returns the array with `state`, as of a snapshot taken now.
     ///
     /// # Errors
     /// As [`OpenedStore::snapshot`].
@@ -247,7 +250,7 @@ impl ArrayHandle {
         Ok(self.pinned_to(state, self.store.snapshot()?))
     }
 
-    /// The array with `state`, as of `snapshot`.
+    /// Returns the array with `state`, as of `snapshot`.
     pub(crate) fn pinned_to<'a>(
         &'a self,
         state: &'a ArrayState,
@@ -256,22 +259,22 @@ impl ArrayHandle {
         PinnedArray::new(&self.store, &self.path, state, snapshot)
     }
 
-    /// Takes `state`, which was just committed; better, what storage has now.
+    /// Reads the state that storage has after a commit; takes the committed `state` if that fails.
     pub(crate) fn advance(&self, state: ArrayState) {
         if self.reload().is_err() {
-            // The commit stands all the same. Storage is asked again at the next use.
+            // The commit stands nevertheless. The next use reads storage again.
             *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
         }
     }
 
-    /// What was known of the array when it was last looked up.
+    /// Returns the state of the last lookup.
     pub(crate) fn known(&self) -> Arc<ArrayState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives the array, which is open as `state` has it, its codecs: by the blocks that `sampled` gives, or none to keep
-    /// those of the document. What others have given it meanwhile counts. The handle knows the array with its codecs
-    /// then.
+    /// Gives codecs to the array, which is open in `state`. They are chosen by the blocks that
+    /// `sampled` returns; without `sampled`, those of the document stay. Codecs that another writer
+    /// has given it meanwhile take precedence. Afterwards the handle has the array with its codecs.
     ///
     /// # Errors
     /// Those of `sampled`; as [`choosing::close`].
@@ -289,7 +292,7 @@ impl ArrayHandle {
         if !self.growing && self.reload().is_ok() {
             return Ok(());
         }
-        // A draft, or a growth that is under way: its shape stays as it is known here.
+        // A draft, or a growth in progress: the handle keeps its own shape.
         for mut document in documents {
             document["shape"] = json!(self.known().metadata.shape);
             let metadata = parse_array(&document, &self.store.options.limits)
@@ -300,8 +303,9 @@ impl ArrayHandle {
         Ok(())
     }
 
-    /// `state`, or what storage has by now if that is open: others may have closed the array and written to it. For
-    /// readers, who took their snapshot before.
+    /// Returns `state`. If the array is open in it and was closed since, returns the state in
+    /// storage instead. The writer that closed the array may have written chunks. For readers that
+    /// took their snapshot before.
     ///
     /// # Errors
     /// As [`ArrayHandle::reload`].
@@ -309,21 +313,22 @@ impl ArrayHandle {
         if !state.is_open || self.growing || self.store.held.is_some() {
             return Ok(state.clone());
         }
-        // A handle that looks for nothing would find what it knows.
+        // If the store's freshness forbids a look for changes, the reload would use the known
+        // documents.
         self.store.documents.read_root(&self.store)?;
         let now = match self.reload() {
-            // A draft is as its own document has it.
+            // Only a draft's own document describes it.
             Err(error) if error.kind() == ErrorKind::NotFound => self.draft_by_now(state)?,
             now => now?,
         };
         if now.is_open || now.identity() != state.identity() {
             return Ok(state.clone());
         }
-        // Commits may have made it larger than its document says.
+        // Commits may have made the array larger than its document says.
         Ok(Arc::new(self.with_shape(&now, &state.metadata.shape)?))
     }
 
-    /// As [`ArrayHandle::closed_by_now`], of a draft.
+    /// Returns as [`ArrayHandle::closed_by_now`], for a draft.
     fn draft_by_now(&self, state: &Arc<ArrayState>) -> Result<Arc<ArrayState>> {
         let document = match own_document(&self.store, &self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(state.clone()),
@@ -337,14 +342,15 @@ impl ArrayHandle {
         Ok(Arc::new(ArrayState::new(&self.store, &self.path, metadata, document, None)?))
     }
 
-    /// What storage has on the array now.
+    /// Reads the state from storage, and keeps it in the handle.
     pub(crate) fn reload(&self) -> Result<Arc<ArrayState>> {
         let state = Arc::new(load(&self.store, &self.path)?);
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state.clone();
         Ok(state)
     }
 
-    /// A handle on the array as it will be with `shape`: see [`Store::grown`](crate::Store::grown).
+    /// Returns a handle on the array as it will be with `shape`: see
+    /// [`Store::grown`](crate::Store::grown).
     pub(crate) fn grown(&self, shape: &[u64]) -> Result<Self> {
         let state = self.state()?;
         let old = &state.metadata.shape;
@@ -361,7 +367,7 @@ impl ArrayHandle {
         Ok(Self { store, path, state, larger, draft, growing: true })
     }
 
-    /// The lock under which the array's shape changes.
+    /// Takes the lock under which the array's shape changes.
     pub(crate) fn lock(&self) -> Result<Box<dyn Lock>> {
         if self.draft.as_ref().is_some_and(|draft| draft.is_live()) {
             return Err(Error::invalid(format!(
@@ -372,7 +378,7 @@ impl ArrayHandle {
         self.store.lock(&self.path)
     }
 
-    /// The array as it would be with another shape.
+    /// Returns the state that the array would have with another shape.
     ///
     /// # Errors
     /// As [`ArrayState::with_shape`].
@@ -381,7 +387,8 @@ impl ArrayHandle {
     }
 }
 
-/// The error of an array that is no longer what commits are of.
+/// Returns the error for an array with unsettled commits that another program has removed or
+/// replaced.
 pub(crate) fn replaced(name: &str, what: &str) -> Error {
     Error::new(
         ErrorKind::Conflict,

@@ -1,9 +1,9 @@
-//! Copies from the blocks of segments to where their elements belong.
+//! Copies of elements from the blocks of segments to their targets.
 //!
-//! A box of a section knows where its elements lie in the section's data. Here its copy is cut at the
-//! borders of blocks, copies are put in the order of the segments' bytes, and neighbouring blocks are
-//! fetched together. So a read fetches every block that it needs once, checks it once, and moves
-//! elements from it straight to their places, whatever chunks they belong to.
+//! A box of a section knows where its elements lie in the section's data. This module cuts its copy
+//! at the borders of blocks, sorts the copies by the segments' bytes, and fetches neighbouring
+//! blocks together. So a read fetches and checks each block once, and moves elements from it
+//! straight to their targets, across all chunks.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,35 +20,35 @@ use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Run};
 use crate::source::{CoverBatch, Destination, Payload};
 
-/// Copies of elements out of blocks, to be fetched in the order of the segments' bytes.
+/// Copies of elements out of blocks, which are fetched in the order of the segments' bytes.
 #[derive(Debug, Default)]
 pub(crate) struct LogCopies {
     segments: Vec<Arc<LogSegment>>,
     blocks: Vec<BlockCopies>,
-    /// Which of these it is, by the number of the segment and the block's offset in it.
+    /// Indices in `blocks`, by the number of the segment and the block's offset in it.
     numbers: HashMap<(u32, u64), usize>,
-    /// The one that was added to last.
+    /// Index of the block that got the last copy.
     last: usize,
-    /// The number in its section of a block that was looked for last.
+    /// Index, in its section, of the block that was looked up last.
     last_at: usize,
     copies: usize,
-    /// Where decoded blocks are kept.
+    /// The cache for decoded blocks.
     cache: Option<Arc<CacheHandle>>,
 }
 
-/// What is taken of a block.
+/// The copies out of one block.
 #[derive(Debug)]
 pub(super) struct BlockCopies {
-    /// Which of the segments.
+    /// Index of its segment.
     segment: u32,
     pub(super) block: Block,
     /// The blocks that follow it in the data, for one element that lies in several.
     pub(super) more: Vec<Block>,
-    /// From the bytes of the blocks, one behind the other.
+    /// Copies from the bytes of these blocks, one behind the other.
     pub(super) moves: Vec<Move>,
 }
 
-/// Elements on their way.
+/// A copy of elements: one run, or along several axes.
 #[derive(Debug)]
 pub(super) enum Move {
     Run(Run),
@@ -56,22 +56,23 @@ pub(super) enum Move {
 }
 
 impl LogCopies {
-    /// No copies yet; those of blocks that `cache` has need no fetching.
+    /// Makes an empty list of copies; blocks that `cache` has are not fetched.
     pub(crate) fn new(cache: Option<Arc<CacheHandle>>) -> Self {
         Self { cache: cache.filter(|cache| !cache.is_bypass()), ..Self::default() }
     }
 
-    /// Adds a copy from the data of `section`, of elements of `item` bytes.
+    /// Adds a copy from the data of `section`; an element has `item` bytes.
     ///
     /// # Errors
-    /// `Corrupt` if it leaves the data, which decoding rules out.
+    /// `Corrupt` if the copy leaves the data, which decoding rules out.
     pub(super) fn add(&mut self, section: &LoadedSection, copy: Copy, item: usize) -> Result<()> {
         let copy = ascending(copy);
         let mut source = BlockSource { section, item, copies: self };
         source.cut(copy.source_start, copy.target_start, &copy.axes).ok_or_else(|| outside(section))
     }
 
-    /// As [`LogCopies::add`], for `count` elements that lie in one run in the data and the target.
+    /// Adds a copy, as [`LogCopies::add`], of `count` elements in one run in the data and in the
+    /// target.
     ///
     /// # Errors
     /// As [`LogCopies::add`].
@@ -90,7 +91,7 @@ impl LogCopies {
             while left > 0 {
                 let end = *ends.get(at)?;
                 let before = at.checked_sub(1).map_or(0, |before| ends[before]);
-                // Mostly all of it, and that is found out without a division.
+                // Mostly all elements are in this block; no division is needed to find that.
                 let now = match left.checked_mul(each).is_some_and(|bytes| bytes <= end - from) {
                     true => left,
                     false => (end - from) / each,
@@ -113,7 +114,8 @@ impl LogCopies {
         cut().ok_or_else(|| outside(section))
     }
 
-    /// The block that has the byte `from` of the data: mostly that of the copy before.
+    /// Returns the index of the block that has byte `from` of the data: mostly that of the copy
+    /// before.
     fn block_at(&mut self, ends: &[u64], from: u64) -> usize {
         let at = self.last_at;
         let is_same = ends.get(at).is_some_and(|end| from < *end)
@@ -147,7 +149,7 @@ impl LogCopies {
     }
 
     fn segment_number(&mut self, segment: &Arc<LogSegment>) -> u32 {
-        // Mostly that of the copy before.
+        // Mostly the segment of the copy before.
         let known = self.segments.iter().rposition(|known| Arc::ptr_eq(known, segment));
         let number = known.unwrap_or_else(|| {
             self.segments.push(segment.clone());
@@ -156,7 +158,7 @@ impl LogCopies {
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 
-    /// Adds the copies of another.
+    /// Adds the copies of `other`.
     fn append_copies(&mut self, other: Self) {
         self.cache = self.cache.take().or(other.cache);
         for mut blocks in other.blocks {
@@ -176,7 +178,7 @@ impl LogCopies {
         }
     }
 
-    /// What to fetch, in the order of the segments' bytes.
+    /// Returns the fetches, in the order of the segments' bytes.
     ///
     /// # Errors
     /// `Corrupt` if a block lies outside its segment.
@@ -189,7 +191,7 @@ impl LogCopies {
             for block in [&own.block].into_iter().chain(&own.more) {
                 check_place(segment, block)?;
             }
-            // What lies in several blocks is fetched for itself: there is hardly any.
+            // An element in several blocks is rare, and has a fetch of its own.
             let follows = own.more.is_empty() && last == Some(own.segment);
             last = own.more.is_empty().then_some(own.segment);
             match fetches.last_mut().filter(|fetch| follows && fetch.has_room(&own.block)) {
@@ -201,7 +203,7 @@ impl LogCopies {
                 }
             }
         }
-        // A read that would push most others out is not kept.
+        // A read that would evict most other entries of the cache is not cached.
         let decoded: u64 = fetches.iter().map(LogFetch::decoded_bytes).sum();
         let cache = self.cache.filter(|cache| decoded <= cache.limit() / 2);
         fetches.iter_mut().for_each(|fetch| fetch.keep_in(cache.as_ref()));
@@ -236,7 +238,7 @@ impl CoverBatch for LogCopies {
     }
 }
 
-/// Nothing outside a segment is asked for, nor memory taken for it.
+/// Fails if a block ends behind its segment: no request is made, and no memory is taken.
 fn check_place(segment: &LogSegment, block: &Block) -> Result<()> {
     if segment.holds(block.offset, block.stored_bytes) {
         return Ok(());
@@ -256,7 +258,7 @@ fn outside(section: &LoadedSection) -> Error {
     )
 }
 
-/// The data of a section, at whose blocks the copies of a box are cut.
+/// The data of a section, with the list that takes the copies cut at its blocks.
 struct BlockSource<'a> {
     section: &'a LoadedSection,
     item: usize,
@@ -264,8 +266,9 @@ struct BlockSource<'a> {
 }
 
 impl BlockSource<'_> {
-    /// Adds the copy of the elements of `axes`, whose first one lies at `source` in the data; no axis
-    /// leads back. `None` if it leaves the data.
+    /// Cuts the copy of the elements of `axes` at the borders of blocks, and adds the pieces. The
+    /// first element lies at byte `source` of the data, and no axis steps back. `None` if the copy
+    /// leaves the data.
     fn cut(&mut self, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
         let (mut source, mut target) = (source, target);
         let place = u64::try_from(source).ok()?;
@@ -299,7 +302,7 @@ impl BlockSource<'_> {
             if done == left.count() {
                 return Some(());
             }
-            // What is left counts from its own first element.
+            // The rest of the axis counts from its own first element.
             let (from, to) = left.offset(done);
             left = left.slice(done..left.count());
             (source, target) = (source + from, target + to);
@@ -308,7 +311,7 @@ impl BlockSource<'_> {
         }
     }
 
-    /// Adds a copy that starts in block `at` and leaves it at most with a single element.
+    /// Adds a copy that starts in block `at`; at most a single element leaves that block.
     fn add(&mut self, at: usize, source: i64, target: i64, axes: &[Axis]) -> Option<()> {
         let (blocks, ends) = self.section.blocks();
         let block = blocks.get(at)?;
@@ -332,7 +335,7 @@ impl BlockSource<'_> {
     }
 }
 
-/// The same copy with axes that only lead forward in the source, the outermost first.
+/// Returns the same copy with axes that step only forward in the source, the outermost first.
 fn ascending(mut copy: Copy) -> Copy {
     for axis in &mut copy.axes {
         if let Axis::List { .. } = axis {
@@ -359,19 +362,19 @@ fn ascending(mut copy: Copy) -> Copy {
     copy
 }
 
-/// Makes offsets count from the first of them, which is given.
+/// Makes offsets relative to the first of them, and returns the first.
 fn rebase(offsets: &mut [(i64, i64)]) -> (i64, i64) {
     let first = offsets.first().copied().unwrap_or_default();
     offsets.iter_mut().for_each(|pair| *pair = (pair.0 - first.0, pair.1 - first.1));
     first
 }
 
-/// Bytes from the first element of the axes to the last.
+/// Returns the bytes from the first element of the axes to the last.
 fn span(axes: &[Axis]) -> i64 {
     axes.iter().map(|axis| axis.reach()[0].1).sum()
 }
 
-/// How many of an axis lie at most `room` bytes ahead.
+/// Returns the number of positions of an axis that lie at most `room` bytes ahead.
 fn fitting(axis: &Axis, room: i64) -> u64 {
     match axis {
         _ if room < 0 => 0,
@@ -383,7 +386,7 @@ fn fitting(axis: &Axis, room: i64) -> u64 {
     }
 }
 
-/// How many of `0..count` come before the first that `holds` not.
+/// Returns the number of values in `0..count` before the first for which `holds` is false.
 fn partition_point(count: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -401,12 +404,12 @@ fn with_first(first: Axis, rest: &[Axis]) -> Vec<Axis> {
 }
 
 fn signed(value: u64) -> i64 {
-    // Counts of elements whose bytes were counted.
+    // The value counts elements whose bytes fitted, so it fits.
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    // The value is a size in memory, checked against the limits when its section was decoded.
     value as usize
 }

@@ -1,4 +1,4 @@
-//! Selections as boxes, and their elements in the order of the boxes.
+//! Selections as lists of boxes, and copies of their elements into the order of the boxes.
 
 use bedform_format::log::Boxes;
 use bedform_geometry::{AxisSelection, Selection, element_count, strides};
@@ -6,22 +6,22 @@ use bedform_geometry::{AxisSelection, Selection, element_count, strides};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::{Axis, Copy};
 
-/// Boxes that one write may have: a point is a box.
+/// Most boxes of one write; each point is a box.
 const BOXES_MAX: u64 = 1 << 24;
 
-/// A selection as boxes.
+/// A selection as boxes, with the copies that gather the elements of each box.
 pub(super) struct Parts {
     pub(super) boxes: Boxes,
-    /// How the elements of each box lie among those of the selection, with their bytes; nothing where
-    /// they follow each other as the boxes do.
+    /// For each box its bytes, and the copy of its elements from those of the selection. `None` if
+    /// the elements of the selection are in the order of the boxes.
     pub(super) copies: Option<Vec<(usize, Copy)>>,
 }
 
-/// Positions of one axis that follow each other: first position, first index in the result, count.
+/// A run of adjacent positions along one axis: first position, first index in the result, count.
 type Run = (u64, u64, u64);
 
-/// The boxes of `selection` of an array with `rank` axes and items of `item` bytes. An axis with gaps,
-/// or in another order, gives a box for each run of neighbours.
+/// Returns the boxes of `selection` in an array with `rank` axes and elements of `item` bytes. An
+/// axis with gaps, or in another order, gives a box for each run of adjacent positions.
 ///
 /// # Errors
 /// `LimitExceeded` for more than 2^24 boxes.
@@ -66,7 +66,7 @@ fn check_count(count: u64) -> Result<()> {
     ))
 }
 
-/// The boxes of all combinations of the axes' runs.
+/// Returns the boxes of all combinations of the axes' runs.
 fn product(axes: &[AxisSelection], item: usize) -> Result<Parts> {
     let runs: Vec<Vec<Run>> = axes.iter().map(runs_of).collect::<Result<_>>()?;
     let counts: Vec<u64> = runs.iter().map(|runs| runs.len() as u64).collect();
@@ -96,7 +96,7 @@ fn product(axes: &[AxisSelection], item: usize) -> Result<Parts> {
     Ok(Parts { copies: (count > 1).then_some(copies), ..parts })
 }
 
-/// The copy of a box's elements from those of the selection, and their bytes.
+/// Returns the bytes of a box, and the copy of its elements from those of the selection.
 fn copy_of(runs: &[Run], steps: &[u64], item: usize) -> (usize, Copy) {
     let shape: Vec<u64> = runs.iter().map(|(.., length)| *length).collect();
     let inside = strides(&shape);
@@ -114,7 +114,7 @@ fn copy_of(runs: &[Run], steps: &[u64], item: usize) -> (usize, Copy) {
     (index(shape.iter().product::<u64>() * item), copy)
 }
 
-/// The runs of neighbours along an axis, in the order of the selection.
+/// Returns the runs of adjacent positions along an axis, in the order of the selection.
 fn runs_of(axis: &AxisSelection) -> Result<Vec<Run>> {
     if let AxisSelection::Range(range) = axis
         && range.is_contiguous()
@@ -134,12 +134,12 @@ fn runs_of(axis: &AxisSelection) -> Result<Vec<Run>> {
 }
 
 fn signed(value: u64) -> i64 {
-    // The bytes of a selection are held in memory.
+    // The bytes of a selection are in memory, so the value fits.
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Counts of things that are in memory.
+    // The value counts objects in memory, so it fits.
     value as usize
 }

@@ -1,21 +1,22 @@
-//! Memory in which a writer's elements wait until they are appended.
+//! Buffers in which a writer's elements wait until they are appended.
 //!
-//! What is little goes to memory that a program's allocator gives page by page, as it is filled. Who
-//! writes much gets large pages: to be given 512 small ones takes as long as to copy what they hold.
+//! The first buffer comes from the allocator, whose memory gets its pages one by one as it is
+//! filled. A writer that needs more, and may keep 16 MiB waiting, gets large pages of 2 MiB. To get
+//! 512 small pages takes as long as to copy their content.
 
 use bedform_storage::LargeMemory;
 
 use crate::error::Result;
 use crate::memory;
 
-/// Bytes of a buffer of little, large enough for the device.
+/// Bytes of a small buffer, large enough for the device.
 const FEW_BYTES: usize = 1 << 20;
-/// Bytes of a buffer of much: a large page.
+/// Bytes of a large buffer: one large page.
 const MANY_BYTES: usize = 2 << 20;
-/// Who may keep less than this waiting has buffers of little only.
+/// A writer that may keep fewer bytes than this waiting has small buffers only.
 const LARGE_FROM_BYTES: usize = 16 << 20;
 
-/// A buffer.
+/// A buffer of a writer, in small pages or in one large page.
 #[derive(Debug)]
 pub(super) struct Buffer {
     memory: Memory,
@@ -29,12 +30,12 @@ enum Memory {
 }
 
 impl Buffer {
-    /// A buffer for little.
+    /// Makes a small buffer.
     pub(super) fn few() -> Self {
         Self { memory: Memory::Few(Vec::with_capacity(FEW_BYTES)), length: 0 }
     }
 
-    /// A buffer for much; for little where the system has no such memory.
+    /// Makes a large buffer; a small one if the system has no such memory.
     fn many() -> Self {
         match LargeMemory::new(MANY_BYTES) {
             Ok(memory) => Self { memory: Memory::Many(memory), length: 0 },
@@ -42,7 +43,7 @@ impl Buffer {
         }
     }
 
-    /// What was added.
+    /// Returns the bytes that were added.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Few(bytes) => bytes,
@@ -62,7 +63,7 @@ impl Buffer {
         capacity - self.length
     }
 
-    /// Takes what fits of `bytes`, and says how much.
+    /// Copies as many of `bytes` as fit, and returns their number.
     pub(super) fn add(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room());
         let end = self.length + count;
@@ -82,24 +83,24 @@ impl Buffer {
     }
 }
 
-/// Makes the buffers of a writer.
+/// The maker of a writer's buffers.
 #[derive(Debug)]
 pub(super) struct Buffers {
     has_large: bool,
-    /// How many were made: what the first one held was not little if there is another.
+    /// Buffers made so far: a writer that needs a second one writes more than a little.
     made: usize,
 }
 
 impl Buffers {
-    /// What a writer cannot do without.
+    /// Least memory of a writer, in bytes: two small buffers.
     pub(super) const LEAST_BYTES: u64 = 2 * FEW_BYTES as u64;
 
-    /// For a writer that may keep `bytes` waiting.
+    /// Makes the buffers of a writer that may keep `bytes` bytes waiting.
     pub(super) fn new(bytes: usize) -> Self {
         Self { has_large: bytes >= LARGE_FROM_BYTES, made: 0 }
     }
 
-    /// A buffer.
+    /// Makes a buffer: a small one first, then large ones if the writer may have them.
     ///
     /// # Errors
     /// `LimitExceeded` if the process may take no more memory.
@@ -109,12 +110,13 @@ impl Buffers {
         Ok(if self.made == 1 || !self.has_large { Buffer::few() } else { Buffer::many() })
     }
 
-    /// True if there is one that can be waited for while another is filled.
+    /// True if the writer can fill one buffer while it waits for another.
     pub(super) fn are_many(&self) -> bool {
         self.made >= 2
     }
 
-    /// How many buffers `bytes` bytes are; two at least, so that one is filled while one is written.
+    /// Returns the number of buffers for `bytes` bytes; at least two, so that one is filled while
+    /// the other is written.
     pub(super) fn count(&self, bytes: usize) -> usize {
         (bytes / if self.has_large { MANY_BYTES } else { FEW_BYTES }).max(2)
     }

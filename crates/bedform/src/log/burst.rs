@@ -1,4 +1,7 @@
-//! The burst tier: a fast place, perhaps of this node alone, that takes what is appended to logs.
+//! The burst tier: fast storage, perhaps local to the node, that takes appended segments first.
+//!
+//! A writer appends a segment in parts. Each part is drained to the log, and removed once its bytes
+//! are durable there. If commits are promised, a commit counts once it is durable in the tier.
 //!
 //! ```text
 //! <burst>/<store>/<segment>/
@@ -21,49 +24,49 @@ use super::promises::{Promised, Promises};
 use crate::config::{BurstConfiguration, Size};
 use crate::error::{Error, ErrorKind, Result};
 
-/// See [`Burst::part_bytes`].
+/// The default of [`Burst::part_bytes`].
 const PART_BYTES: u64 = 32 << 20;
-/// See [`Burst::lengthen_parts`].
+/// The largest part that [`Burst::lengthen_parts`] makes.
 const LONG_PART_BYTES_MAX: u64 = 256 << 20;
-/// How many long parts fill the tier.
+/// Number of long parts that fill the tier.
 const LONG_PARTS: u64 = 16;
-/// Bytes that a writer may have in the tier where nothing else is said.
+/// The default of [`Burst::capacity_bytes`].
 const CAPACITY_BYTES: u64 = 4 << 30;
-/// One of so many parts of what is free in the tier is left to others.
+/// Writers leave one of this many shares of the free bytes to other programs.
 const FREE_PARTS: u64 = 16;
-/// Parts that a writer has at least where little is free, and the bytes of each.
+/// Least number of parts for each writer where little is free, and their least size in bytes.
 const FEW_PARTS: u64 = 4;
 const PART_BYTES_MIN: u64 = 256 << 10;
 const NAME: &str = "STORE.txt";
-/// What it says before and behind the name of the log.
+/// Text of `STORE.txt` before and behind the name of the log.
 const TEXT: (&str, &str) =
     ("This directory holds data of the Bedform log ", " that are not yet there.\n");
-/// What it says at its end if commits are promised as soon as they are here.
+/// Last line of `STORE.txt` if commits are promised once they are durable in the tier.
 const PROMISES: &str = "Commits of it may have been promised.\n";
-/// What it says before that if it is said beside it which ones. Earlier versions, which know only the line
-/// behind it, still see that there are promises.
+/// The line before [`PROMISES`] if promise files lie beside it. Earlier versions know only the last
+/// line, and still see that there are promises.
 const PROMISES_KEPT: &str = "Which ones stands in the files 'promises-*'; one is always there.\n";
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 const PART_DIGITS: usize = 20;
 
-/// A burst tier.
+/// A burst tier, with the limits of one writer in it.
 #[derive(Debug, Clone)]
 pub struct Burst {
-    /// The place.
+    /// The storage that holds the parts.
     pub storage: Arc<dyn Storage>,
-    /// Bytes that a writer may have there: beyond it, writing waits for draining.
+    /// Bytes that one writer may have there; at this limit, writing waits for draining.
     pub capacity_bytes: u64,
-    /// Bytes that were free there; nothing where that is not known.
+    /// Bytes that were free when the tier was opened; `None` if unknown.
     pub free_bytes: Option<u64>,
     /// Bytes of a part: large enough for the slow tier, small enough that draining begins early.
     pub part_bytes: u64,
-    /// True to drain all the time, in a thread of its own; otherwise it is done by whoever waits for it,
-    /// at the latest at the end of a session, in the same order in every run.
+    /// True to drain continuously in a background thread. Otherwise the writer drains when it waits
+    /// for the tier, and at the end of a session: the order is the same in every run.
     pub in_background: bool,
 }
 
 impl Burst {
-    /// The tier in `storage`, with parts of 32 MiB.
+    /// Makes the tier in `storage`, with parts of 32 MiB.
     pub fn new(storage: Arc<dyn Storage>, capacity_bytes: Option<u64>) -> Self {
         let capacity_bytes = capacity_bytes.unwrap_or(CAPACITY_BYTES);
         Self {
@@ -75,17 +78,19 @@ impl Burst {
         }
     }
 
-    /// What the log notes of a writer that promises commits through the tier.
+    /// Returns the log's note for a writer that promises commits: the names of the tier and the
+    /// node.
     pub(super) fn note(&self) -> String {
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         format!("{} on node {node}", self.storage.name())
     }
 
-    /// The tier as one of so many `writers` has it, who begin at once: none takes more than its share of
-    /// what is free, and its parts are small enough that it always has several.
+    /// Returns the tier with the limits of one of `writers` that begin at the same time. Each takes
+    /// at most its share of the free bytes, and its parts are small enough that several fit into
+    /// that share.
     ///
     /// # Errors
-    /// `NoSpace` if that is next to nothing.
+    /// `NoSpace` if the share is below 1 MiB.
     pub(super) fn shared_by(mut self, writers: u32) -> Result<Self> {
         let Some(free) = self.free_bytes else { return Ok(self) };
         let share = free / FREE_PARTS * (FREE_PARTS - 1) / u64::from(writers.max(1));
@@ -106,14 +111,14 @@ impl Burst {
         Ok(self)
     }
 
-    /// Makes parts as long as suits who waits for the tier alone: each costs two syncs, and nothing is
-    /// drained before half of the tier is taken.
+    /// Lengthens the parts, for a writer that waits for the tier alone. Each part costs two syncs,
+    /// and draining begins only when half of the tier is in use.
     pub(super) fn lengthen_parts(&mut self) {
         let long = (self.capacity_bytes / LONG_PARTS).min(LONG_PART_BYTES_MAX);
         self.part_bytes = self.part_bytes.max(long);
     }
 
-    /// An error of the option `burst`, if it is one of its value.
+    /// Adds the option's name and value to an `InvalidArgument` error.
     pub(super) fn named(path: &Path, error: Error) -> Error {
         match error.kind() {
             ErrorKind::InvalidArgument => Error::invalid(format!("burst {path:?}: {error}")),
@@ -121,7 +126,7 @@ impl Burst {
         }
     }
 
-    /// The tier in the directory `path`, which is there.
+    /// Opens the tier in the existing directory `path`.
     ///
     /// # Errors
     /// `NotFound`; `InvalidArgument` if it is no directory; those of storage.
@@ -134,7 +139,7 @@ impl Burst {
         Ok(Self::new(Arc::new(LocalStorage::open(path, Mode::ReadWrite)?), None))
     }
 
-    /// The tier in the directory `path`, which is made if it is not there.
+    /// Opens the tier in the directory `path`, and creates the directory if it is missing.
     ///
     /// # Errors
     /// `InvalidArgument` if it cannot be a directory; those of storage.
@@ -147,7 +152,7 @@ impl Burst {
     }
 }
 
-/// Fails if there can be no directory `path`.
+/// Fails if `path` cannot be a directory.
 fn check_directory(path: &Path) -> Result<()> {
     if path.as_os_str().is_empty() {
         return Err(Error::invalid("the path is empty; name a directory"));
@@ -160,38 +165,38 @@ fn check_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Where a segment lies in the burst tier.
+/// The directory of one segment in the burst tier.
 #[derive(Debug, Clone)]
 pub(super) struct BurstPlace {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) directory: ObjectPath,
-    /// The store as a user knows it.
+    /// The name of the store's log, for people.
     store: String,
     promising: Promising,
 }
 
-/// Whether commits are promised as soon as they are in the tier.
+/// The writer that promises commits once they are durable in the tier, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promising {
     No,
-    /// By the coordinator, whose directories name what is here.
+    /// The coordinator, in another segment: its directories name the sections of this one.
     Elsewhere,
-    /// By the writer of this segment.
+    /// The writer of this segment.
     Here(SegmentHeader),
 }
 
 impl BurstPlace {
-    /// The place of the segment `name` of a log.
+    /// Returns the place of segment `name` of a log.
     ///
     /// # Errors
-    /// For what is no name.
+    /// If `name` is not a valid name.
     pub(super) fn of(burst: &Burst, log: &LogPlace, name: &str) -> Result<Self> {
         let directory = store_directory(log)?.join(name)?;
         let (storage, promising) = (burst.storage.clone(), Promising::No);
         Ok(Self { storage, directory, store: log.name(), promising })
     }
 
-    /// Says of an error of the tier that it is one: what the log does is told with the log's name.
+    /// Adds the tier's name to an error, as errors of the log carry the log's name.
     ///
     /// # Errors
     /// That of `outcome`.
@@ -203,19 +208,20 @@ impl BurstPlace {
         outcome.map_err(|error| error.into().at(tier()))
     }
 
-    /// The same, of a writer whose commits are promised as soon as they are here: by itself if it `coordinates`.
+    /// Returns the place for a writer that promises commits: here if it `coordinates`, else
+    /// elsewhere.
     pub(super) fn with_promises(self, segment: SegmentHeader, coordinates: bool) -> Self {
         let promising = if coordinates { Promising::Here(segment) } else { Promising::Elsewhere };
         Self { promising, ..self }
     }
 
-    /// True if commits are promised as soon as they are here.
+    /// True if commits are promised once they are durable here.
     pub(super) fn has_promising_writer(&self) -> bool {
         self.promising != Promising::No
     }
 
-    /// Fails if the tier holds what a writer of the log promised before it died: it comes before
-    /// whatever is written now, so it has to be visible before.
+    /// Removes closed segments of dead writers. Fails if the tier holds promised commits of a dead
+    /// writer of the log. They come before all new writes, so they have to become visible first.
     ///
     /// # Errors
     /// `Conflict`; those of storage.
@@ -238,7 +244,7 @@ impl BurstPlace {
         Ok(())
     }
 
-    /// The segments of a log that lie in the tier.
+    /// Returns the segments of a log that lie in the tier, with their names.
     ///
     /// # Errors
     /// Of storage.
@@ -248,8 +254,8 @@ impl BurstPlace {
         names.map(|name| Ok((name.clone(), Self::of(burst, log, &name)?))).collect()
     }
 
-    /// Makes the segment's directory, which says whose it is. Nothing is promised yet: it need not outlive
-    /// a power cut.
+    /// Creates the segment's directory, with a text that names its store. Nothing is promised yet,
+    /// so the text need not survive a power cut.
     ///
     /// # Errors
     /// Of storage.
@@ -257,8 +263,8 @@ impl BurstPlace {
         self.say("", Durability::Process)
     }
 
-    /// Says durably whose the directory is, and that commits may be promised. Before that the first file of
-    /// promises is there, durably, if they are kept here: gives what writes them.
+    /// Rewrites the text durably: it says that commits may be promised. The coordinator's first
+    /// promise file is durable before the text, and is returned.
     ///
     /// # Errors
     /// Of storage.
@@ -288,8 +294,8 @@ impl BurstPlace {
         Ok(())
     }
 
-    /// The log that the segment is of, as it was called when its writer began; nothing where that cannot
-    /// be told.
+    /// Returns the name that the segment's log had when the writer began; `None` if the text does
+    /// not tell.
     ///
     /// # Errors
     /// Of storage.
@@ -299,7 +305,7 @@ impl BurstPlace {
         Ok(name.map(|(name, _)| name.to_owned()))
     }
 
-    /// What the segment's directory says of itself; nothing where it says nothing that can be read.
+    /// Returns the text of `STORE.txt`; `None` if it is missing, too large, or not UTF-8.
     fn text(&self) -> Result<Option<String>> {
         let Some(object) = self.storage.find(&self.directory.join(NAME)?)? else { return Ok(None) };
         let size = object.version().size;
@@ -311,7 +317,7 @@ impl BurstPlace {
         Ok(String::from_utf8(text).ok())
     }
 
-    /// Removes what was given up, and is nobody's, unless its writer is about to do so.
+    /// Removes a segment that was given up, unless its writer is alive.
     fn remove_if_dead(&self) -> Result<()> {
         match lock_of_dead(&*self.storage, &self.directory)? {
             Some(_lock) => self.remove(),
@@ -319,14 +325,14 @@ impl BurstPlace {
         }
     }
 
-    /// True if commits that were promised may lie here, or only what says which, and nobody brings them on.
+    /// True if the writer is dead, and promised commits or promise files may lie here.
     fn is_abandoned(&self, log: &LogPlace, name: &str) -> Result<bool> {
         let Some(_lock) = lock_of_dead(&*self.storage, &self.directory)? else { return Ok(false) };
         let is_empty = self.parts()?.is_empty() && self.promised(log, name)?.is_none();
         Ok(!is_empty && self.has_promises()?)
     }
 
-    /// What the files of promises here say; nothing if they say nothing of any commit.
+    /// Returns the contents of the promise files here; `None` if they mention no commit.
     ///
     /// # Errors
     /// As [`Promised::read`].
@@ -336,7 +342,7 @@ impl BurstPlace {
         Ok(found.filter(|found| !found.is_empty()))
     }
 
-    /// True if a file of promises has to be here.
+    /// True if the text says that promise files are here.
     ///
     /// # Errors
     /// Of storage.
@@ -348,9 +354,12 @@ impl BurstPlace {
         Ok(self.text()?.is_some_and(|text| text.ends_with(PROMISES)))
     }
 
-    /// True if what lies here of segment `name`, unless somebody still writes it, was given up, or is
-    /// visible. A tier may be away until the log has forgotten the segment: what is promised through a
-    /// tier is noted there before, and as long as it may still come.
+    /// True if the parts of segment `name` are not needed: it was closed or given up, or its
+    /// commits are visible. The caller makes sure that no writer is alive.
+    ///
+    /// The log notes the tier before the first promise, and keeps the note while promises may still
+    /// come. So a tier that was out of reach can be compared with the log. Without a note and
+    /// without the segment there, the log has forgotten it.
     ///
     /// # Errors
     /// Of storage.
@@ -363,20 +372,20 @@ impl BurstPlace {
             && !log.is_there(&LogPlace::segment_path(name)?)?)
     }
 
-    /// The part that starts at byte `start` of the segment.
+    /// Returns the path of the part that starts at byte `start` of the segment.
     ///
     /// # Errors
-    /// None that a number can give.
+    /// None for any number.
     pub(super) fn part(&self, start: u64) -> Result<ObjectPath> {
         Ok(self.directory.join(&Self::part_name(start))?)
     }
 
-    /// The name of that part.
+    /// Returns the file name of the part that starts at byte `start` of the segment.
     pub(super) fn part_name(start: u64) -> String {
         format!("{start:0PART_DIGITS$}")
     }
 
-    /// The starts of all parts that are there, in order.
+    /// Returns the start bytes of all parts in the tier, in ascending order.
     ///
     /// # Errors
     /// Of storage.
@@ -389,10 +398,11 @@ impl BurstPlace {
         Ok(starts)
     }
 
-    /// Removes the parts, of which all that counts is durable in the log; what was promised is still said here.
+    /// Removes the parts; all their bytes that count are durable in the log. The promise files
+    /// stay.
     ///
     /// # Errors
-    /// Of storage. Calling again goes on.
+    /// Of storage. The call can be repeated.
     pub(super) fn remove_parts(&self) -> Result<()> {
         for start in self.parts()? {
             self.storage.delete(&self.part(start)?, Durability::Process, Condition::None)?;
@@ -400,11 +410,11 @@ impl BurstPlace {
         Ok(())
     }
 
-    /// Removes the segment from the tier. Durably: what came back after a power cut might be promised
-    /// again when the log has long forgotten it.
+    /// Removes the segment from the tier, durably. A directory that came back after a power cut
+    /// might be taken for new promises, since the log may have forgotten the segment.
     ///
     /// # Errors
-    /// Of storage. Calling again goes on.
+    /// Of storage. The call can be repeated.
     pub(super) fn remove(&self) -> Result<()> {
         Ok(self.storage.delete_tree(&self.directory, Durability::Disk)?)
     }
@@ -417,11 +427,11 @@ fn store_directory(log: &LogPlace) -> Result<ObjectPath> {
 }
 
 impl Burst {
-    /// The burst tier that is configured for the store in the directory `store`, if that is one: see
-    /// [`BurstConfiguration::of_store`].
+    /// Opens the burst tier that is configured for the store in the directory `store`, if there is
+    /// one: see [`BurstConfiguration::of_store`].
     ///
     /// # Errors
-    /// As there; those of the tier's directory, which is made if it is missing.
+    /// As there; those of the tier's directory, which is created if it is missing.
     pub fn configured(store: Option<&Path>) -> Result<Option<Self>> {
         let Some(own) = BurstConfiguration::of_store(store)? else { return Ok(None) };
         let BurstConfiguration { path, capacity } = own;
@@ -430,8 +440,8 @@ impl Burst {
         })
     }
 
-    /// As [`Burst::configured`], for the store in `storage`; only directories have a configuration beside
-    /// them.
+    /// Opens the tier for the store in `storage`, as [`Burst::configured`]. Only a directory has a
+    /// configuration beside it.
     ///
     /// # Errors
     /// As [`Burst::configured`].

@@ -1,10 +1,9 @@
-//! Reads everything that a root names and says what of it is damaged.
+//! A check of every object that a root names, with a line for each damage.
 //!
-//! Nothing is asked of what readers keep: each directory, section and block comes from storage.
-//! Sections are taken in the order of the commits, blocks in that of the data, in long requests; in
-//! memory are one request, and what a [`View`] keeps of directories and sections. What fails is
-//! noted, once for each thing that is damaged, with all arrays that it has data of, and the check
-//! goes on.
+//! The check uses no cache: each directory, section and block is read from storage. Sections are
+//! read in the order of commits, blocks in the order of the data, in long requests. Memory holds
+//! one request, and the directories and sections that a [`View`] keeps. A damaged object is noted
+//! once, with all arrays that it has data of, and the check continues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -19,45 +18,48 @@ use super::section::LoadedSection;
 use super::view::{Loaded, View};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Bytes of a request: what a [`ReadBlock`] holds. A block may be larger.
+/// Bytes of a request: the capacity of a [`ReadBlock`]. A single block may be larger.
 const WINDOW_BYTES: u64 = 2 << 20;
-/// The largest gap between blocks that is read over: a record's head, and a small one's body.
+/// Largest gap in bytes between blocks that one request reads over: a record's head and a small
+/// body.
 const GAP_BYTES: u64 = 4 << 10;
-/// Names of arrays in a line; of more their number is said.
+/// Most array names in a line; further ones are only counted.
 const NAMES_MAX: usize = 8;
 
-/// An array of which the log is checked.
+/// An array whose logged data are checked, and its objects.
 pub(crate) struct CheckedArray {
-    /// What the log knows it by, if it is one of this store.
+    /// Its identity in the log, if it has one.
     pub(crate) key: Option<[u8; 16]>,
     pub(crate) name: String,
-    /// Objects along each axis, and elements of an object.
+    /// Number of objects along each axis, and elements of an object along each axis.
     pub(crate) grid: Vec<u64>,
     pub(crate) object_shape: Vec<u64>,
-    /// The objects that are there, by their places in the C order of the grid.
+    /// Existing objects, by their index in the C order of the grid.
     pub(crate) stored: BTreeSet<u64>,
-    /// Objects that are not there and of which the log has data.
+    /// Objects that do not exist, but of which the log has data; by the same index.
     pub(crate) logged: BTreeSet<u64>,
 }
 
-/// Which arrays are asked for.
+/// The arrays that a check covers.
 pub(crate) struct Asked {
     pub(crate) arrays: Vec<CheckedArray>,
-    /// True for what the store no longer has, too.
+    /// True to check data of arrays that the store no longer has, too.
     pub(crate) is_all: bool,
 }
 
-/// What a check found.
+/// The result of [`check_log`].
 #[derive(Default)]
 pub(crate) struct Found {
-    /// A line for each thing that is damaged.
+    /// One line for each damaged object.
     pub(crate) lines: Vec<String>,
-    /// What of the log is not there: settled and removed, if there is a newer root, else lost.
+    /// Objects of the log that do not exist: settled and removed if there is a newer root, else
+    /// lost.
     pub(crate) missing: BTreeSet<String>,
 }
 
-/// Checks everything that the root of `view` names of the arrays asked for. `step` is told of how
-/// many steps each is done, and says whether to stop.
+/// Checks all objects that the root of `view` names and that have data of the arrays in `asked`.
+/// Calls `step` with the number of sections done and of all sections; an error of `step` ends the
+/// check.
 ///
 /// # Errors
 /// `Interrupted`; `LimitExceeded` if memory is short.
@@ -84,7 +86,7 @@ struct CheckedSection {
     keys: BTreeSet<[u8; 16]>,
 }
 
-/// The sections of the commits of a table, by commit.
+/// Returns the sections of a table's commits, in commit order.
 fn sections_of(table: &Table) -> Vec<CheckedSection> {
     let mut sections = BTreeMap::new();
     for row in &table.rows {
@@ -100,7 +102,7 @@ fn sections_of(table: &Table) -> Vec<CheckedSection> {
     sections.into_values().collect()
 }
 
-/// The sections of a commit.
+/// Returns the sections of a commit.
 fn sections_in(directory: &Directory) -> Vec<CheckedSection> {
     let sections = directory.sections.iter().filter_map(|place| {
         Some(CheckedSection {
@@ -116,7 +118,7 @@ fn sections_in(directory: &Directory) -> Vec<CheckedSection> {
 struct Check<'a> {
     view: &'a View,
     asked: &'a mut Asked,
-    /// The arrays asked for, by their keys: their numbers in `asked`.
+    /// Indices of the arrays in `asked`, by their keys.
     by_key: HashMap<[u8; 16], usize>,
     damages: Damages,
     missing: BTreeSet<String>,
@@ -124,7 +126,7 @@ struct Check<'a> {
     past: ReadBlock,
 }
 
-/// What is damaged, each once.
+/// The damaged objects, each once.
 #[derive(Default)]
 struct Damages {
     all: Vec<Damage>,
@@ -171,7 +173,7 @@ impl Check<'_> {
             }
             Ok::<_, Error>(())
         };
-        // What is damaged was noted.
+        // Damaged tables and directories were noted above.
         for record in &root.tables {
             if let Ok(table) = self.view.whole_table(record) {
                 check(self, &sections_of(&table))?;
@@ -193,7 +195,7 @@ impl Check<'_> {
         self.asked.is_all || self.by_key.contains_key(key)
     }
 
-    /// The names of the arrays asked for among `keys`.
+    /// Returns the names of the covered arrays among `keys`.
     fn names<'k>(&self, keys: impl Iterator<Item = &'k [u8; 16]>) -> BTreeSet<String> {
         let name = |key| match self.by_key.get(key) {
             Some(at) => Some(self.asked.arrays[*at].name.clone()),
@@ -202,15 +204,15 @@ impl Check<'_> {
         keys.filter_map(name).collect()
     }
 
-    /// What is wrong with `object`.
+    /// Returns the text of an error at `object`; a missing object is noted.
     ///
     /// # Errors
-    /// That of memory, which says nothing about it.
+    /// An error of memory, which tells nothing about the object.
     fn text_of(&mut self, error: Error, object: &str) -> Result<String> {
         if error.is_of_memory() {
             return Err(error);
         }
-        // A server says of what was removed meanwhile that it was changed.
+        // A server reports an object that was removed meanwhile as changed.
         if !matches!(error.kind(), ErrorKind::SnapshotMoved | ErrorKind::Conflict) {
             return Ok(error.to_string());
         }
@@ -240,7 +242,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the blocks of a section that have data of the arrays asked for.
+    /// Checks the blocks of a section that have data of the covered arrays.
     fn data(
         &mut self,
         section: &LoadedSection,
@@ -282,7 +284,7 @@ impl Check<'_> {
         needed
     }
 
-    /// Checks the blocks of one request. Where that fails, each for itself.
+    /// Checks the blocks of one request; if that fails, each block in a request of its own.
     fn window(
         &mut self,
         section: &LoadedSection,
@@ -318,7 +320,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads the blocks from number `first` on; gives those that are not what they were.
+    /// Reads the blocks from index `first` on, and returns the damaged ones.
     fn read(
         &mut self,
         section: &LoadedSection,
@@ -337,7 +339,7 @@ impl Check<'_> {
         Ok(problems(blocks, first, &self.bytes))
     }
 
-    /// Notes damaged blocks that follow each other as one.
+    /// Notes adjacent damaged blocks in one line.
     fn note_blocks(&mut self, section: &LoadedSection, run: &[(usize, String)]) {
         let ([(first, problem), ..], [.., (last, _)]) = (run, run) else { return };
         let (blocks, ends) = section.blocks();
@@ -359,7 +361,7 @@ impl Check<'_> {
         self.damages.note(error.to_string(), names);
     }
 
-    /// Notes the objects that are not there and that the section has data of.
+    /// Notes the missing objects of which the section has data.
     fn add_logged(&mut self, section: &LoadedSection) {
         let own = &section.section;
         for entry in &own.entries {
@@ -380,8 +382,7 @@ impl Check<'_> {
 }
 
 impl CheckedArray {
-    /// Notes the objects that are not there of those that a box touches, given by its start and end
-    /// along each axis.
+    /// Notes the missing objects that a box touches; `axes` has its start and end along each axis.
     fn add_logged(&mut self, axes: impl Iterator<Item = (u64, u64)>) {
         let (first, counts): (Vec<u64>, Vec<u64>) = axes
             .zip(self.object_shape.iter().zip(&self.grid))
@@ -425,7 +426,7 @@ impl Damages {
     }
 }
 
-/// The end of the needed blocks from `first` on that one request gives.
+/// Returns the end of the needed blocks that one request reads from `first` on.
 fn end_of_window(blocks: &[Block], needed: &[bool], first: usize) -> usize {
     let mut end = first;
     let mut behind = blocks[first].offset;
@@ -441,7 +442,7 @@ fn end_of_window(blocks: &[Block], needed: &[bool], first: usize) -> usize {
     end
 }
 
-/// What is wrong with blocks, of which `found` has the bytes from the first one on.
+/// Returns the damaged blocks; `found` has the stored bytes from the first block on.
 fn problems(blocks: &[Block], first: usize, found: &[u8]) -> Vec<(usize, BodyError)> {
     let front = blocks.first().map_or(0, |block| block.offset);
     let problem = |(number, block): (usize, &Block)| {
@@ -458,6 +459,6 @@ fn problems(blocks: &[Block], first: usize, found: &[u8]) -> Vec<(usize, BodyErr
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Sizes of what is in memory; sections were held against the limits when they were decoded.
+    // The value is a size in memory, checked against the limits when its section was decoded.
     value as usize
 }

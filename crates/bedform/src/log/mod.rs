@@ -1,37 +1,40 @@
-//! The log: what is committed and not yet settled.
+//! The log of a store: its committed data that are not yet settled into shards.
 //!
-//! `docs/format.md` says what is on disk, `docs/log-explained.md` argues that nothing is lost or half seen.
+//! Writers append data to segments. A commit creates the next numbered root, which names all
+//! commits since the last settle. A reader pins one root and lays its commits over the stored
+//! chunks. `docs/format.md` describes the bytes on disk. `docs/log-explained.md` argues that no
+//! commit is lost or half visible.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `opened` | an opened store: its hierarchy, and the log over it |
-//! | `snapshot` | snapshots, and what they mean for one array |
-//! | `held` | stores that are held at one moment |
-//! | `array` | a handle on an array: what it is as of a snapshot |
+//! | `snapshot` | snapshots of a store, and of one array |
+//! | `held` | stores pinned to one moment |
+//! | `array` | a handle on an array, and its state as of a snapshot |
 //! | `shapes` | shapes that commits give to arrays, and their publication |
-//! | `place` | where a store's log is, and its roots |
-//! | `view` | one root and what it refers to: what readers pin |
-//! | `table` | what many commits touch, in the place of their directories; how tables merge |
-//! | `section` | a section, and where the boxes of an array lie in it |
-//! | `tree` | which of many boxes have a share in a region |
-//! | `overlay` | what lies over an object's chunks |
+//! | `place` | the location of a store's log, and its roots |
+//! | `view` | one root with its commits, as readers pin it |
+//! | `table` | tables, which replace the directories of many commits; how tables merge |
+//! | `section` | a section in memory, and the positions of an array's boxes in it |
+//! | `tree` | packed trees that find the boxes that meet a region |
+//! | `overlay` | the boxes of commits that lie over an object's chunks |
 //! | `blocks` | copies from the blocks of segments |
 //! | `fetch` | blocks that are fetched together |
-//! | `check` | everything that a root names, read and checked |
+//! | `check` | a check of every object that a root names |
 //! | `boxes` | selections as boxes |
 //! | `buffer` | memory in which elements wait until they are appended |
-//! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and how they are drained |
-//! | `promises` | which commits were promised through the tier, kept outside their segments |
+//! | [`burst`], `staged`, `drain` | the fast tier that takes segments first, and its draining |
+//! | `promises` | files that list the commits promised through the tier |
 //! | `segment` | the file, or lane of one, that one writer appends to |
 //! | `record` | records of a segment, read back and checked |
-//! | `lanes` | what lies in a segment, whoever of several writers put it there |
-//! | `stream` | what one writer writes: data, and sections that say what they mean |
-//! | [`session`] | writing: what the members of a job take and declare |
-//! | `commit` | what the members do together to commit |
-//! | `node` | what those of a node do together: one segment, one section |
+//! | `lanes` | opened segments, and the lanes of the writers that share one |
+//! | `stream` | the output of one writer: data, and the sections that describe them |
+//! | [`session`] | sessions: the writes and declarations of the members of a job |
+//! | `commit` | the collective steps of a commit |
+//! | `node` | one segment and one section for all members of a node |
 //! | `parts` | segments that were copied away from an object store, as files |
-//! | [`recover`] | what writers that died left behind |
-//! | [`mod@settle`] | commits become shards |
+//! | [`recover`] | recovery of the data of dead writers |
+//! | [`mod@settle`] | conversion of commits into shards |
 
 pub(crate) mod array;
 mod blocks;

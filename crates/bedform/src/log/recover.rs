@@ -1,9 +1,13 @@
-//! What writers that died left behind: brought from the burst tier, kept where it was promised, found
-//! where it was not.
+//! Recovery of the data that dead writers left behind.
 //!
-//! Nothing here is needed for what was committed: that is in the log, and readers see it. A commit
-//! that was promised by a burst tier becomes visible; writes that no commit had are found, and stay
-//! until somebody says what is to become of them.
+//! Recovery never touches committed data: they are in the log, and readers see them. It has three
+//! steps:
+//!
+//! - Segments of dead writers are copied from the burst tier to the log.
+//! - Promised commits become visible, in order. The first damaged one stops the later ones of its
+//!   session.
+//! - Uncommitted writes are listed. They stay until the caller commits or discards them
+//!   ([`Leftover`]).
 
 mod bring;
 mod promised;
@@ -36,15 +40,15 @@ use super::shapes::enlarge;
 use crate::comm::Alone;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What is to become of writes that no commit has.
+/// The treatment of uncommitted writes in a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Leftover {
-    /// They stay, and are found again.
+    /// The writes stay, and the next recovery lists them again.
     #[default]
     Keep,
-    /// They become visible: one commit for each session that left some.
+    /// The writes become visible: one commit for each session that left some.
     Commit,
-    /// They are removed, with the next settling or collection of garbage.
+    /// The writes are removed by the next settling or garbage collection.
     Discard,
 }
 
@@ -61,33 +65,34 @@ impl FromStr for Leftover {
     }
 }
 
-/// What [`Store::recover`](crate::Store::recover) found and did.
+/// The findings and changes of one call of [`Store::recover`](crate::Store::recover).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovered {
-    /// Bytes that came from the burst tier.
+    /// Bytes copied from the burst tier.
     pub drained_bytes: u64,
-    /// Commits that had been promised, and are visible now.
+    /// Promised commits that this call made visible.
     pub completed: u64,
-    /// Segments that somebody still writes to.
+    /// Segments with a live writer.
     pub live: u64,
-    /// Writes that no commit has, by session and rank.
+    /// Uncommitted writes, by session and rank.
     pub found: Vec<Found>,
-    /// Commits that were made of them.
+    /// Commits that this call made of uncommitted writes.
     pub committed: u64,
-    /// Promised commits that were given up, with all later ones of their sessions.
+    /// Promised commits that were given up, later ones of their sessions included.
     pub given_up: u64,
-    /// What is damaged of what was promised, a line for each session: the commit, and where. The commits before
-    /// it are visible. It and the later ones wait, and nothing else is written before they are given up, or
-    /// what is damaged came back to its place.
+    /// One line for each session with damaged promises: the first damaged commit, and the place of
+    /// the damage. Earlier commits are visible. The damaged commit and the later ones wait. New
+    /// writers of the store get `Conflict` until the commits are given up or the damaged bytes are
+    /// restored.
     pub damaged: Vec<String>,
-    /// Burst tiers, and their nodes, through which writers that died may have promised more, and of
-    /// which that has not come: others than the one that was looked at, or that one, if it has nothing of
+    /// Burst tiers, with their nodes, through which dead writers may have promised commits that
+    /// have not reached the log. This call did not look at the tier, or the tier has nothing of
     /// such a writer any more.
     pub tiers: Vec<String>,
 }
 
 impl Recovered {
-    /// For doors: an object with these names.
+    /// Returns a JSON object with the names of the fields, for the Python and C interfaces.
     pub fn to_json(&self) -> Value {
         let found = self.found.iter().map(|found| {
             json!({
@@ -111,53 +116,57 @@ impl Recovered {
     }
 }
 
-/// Writes of one rank of a session that no commit has; or of several, whose node had put them together
-/// for a commit.
+/// Uncommitted writes of one rank of a session, or of several ranks that their node merged into one
+/// section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Identity of the session, in hexadecimal digits.
     pub session: String,
-    /// The rank, or the lowest.
+    /// The rank; the lowest one if there are several.
     pub rank: u32,
-    /// The number of writes that can be read.
+    /// Number of readable writes.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes of these writes.
     pub bytes: u64,
-    /// The arrays that they are for; those that are gone have no name.
+    /// Names of the arrays written to, without arrays that no longer exist.
     pub arrays: Vec<String>,
 }
 
-/// A segment without a writer, and what no root knows of it.
+/// A segment whose writer is dead, with the records in it that no root knows.
 struct Orphan {
     name: String,
     session: [u8; 16],
     sections: Vec<FoundSection>,
     directories: Vec<FoundDirectory>,
-    /// The epochs of the commits that directories promise before the first damage, those that a root knows
-    /// included.
+    /// Epochs of the commits that directories promise before the first gap or damaged record,
+    /// commits known to a root included.
     epochs: Vec<u32>,
-    /// What is wrong with the header.
+    /// The damage of the segment's header, if any.
     header: Option<String>,
-    /// What files of promises say; nothing where there are none.
+    /// Contents of the promise files beside the segment in the log; `None` without such files.
     promised: Option<Promised>,
-    /// The burst tier that may have more of it, and was not looked at.
+    /// The burst tier that may have more of the segment; `None` if this call looked at it.
     tier: Option<String>,
-    /// Nobody begins to write here, or removes it, meanwhile.
+    /// Keeps other processes from writing to the segment or removing it.
     _lock: Option<Box<dyn Lock>>,
 }
 
-/// Segments that stay in the burst tier, by their names.
+/// Names of segments that stay in the burst tier, with their places there.
 type Kept = Vec<(String, BurstPlace)>;
 
 impl OpenedStore {
-    /// Finds what writers that died left behind, and brings about what they had promised. Writers that
-    /// live are not touched. Can be stopped and called again.
+    /// Makes the promised commits of dead writers visible, and treats their uncommitted writes as
+    /// `leftover` says. Segments with a live writer are not touched. An interrupted call can be
+    /// repeated.
     ///
     /// # Errors
-    /// `ReadOnly`; `Conflict` where a promise cannot be kept for another reason than damage, unless what is
-    /// left over is discarded: because an array was deleted, or made larger by others, or the promise was made to the store of
-    /// which this is a copy; or where what was left over cannot be committed any more, because others
-    /// have appended where it was appended, or an array was deleted; those of storage.
+    /// - `ReadOnly`; those of storage.
+    /// - `Conflict` if the burst tier holds promises made to another store, of which this one is a
+    ///   copy.
+    /// - `Conflict` if an undamaged promise cannot be kept, unless `leftover` is
+    ///   [`Leftover::Discard`]. For example an array was deleted or made larger by others.
+    /// - `Conflict` if uncommitted writes cannot be committed any more: another session has
+    ///   appended along the same axis, or an array was deleted.
     pub(crate) fn recover(
         self: &Arc<Self>,
         burst: Option<&Burst>,
@@ -170,7 +179,7 @@ impl OpenedStore {
             self.remove_stale_roots(&log)?;
             match self.newest_root(&log)? {
                 (Some(newest), state) => log.check_age(&newest, state)?,
-                // What lies there would be taken for what nobody has committed.
+                // Without a root, the segments of commits would look like uncommitted writes.
                 (None, state) => log.check_may_lack(state)?,
             }
         }
@@ -195,7 +204,7 @@ impl OpenedStore {
             &mut recovered,
         )?;
         recovered.found = self.describe(&orphans)?;
-        // The burst tier may still have what comes before, and another call bring it.
+        // The burst tier may hold earlier writes of the session, which a later call brings.
         let mut waiting: BTreeSet<[u8; 16]> = orphans
             .iter()
             .filter(|orphan| orphan.tier.is_some())
@@ -215,7 +224,7 @@ impl OpenedStore {
             if is_decided {
                 log.mark_closed(&orphan.name)?;
             } else if undecided.contains(&orphan.session) && log.tier_of(&orphan.name)?.is_none() {
-                // Nothing is written before somebody decides.
+                // An empty note makes new writers fail with `Conflict` until the damage is decided.
                 log.note_tier(&orphan.name, "")?;
             }
         }
@@ -229,7 +238,7 @@ impl OpenedStore {
         let brought = |orphan: &Orphan| burst.is_some() && orphan.tier.is_none();
         for name in log.noted_names()?.into_iter().filter(|name| !waits(name)) {
             let is_brought = orphans.iter().any(|orphan| orphan.name == name && brought(orphan));
-            // Nothing more comes from its tier: other sessions may begin.
+            // Nothing more comes from the segment's tier: new sessions may begin.
             if is_brought || log.is_closed(&name)? {
                 log.forget_tier(&name)?;
             }
@@ -237,8 +246,8 @@ impl OpenedStore {
         Ok(recovered)
     }
 
-    /// Brings what the burst tier has. Gives what came, by segments, and those that stay there until somebody
-    /// decides.
+    /// Copies the segments in the burst tier to the log. Returns the result for each segment name,
+    /// and the segments that stay in the tier until their damage is decided.
     fn bring(
         &self,
         burst: Option<&Burst>,
@@ -262,7 +271,8 @@ impl OpenedStore {
         Ok((brought, kept))
     }
 
-    /// What is damaged of promised commits that somebody has to decide about, a line for each session.
+    /// Returns one line for each session whose promised commits are damaged and wait for a
+    /// decision.
     ///
     /// # Errors
     /// Of storage.
@@ -282,12 +292,12 @@ impl OpenedStore {
                 orphans.push(orphan);
             }
         }
-        // Only what was brought from a tier has files of promises here.
+        // A segment has promise files in the log only if it was brought from a tier.
         let brought = orphans.iter().filter(|orphan| orphan.promised.is_some());
         let brought: BTreeSet<_> = brought.map(|orphan| orphan.session).collect();
         let mut claims = claims(&mut orphans);
         claims.retain(|commit, _| brought.contains(&commit.session));
-        // Nothing is given up: what has not come is no damage.
+        // A dry run: `publish` does nothing, and a segment that is still in its tier is no damage.
         let known = |session: &[u8; 16]| known_epoch_now(self, log, session);
         let all = BTreeMap::new();
         let limits = &self.options.limits;
@@ -295,7 +305,7 @@ impl OpenedStore {
         Ok(examiner.publish(claims, true, &known, &mut |_, _| Ok(()))?.damaged)
     }
 
-    /// What segment `name` has that no root knows of.
+    /// Scans segment `name` for records that no root knows.
     fn orphan(
         &self,
         log: &LogPlace,
@@ -304,7 +314,7 @@ impl OpenedStore {
         lock: Option<Box<dyn Lock>>,
     ) -> Result<Orphan> {
         let limits = &self.options.limits;
-        // Read after the lock was taken: its writer has published whatever it has.
+        // Read after the lock was taken: by then the writer has published its last commit.
         let known = known_epoch_now(self, log, &session)?;
         let found = scan(log, &name, known, limits)?;
         let Scan { sections, directories, epochs, header, .. } = found;
@@ -324,7 +334,8 @@ impl OpenedStore {
         })
     }
 
-    /// The segments whose writers are gone, with what no root knows of them.
+    /// Returns the segments of dead writers that were not closed; counts the segments with a live
+    /// writer.
     fn orphans(self: &Arc<Self>, log: &LogPlace, recovered: &mut Recovered) -> Result<Vec<Orphan>> {
         let mut orphans = Vec::new();
         for name in log.segment_names()? {
@@ -337,7 +348,8 @@ impl OpenedStore {
                     recovered.live += 1;
                     continue;
                 }
-                // Its writer has ended, and others have settled and removed it, since it was listed.
+                // After it was listed, its writer ended, and other processes settled and removed
+                // it.
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -375,8 +387,9 @@ impl OpenedStore {
     }
 }
 
-/// Publishes the commits that were promised, in order, and counts them. Where one cannot be, it and all
-/// later ones of its session are given up, or nothing more is done. Gives the sessions that wait for a decision.
+/// Publishes the promised commits in order, and counts them in `recovered`. The first commit that
+/// cannot be published stops its session: it and the later ones wait, or are given up if
+/// `gives_up`. Returns the sessions with damaged promises.
 fn complete_promised(
     session: &mut Session,
     log: &LogPlace,
@@ -403,10 +416,12 @@ fn complete_promised(
     Ok(undecided)
 }
 
-/// Makes a commit of what each session left but those that are `waiting`. Gives their number.
+/// Makes one commit of the uncommitted writes of each session that is not `waiting`. Returns the
+/// number of commits.
 ///
 /// # Errors
-/// `Conflict`, after all others were committed, if what a session left cannot be any more.
+/// `Conflict` if the writes of a session cannot be committed any more; the other sessions are
+/// committed first.
 fn commit_leftover(
     session: &mut Session,
     orphans: &[Orphan],

@@ -1,4 +1,8 @@
-//! What lies in a burst tier, brought to the log.
+//! Moves the segments of dead writers from a burst tier to the log.
+//!
+//! The parts of a segment are copied behind its sound bytes in the log, and its promise files are
+//! copied beside it. Then the segment leaves the tier. If a part is missing and promises exist, it
+//! stays in the tier until the damage is decided. An interrupted move can be repeated.
 
 use crate::log::opened::OpenedStore;
 use crate::options::OpenOptions;
@@ -16,11 +20,11 @@ use crate::log::burst::BurstPlace;
 use crate::log::place::{LogPlace, SUFFIX};
 use crate::log::promises::carry;
 
-/// Bytes that are moved at a time.
+/// Bytes that are copied at a time.
 const COPY_BYTES: usize = 8 << 20;
 
-/// Fails if the tier holds what was promised to another store, of which this one is a copy: they have one
-/// identity, and the other is still where it was. Where it is not, it was moved here.
+/// Fails if the tier holds promises made to another store, of which this store is a copy: both have
+/// the same identity. If no other store is at the path that the tier names, this store was moved.
 pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
     let Some(origin) = place.origin()?.filter(|origin| *origin != log.name()) else {
         return Ok(());
@@ -44,13 +48,13 @@ pub(super) fn check_is_ours(log: &LogPlace, place: &BurstPlace) -> Result<()> {
     ))
 }
 
-/// What came of a segment from the burst tier.
+/// The result of [`drain`] for one segment.
 pub(super) struct Brought {
     pub(super) bytes: u64,
-    /// The starts of its parts, and what messages put before their names.
+    /// Starts of its parts, in bytes of the segment, and the directory that messages show.
     parts: Vec<u64>,
     shown: String,
-    /// False if a part is missing before others: all stay in the tier until somebody decides.
+    /// False if a part is missing before the last one: all stay in the tier until somebody decides.
     pub(super) is_all: bool,
 }
 
@@ -61,7 +65,8 @@ impl Default for Brought {
 }
 
 impl Brought {
-    /// Where the byte at `address` of the segment lay in the tier; nothing if it came from the log.
+    /// Returns the part, and the byte in it, that had `address` of the segment; `None` if the log
+    /// had it.
     pub(super) fn part_of(&self, address: u64) -> Option<String> {
         let before = self.parts.partition_point(|start| *start <= address);
         let start = self.parts.get(before.checked_sub(1)?)?;
@@ -70,8 +75,8 @@ impl Brought {
     }
 }
 
-/// Brings a segment from the burst tier to the log, and what says which commits of it were promised. `None`
-/// if somebody still writes to it. Whatever cuts it off, calling it again brings the same.
+/// Brings a segment and its promise files from the burst tier to the log. Returns `None` if its
+/// writer is alive. Idempotent: a call after an interruption brings the same bytes.
 pub(super) fn drain(
     store: &OpenedStore,
     log: &LogPlace,
@@ -81,7 +86,7 @@ pub(super) fn drain(
     let _lock = match place.storage.try_lock(&place.directory) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Ok(None),
-        // Somebody else has brought it since it was listed.
+        // Another process has brought it since it was listed.
         Err(error) if error.is_not_found() => return Ok(Some(Brought::default())),
         Err(error) => return Err(error.into()),
     };
@@ -89,7 +94,7 @@ pub(super) fn drain(
     for start in place.parts()? {
         parts.push((start, place.storage.open(&place.part(start)?)?));
     }
-    // What was given up, or ended in good order, is nobody's.
+    // The segment was closed, given up, or is visible: its parts are not needed.
     if place.is_past(log, name)? {
         remove(log, name, place)?;
         return Ok(Some(Brought::default()));
@@ -112,11 +117,12 @@ pub(super) fn drain(
     Ok(Some(brought))
 }
 
-/// Copies what says which commits were promised to the log, so that neither damage nor a decision is lost
-/// with the tier. True if anything says so.
+/// Copies the promise files to the log, so that neither damage nor a decision is lost with the
+/// tier. Returns true if the log has promise files of the segment.
 fn carry_promises(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<bool> {
-    // What the log expects from the tier has a file there, if the tier says so, from before the first promise
-    // until the log expects nothing any more.
+    // A promise file is durable in the tier before the first promise, and stays until the log drops
+    // its note of the tier. So a file must be there if the log has a note and the tier's text names
+    // files.
     let is_expected = log.tier_of(name)?.is_some_and(|tier| !tier.is_empty());
     let promises = SegmentName::parse(name).is_some_and(|name| name.rank == COORDINATOR);
     let should = is_expected && promises && place.keeps_promises()?;
@@ -125,8 +131,8 @@ fn carry_promises(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<bool
     carry((&*place.storage, from), (&*log.storage, &to), segment, should, &log.limits)
 }
 
-/// Copies parts of a segment to the log, behind what is sound there. Gives the bytes that came, and where the
-/// segment ends.
+/// Copies parts of a segment to the log, behind its sound bytes there. Returns the number of bytes
+/// copied from the tier, and the end of the segment in bytes.
 fn copy(
     store: &OpenedStore,
     log: &LogPlace,
@@ -148,14 +154,14 @@ fn copy(
         brought += if is_part { length as u64 } else { 0 };
     }
     log.named(writer.publish(Condition::None))?;
-    // Its writer may have failed to make durable that the segment is there at all.
+    // The writer may have failed to make the segment's name durable.
     log.named(log.storage.sync(&LogPlace::segments()?))?;
     log.named(log.storage.sync(&ObjectPath::root()))?;
     Ok((brought, at))
 }
 
-/// Removes what was brought from the tier. Noted before, so that who finds nothing there later does not
-/// take it for lost.
+/// Removes a segment from the tier. Empties the log's note of the tier first, so that a later
+/// recovery does not take the removed parts for lost.
 pub(super) fn remove(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<()> {
     if log.tier_of(name)?.is_some() {
         log.note_tier(name, "")?;
@@ -163,12 +169,13 @@ pub(super) fn remove(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<(
     place.remove()
 }
 
-/// Where the bytes of a segment from `at` on are taken from: the object, the place in it, how many, and
+/// Returns the source of a segment's bytes from `at` on: object, offset, number of bytes, and
 /// whether it is a part of the burst tier.
 ///
-/// What is committed, or undamaged, is in the log, and perhaps not in the tier. Behind that the log's bytes
-/// may be torn, and the tier's are those that were promised. Parts are removed, in any order that a
-/// power cut leaves, once their bytes are durable in the log: where there is none, the log has them.
+/// Committed and undamaged bytes come from the log; the tier may not have them any more. Behind
+/// them the log's bytes may be torn, and the tier has the promised ones. A part is removed once its
+/// bytes are durable in the log, and a power cut may bring back any of them. So the log has the
+/// bytes of each part that is missing.
 fn run_at<'a>(
     at: u64,
     sound: u64,
@@ -184,14 +191,14 @@ fn run_at<'a>(
     let end = parts.get(next).map_or(u64::MAX, |(start, _)| *start);
     let in_part = || {
         let (start, object) = parts.get(next.checked_sub(1)?)?;
-        // Bytes behind the start of the next part are none of this one.
+        // Bytes past the start of the next part do not belong to this one.
         let left = object.version().size.min(end - start).checked_sub(at - start)?;
         (left > 0).then_some((&**object, at - start, left, true))
     };
     in_log(sound).or_else(in_part).or_else(|| in_log(end))
 }
 
-/// The first bytes of a segment, as it lies in the log, that belong to commits, or are undamaged.
+/// Returns the number of bytes at the segment's start, in the log, that are committed or undamaged.
 fn sound_bytes(store: &OpenedStore, log: &LogPlace, name: &str) -> Result<u64> {
     let Some(SegmentName { session, .. }) = SegmentName::parse(name) else { return Ok(0) };
     let known = known_epoch_now(store, log, &session)?;

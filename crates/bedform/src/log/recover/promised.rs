@@ -1,8 +1,8 @@
-//! Promised commits of writers that died: which there are, whether they are whole, and their order.
+//! Promised commits of dead writers: their list, a check of each, and their publication in order.
 //!
-//! A commit was promised if a file of promises says so, or a directory that can be read. What lies in a segment
-//! before the first record that is damaged is all there is of it; behind that, promises say what is missing.
-//! The first promised commit of a session that is damaged stops the later ones: they came after it.
+//! A commit was promised if a promise file lists it, or if a readable directory says so. The scan
+//! of a segment ends at the first damaged record; promises tell which commits lie behind that
+//! record. The first damaged commit of a session stops the later ones, since they may build on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,26 +22,29 @@ use crate::log::place::LogPlace;
 use crate::log::promises::Promised;
 use crate::log::record::{read_record, read_sealed};
 
-/// A promised commit, by what says so.
+/// The evidence for one promised commit: its directory, its promise, or both.
 #[derive(Default)]
 pub(super) struct Claim {
-    /// Its directory, and where that lies.
+    /// The directory that the scan found, and its position in the segment.
     found: Option<(Directory, CommitRecord)>,
-    /// Which of the orphans has the promise.
+    /// The promise, and the index of its segment among the orphans.
     promise: Option<(usize, Promise)>,
 }
 
-/// The promised commits of all orphans, in order. Takes their directories.
+/// Returns the promised commits of all orphans in commit order; moves their directories out of
+/// `orphans`.
 pub(super) fn claims(orphans: &mut [Orphan]) -> BTreeMap<CommitId, Claim> {
     let mut claims = BTreeMap::<CommitId, Claim>::new();
     for (number, orphan) in orphans.iter_mut().enumerate() {
         for found in std::mem::take(&mut orphan.directories) {
             let FoundDirectory { directory, record, is_in_place } = found;
-            // Another session's came with a part of another segment, or an earlier recovery wrote it, and its own
-            // is there. Where files of promises say what there is, what is out of place is looked for there.
+            // A directory of another session came with a part of another segment, or an earlier
+            // recovery wrote it; the session's own segment has its copy. With promise files, a
+            // directory that is out of place is located by its promise.
             let is_own = directory.commit.session == orphan.session;
             if directory.is_promised && is_own && (is_in_place || orphan.promised.is_none()) {
-                // Of a commit whose directory was written twice the later one says how its arrays grow.
+                // If a directory was written twice, the later copy has the final growth of the
+                // arrays.
                 let claim = claims.entry(directory.commit).or_default();
                 claim.found = Some((directory, record));
             }
@@ -53,49 +56,49 @@ pub(super) fn claims(orphans: &mut [Orphan]) -> BTreeMap<CommitId, Claim> {
     claims
 }
 
-/// What became of promised commits.
+/// The result of [`Examiner::publish`].
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// The last epoch of each session that became visible.
+    /// The last epoch that became visible, by session.
     pub(super) completed: BTreeMap<[u8; 16], u32>,
     pub(super) completed_count: u64,
     pub(super) given_up: u64,
-    /// A line for each session in which something is damaged.
+    /// One line for each session with damage.
     pub(super) damaged: Vec<String>,
-    /// Those sessions.
+    /// The sessions with damage.
     pub(super) undecided: BTreeSet<[u8; 16]>,
 }
 
-/// Damage to something that a promised commit needs.
+/// Damage to a record that a promised commit needs.
 struct Damage {
     segment: String,
     address: u64,
-    /// What is damaged, and how.
+    /// The damaged object, and the kind of damage.
     text: String,
 }
 
-/// What a promised commit is.
+/// The result of the check of one promised commit.
 enum Verdict {
     Whole(Directory, CommitRecord),
     Damaged(String),
-    /// Its directory is in a burst tier that was not looked at.
+    /// Its directory is in a burst tier that this recovery has not looked at.
     NotCome,
 }
 
-/// Why a session's later commits wait, and how many do, the first included.
+/// The end of a session's publication: the damage, and the number of commits that wait.
 #[derive(Default)]
 struct Stop {
     damage: Option<String>,
     count: u64,
 }
 
-/// Something that makes it doubtful whether commits after an epoch are all that were promised.
+/// Damage to the list of promises: it may lack commits after the epoch `after`.
 struct Doubt {
     after: u32,
     text: String,
 }
 
-/// Looks at promised commits.
+/// Checks promised commits, and publishes the intact ones.
 pub(super) struct Examiner<'a> {
     pub(super) log: &'a LogPlace,
     pub(super) limits: &'a Limits,
@@ -104,12 +107,12 @@ pub(super) struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// Publishes the whole commits in order. Where one of a session cannot be, it and the later ones stay, or
-    /// are given up. `known` says the last epoch of a session that a root knows.
+    /// Publishes the intact commits in order. The first commit of a session that cannot be
+    /// published stops the session: it and the later ones wait, or are given up if `gives_up`.
+    /// `known` returns the last epoch of a session that a root knows.
     ///
     /// # Errors
-    /// `Conflict` where one cannot be kept for another reason than damage, unless `gives_up`; those of
-    /// storage.
+    /// `Conflict` if an undamaged commit cannot be published, unless `gives_up`; those of storage.
     pub(super) fn publish(
         &self,
         claims: BTreeMap<CommitId, Claim>,
@@ -163,7 +166,8 @@ impl Examiner<'_> {
         Ok(outcome)
     }
 
-    /// By session, from where on promises are missing that nothing tells of.
+    /// Returns, for each session with damaged promise files, the epoch after which promises may be
+    /// missing.
     fn doubts(
         &self,
         known: &dyn Fn(&[u8; 16]) -> Result<u32>,
@@ -190,7 +194,7 @@ impl Examiner<'_> {
             let text = said(&format!("is lost, or damaged: the files 'promises-*' of {place}"));
             return Some(Doubt { after: u32::MAX, text });
         }
-        // Where a directory was found, nothing before it was missed.
+        // A directory that the scan reached proves that no commit before it was missed.
         let is_reached = |epoch: u32| epoch <= known || orphan.epochs.contains(&epoch);
         let epoch = |at: usize| promises.get(at).map_or(0, |promise| promise.commit.epoch);
         if let Some(at) = behind_gaps.iter().find(|at| !is_reached(epoch(**at))) {
@@ -198,7 +202,7 @@ impl Examiner<'_> {
             let text = said(&format!("is damaged before epoch {}", epoch(*at)));
             return Some(Doubt { after, text });
         }
-        // The last one may have been cut off; then its directory is there, and durable.
+        // A crash may have cut off the last promise; its directory was durable before it.
         let last = promises.last().map_or(0, |promise| promise.commit.epoch);
         let has_more = known > last || orphan.epochs.iter().any(|epoch| *epoch > last);
         if *has_torn_end && !has_more {
@@ -212,7 +216,7 @@ impl Examiner<'_> {
         self.orphans.iter().find(|orphan| orphan.name == name)
     }
 
-    /// Whether all that a commit needs is there and undamaged.
+    /// Checks that all records that a commit needs are present and undamaged.
     fn examine(&self, commit: CommitId, claim: Claim) -> Result<Verdict> {
         let (directory, record) = match (claim.found, claim.promise) {
             (Some(found), _) => found,
@@ -249,7 +253,7 @@ impl Examiner<'_> {
         format!("the commit of epoch {epoch} of session {session} was promised, and {text}{part}")
     }
 
-    /// The directory of a promise, which the look through its segment has not found.
+    /// Reads the directory that `promise` names; the scan of its segment has not found it.
     fn directory(
         &self,
         orphan: &Orphan,
@@ -286,10 +290,10 @@ impl Examiner<'_> {
         Ok(Ok((directory, record)))
     }
 
-    /// What is damaged of a section of a commit.
+    /// Returns the damage of one section of a commit, if any.
     ///
     /// # Errors
-    /// `Conflict` if its segment has not come: other nodes may have to bring theirs.
+    /// `Conflict` if its segment is still in a burst tier, perhaps of another node.
     fn section(&self, directory: &Directory, place: &SectionPlace) -> Result<Option<Damage>> {
         let name = directory.segments.get(place.segment as usize).map_or("", String::as_str);
         let Some(orphan) = self.orphan(name) else { return Err(self.not_come(name)) };
@@ -319,7 +323,7 @@ impl Examiner<'_> {
         )
     }
 
-    /// What is damaged of a section that the look through its segment has not found.
+    /// Reads a section that the scan of its segment has not found; returns its damage, if any.
     fn read_section(
         &self,
         name: &str,
@@ -378,7 +382,7 @@ impl Orphan {
     }
 }
 
-/// The CRC-32C of the body of a promised directory's record, which can be read.
+/// Returns the CRC-32C of the stored body of a promised directory; its record must be readable.
 fn stored_checksum(segment: &OpenedSegment, promise: &Promise) -> Result<u32> {
     let mut head = [0; RecordHead::BYTES];
     segment.object.read(promise.address, &mut head)?;
@@ -388,8 +392,8 @@ fn stored_checksum(segment: &OpenedSegment, promise: &Promise) -> Result<u32> {
     Ok(crc32c(&body))
 }
 
-/// True if a section of `commit` at `found` is the one that a directory names at `place`. It may have been
-/// written for an earlier call of the session than the commit.
+/// True if the section of `commit` at `found` is the one that `directory` names at `place`. The
+/// section may have been written for an earlier epoch of the session.
 fn is_named(
     directory: &Directory,
     place: &SectionPlace,
@@ -404,7 +408,7 @@ fn is_named(
         && *arrays == place.arrays
 }
 
-/// Nothing where what cannot be kept is given up.
+/// Returns `None` for a `Conflict` if `gives_up`; else returns the error, and names `--discard`.
 fn given_up_or(error: Error, gives_up: bool) -> Result<Option<String>> {
     match error.kind() {
         ErrorKind::Conflict if gives_up => Ok(None),
@@ -424,7 +428,7 @@ fn with_later(text: String, count: u64) -> String {
     }
 }
 
-/// A session as messages name it.
+/// Returns the first eight hexadecimal digits of a session's identity, for messages.
 fn short(session: &[u8; 16]) -> String {
     hex(session)[..8].to_owned()
 }

@@ -1,4 +1,8 @@
-//! What a segment has that no root knows of.
+//! The scan of a segment for records that no root knows.
+//!
+//! A scan reads each lane record by record, up to the first record that is damaged. It collects the
+//! sections and directories of commits after the last epoch that a root knows. It also finds the
+//! byte up to which the segment is sound.
 
 use crate::log::opened::OpenedStore;
 use bedform_format::Limits;
@@ -18,15 +22,15 @@ use crate::log::record::{check_header, decode_body, read_record, read_sealed};
 pub(super) struct Scan {
     pub(super) sections: Vec<FoundSection>,
     pub(super) directories: Vec<FoundDirectory>,
-    /// Where the last record of earlier commits ends.
+    /// End of the last record that belongs to a commit known to a root, in bytes of the segment.
     pub(super) committed: u64,
-    /// Where the last record ends up to which everything is undamaged; of a segment of one lane.
+    /// End of the last record up to which all bytes are undamaged; only for a segment of one lane.
     pub(super) sound: u64,
-    /// True if directories here promise commits, kept or not.
+    /// True if a directory in the segment promises a commit, even one that a root knows.
     pub(super) has_promises: bool,
-    /// The epochs of those before which no record is damaged.
+    /// Epochs of the promised commits before the first gap or damaged record.
     pub(super) epochs: Vec<u32>,
-    /// What is wrong with the segment's header, which readers need.
+    /// The damage of the segment's header, if any; readers need the header.
     pub(super) header: Option<String>,
 }
 
@@ -34,7 +38,7 @@ pub(super) struct Scan {
 pub(super) struct FoundSection {
     pub(super) commit: CommitId,
     pub(super) place: SectionPlace,
-    /// The arrays as they were when it was written.
+    /// The arrays, with their shapes when the section was written.
     pub(super) arrays: Vec<SectionArray>,
 }
 
@@ -42,16 +46,17 @@ pub(super) struct FoundSection {
 pub(super) struct FoundDirectory {
     pub(super) directory: Directory,
     pub(super) record: CommitRecord,
-    /// True if it is one of the segment's own session, and no record before it is damaged, or another's.
+    /// True if the directory is of the segment's own session, and no record before it is damaged or
+    /// foreign.
     pub(super) is_in_place: bool,
 }
 
-/// The last epoch of a session that a root knows to be committed; 0 for none.
+/// Returns the last epoch of `session` that `root` knows to be committed; 0 for none.
 pub(super) fn known_epoch(root: Option<&Root>, session: &[u8; 16]) -> u32 {
     root.and_then(|root| root.sessions.get(session).copied()).unwrap_or(0)
 }
 
-/// As [`known_epoch`], of the newest root.
+/// Returns [`known_epoch`] of the newest root.
 ///
 /// # Errors
 /// Of storage.
@@ -64,8 +69,9 @@ pub(super) fn known_epoch_now(
     Ok(known_epoch(newest.as_deref(), session))
 }
 
-/// True if the segment of a writer that died has what `root` does not know of; or promises, which may
-/// still lie in a burst tier: who brings them again has to find that they were kept.
+/// True if the segment of a dead writer has sections that `root` does not know, or promises.
+/// Promises count even if a root knows their commits. A burst tier may still hold them, and the
+/// next recovery has to find that they were kept.
 ///
 /// # Errors
 /// Of storage.
@@ -86,8 +92,8 @@ pub(in crate::log) fn has_leftover(
     Ok(!scan.sections.is_empty() || scan.has_promises)
 }
 
-/// True if the segment describes data, or has a directory, behind the records of commits, which end at the
-/// addresses `ends`. Costs a small read for each record there.
+/// True if the segment has a section or a directory behind the records of commits, which end at the
+/// addresses `ends`. Costs a small read for each record behind them.
 ///
 /// # Errors
 /// Of storage.
@@ -110,7 +116,7 @@ pub(in crate::log) fn has_more(log: &LogPlace, name: &str, ends: &[u64]) -> Resu
     Ok(false)
 }
 
-/// What the segment has of commits after epoch `known`.
+/// Scans segment `name` for records of commits after epoch `known`.
 pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> Result<Scan> {
     let mut scan = Scan::default();
     let segment = match OpenedSegment::open(log, name) {
@@ -123,8 +129,8 @@ pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> R
     scan.header = header.err().map(|error| error.to_string());
     let session = SegmentName::parse(name).map(|name| name.session);
     let mut scanner = Scanner { log, name, session, segment: &*segment.object, known, limits };
-    // Sections that a member cut by itself come before those that its node made of the rest, in the
-    // first lane.
+    // The first lane comes last: it has the sections that the node's leader made, which follow the
+    // sections that members wrote to their own lanes.
     let mut lanes: Vec<Lane> = segment.lanes.all().collect();
     lanes.rotate_left(1);
     for lane in lanes {
@@ -134,7 +140,7 @@ pub(super) fn scan(log: &LogPlace, name: &str, known: u32, limits: &Limits) -> R
     Ok(scan)
 }
 
-/// Who looks through a segment.
+/// The state of one scan.
 struct Scanner<'a> {
     log: &'a LogPlace,
     name: &'a str,
@@ -149,14 +155,14 @@ impl Scanner<'_> {
         segment_shown(self.log, self.name)
     }
 
-    /// Adds what a lane has to `scan`.
+    /// Scans one lane, and adds its records to `scan`.
     fn scan(&mut self, lane: Lane, scan: &mut Scan) -> Result<()> {
         let mut is_sound = scan.header.is_none();
-        // Whether nothing was passed over, and where the last record ends.
+        // Whether no record was skipped so far, and the end of the last record.
         let (mut is_gapless, mut end) = (true, lane.address(0).unwrap_or(u64::MAX));
         for (next, number) in Heads::new(self.segment, lane).zip(0..) {
             let (offset, head) = next?;
-            // A part in the place of another has records with other numbers.
+            // A part in the place of another one has records with other sequence numbers.
             is_gapless = is_gapless && head.sequence == number && self.is_padding(end, offset)?;
             is_sound &= is_gapless;
             end = offset.saturating_add(head.record_bytes());
@@ -170,7 +176,7 @@ impl Scanner<'_> {
                 Some(true) if is_gapless => scan.committed = end,
                 Some(true) => {}
                 Some(false) => {
-                    // A section that was not taken has data that are damaged.
+                    // A section that was not added has damaged blocks.
                     is_sound &= head.kind != RecordKind::Section || scan.sections.len() > sections;
                     if is_sound && head.kind != RecordKind::Data {
                         scan.sound = end;
@@ -182,7 +188,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// True if there are zeros between the end of a record and the next one.
+    /// True if only zeros lie between the end of a record and the next record.
     fn is_padding(&self, end: u64, next: u64) -> Result<bool> {
         let length = usize::try_from(next.saturating_sub(end)).unwrap_or(usize::MAX);
         let mut between = vec![0; length];
@@ -190,13 +196,14 @@ impl Scanner<'_> {
         Ok(between.iter().all(|byte| *byte == 0))
     }
 
-    /// Adds a section; true if it is known to be committed, nothing if it is damaged.
+    /// Adds a section. Returns true if a root knows its commit, and `None` if the record is
+    /// damaged.
     fn section(&self, offset: u64, head: RecordHead, scan: &mut Scan) -> Result<Option<bool>> {
         let shown = || self.shown();
         let read = read_record(self.segment, offset, head.kind, self.limits, &shown);
         let Some(body) = undamaged(read)? else { return Ok(None) };
         let Ok(section) = Section::decode(&body, self.limits) else { return Ok(None) };
-        // Only in what came from another segment.
+        // A section of another session came with a part of another segment.
         if self.session.is_some_and(|session| session != section.commit.session) {
             return Ok(None);
         }
@@ -213,7 +220,8 @@ impl Scanner<'_> {
         Ok(Some(false))
     }
 
-    /// As [`Scanner::section`], of a directory.
+    /// Adds a directory; returns as [`Scanner::section`]. One of another session clears
+    /// `is_gapless`.
     fn directory(
         &self,
         offset: u64,
@@ -224,7 +232,7 @@ impl Scanner<'_> {
         let read = read_sealed(self.segment, offset, head.kind, self.limits, &|| self.shown());
         let Some((body, codec)) = undamaged(read)? else { return Ok(None) };
         let Ok(directory) = Directory::decode(&body, self.limits) else { return Ok(None) };
-        // Of other sessions there are some that recovery writes, and those that are out of place.
+        // A directory of another session was written by a recovery, or is out of place.
         *is_gapless &= self.session == Some(directory.commit.session);
         scan.has_promises |= directory.is_promised;
         if directory.is_promised && *is_gapless {
@@ -246,8 +254,8 @@ impl Scanner<'_> {
     }
 }
 
-/// The heads of a lane's records, with their places, up to the first that is damaged: nothing behind
-/// that was durable.
+/// Iterator over the record heads of a lane, with their addresses. It ends at the first damaged
+/// head: after a crash no record behind that one was durable.
 struct Heads<'a> {
     segment: &'a dyn Object,
     at: u64,
@@ -265,7 +273,7 @@ impl<'a> Heads<'a> {
     }
 
     fn next_head(&self) -> Result<Option<(u64, RecordHead)>> {
-        // Behind a sync there is padding.
+        // After a sync, padding fills the lane up to the next multiple of `SYNC_ALIGNMENT` bytes.
         for at in [Some(self.at), self.at.checked_next_multiple_of(SYNC_ALIGNMENT)] {
             let Some(at) = at else { break };
             if let Some(head) = self.read(at)? {
@@ -290,12 +298,12 @@ impl Iterator for Heads<'_> {
     }
 }
 
-/// A segment as messages name it.
+/// Returns the name of a segment for messages.
 pub(super) fn segment_shown(log: &LogPlace, name: &str) -> String {
     format!("{}/segments/{name}", log.name())
 }
 
-/// What a directory says of a section at `offset`.
+/// Returns the entry of a directory for a section at `offset`.
 pub(super) fn place_of(
     section: &Section,
     offset: u64,
@@ -307,13 +315,13 @@ pub(super) fn place_of(
     Ok(SectionPlace { segment: 0, offset, stored_bytes, bytes, rank_first, arrays })
 }
 
-/// What was read; nothing where a writer that died left a piece.
+/// Returns the value that was read; `None` for damage, such as a record that a crash cut off.
 fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
     damage_of(read).map(std::result::Result::ok)
 }
 
-/// What was read, or what is damaged. Any other error is one: what cannot be read now may be there all the
-/// same, and must not be given up.
+/// Returns damage as the inner error, and any other error as the outer one. Bytes that cannot be
+/// read now may still be intact, and must not be given up.
 pub(super) fn damage_of<T>(read: Result<T>) -> Result<Result<T>> {
     match read {
         Err(error) if !is_damage(&error) => Err(error),
@@ -325,8 +333,8 @@ fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::LimitExceeded) && !error.is_of_memory()
 }
 
-/// The address of a block of a section that is not there, or damaged, and what is wrong; nothing if all
-/// are whole.
+/// Returns the address of the first missing or damaged block of a section, and its damage; `None`
+/// if all blocks are whole.
 pub(super) fn bad_block(
     segment: &dyn Object,
     section: &Section,

@@ -1,8 +1,8 @@
-//! The data of a round, laid by one thread while others read what comes next.
+//! Readahead for a round: threads read windows of the log while one thread lays them.
 //!
-//! One thread says what is to be read, in order; some read and check windows, each the next that
-//! nobody has begun; the windows are laid in order. Reading is ahead by a number of windows that
-//! depends on the place.
+//! One thread plans the windows, in order. Several threads each take the next window that none has
+//! begun, read it and check it. The windows are laid in order. The number of windows in flight
+//! depends on the storage: [`AHEAD`], or [`AHEAD_OF_SERVER`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -16,25 +16,24 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 use crate::threads::workers;
 
-/// Windows that are read ahead of the one that is laid, and threads that read them: requests that are in
-/// flight at a time.
+/// Windows that are read ahead of the laid one, and threads that read them: the requests in flight.
 const AHEAD: usize = 4;
-/// As many where a server answers, each of whose answers is waited for: a quarter of the memory.
+/// The same on a server, where each answer is waited for: these windows are a quarter of the
+/// memory.
 const AHEAD_OF_SERVER: usize = 16;
 
-/// A window to be read, and who waits for it.
+/// A window to read, and the channel for the result.
 type Task = (WindowPlan, SyncSender<Result<Window>>);
 
-/// Memory of windows, which goes round while a store is settled: memory that is given back is not always
-/// free for others.
+/// Memory of windows, reused while a store is settled: freed memory is not always free for others.
 #[derive(Debug, Default)]
 pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
 
 impl Spare {
-    /// Memory of a window, new if there is none.
+    /// Returns the memory of a window, new if there is none to reuse.
     fn take(&self, window_bytes: u64) -> Vec<u8> {
         let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // What is never filled of it takes no memory.
+        // Pages that are never filled take no memory.
         free.unwrap_or_else(|| Vec::with_capacity(index(window_bytes)))
     }
 
@@ -43,8 +42,8 @@ impl Spare {
     }
 }
 
-/// Reads what `round` needs in windows of `window_bytes` and calls `lay` with each, in order. Their
-/// memory is taken from `spare`.
+/// Reads the data that `round` needs, in windows of `window_bytes` bytes, and calls `lay` with
+/// each, in order. Takes their memory from `spare`.
 ///
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `lay`; `Io` if no thread can be started.
@@ -68,7 +67,7 @@ pub(super) fn read_ahead(
                 let gone = |_| Error::new(ErrorKind::Interrupted, "nobody takes what is read");
                 let (done, wait) = sync_channel(1);
                 send_window.send(wait).map_err(gone)?;
-                // The tasks are there as long as this function.
+                // The receiver of tasks lives as long as this function.
                 let _ = send_task.send((window, done));
                 Ok(())
             };
@@ -107,12 +106,12 @@ fn lay_all(
     Ok(())
 }
 
-/// Reads windows until there are no more.
+/// Reads windows until no more are planned.
 fn read_tasks(tasks: &Mutex<Receiver<Task>>, window_bytes: u64, spare: &Spare) {
     let mut block = ReadBlock::default();
     let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
     while let Ok((window, done)) = next() {
-        // Nobody may want it any more.
+        // The receiver is gone if laying has failed.
         let _ = done.send(window.read(spare.take(window_bytes), &mut block));
     }
 }

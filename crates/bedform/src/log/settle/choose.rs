@@ -1,4 +1,5 @@
-//! Codecs of arrays that are settled for the first time, chosen by what was logged.
+//! Choice of codecs for arrays that are settled for the first time, from samples of their logged
+//! data.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use crate::write::sample::{Blocks, spread};
 use crate::zarr::choosing::{Closing, chosen_by, close};
 use crate::zarr::state::ArrayState;
 
-/// Chunks of an object that are looked at for one that commits have written to.
+/// Chunks of an object that are searched for one with committed elements.
 const LOOKED_MAX: usize = 64;
 /// The same, as long as none was found.
 const OTHERS_MAX: u64 = 1 << 12;
 
-/// Gives the arrays of `plans` codecs that have none yet. All get them by one commit.
+/// Gives codecs to the arrays of `plans` that have none yet, all in one commit.
 ///
 /// # Errors
 /// `Corrupt` for damaged records; as [`close`].
@@ -43,7 +44,7 @@ pub(super) fn choose_codecs(
     drop(closings);
     let open = plans.iter_mut().filter(|plan| plan.state.is_open);
     for (plan, mut document) in open.zip(documents) {
-        // Commits may have made it larger than its document says.
+        // Commits may have made the array larger than its document says.
         document["shape"] = plan.state.metadata.shape.clone().into();
         let metadata = parse_array(&document, &store.options.limits)
             .map_err(|error| Error::metadata(store.name_of(&plan.path), error))?;
@@ -52,7 +53,7 @@ pub(super) fn choose_codecs(
     Ok(())
 }
 
-/// Chunks that the commits of `view` have written to, spread over an array.
+/// Returns chunks that the commits of `view` have written to, spread over the array.
 fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<SampleBlock>> {
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
@@ -70,7 +71,8 @@ fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec
         let chunks = element_count(&layout.per_object).unwrap_or(u64::MAX);
         let positions = spread(chunks, LOOKED_MAX).into_iter().chain(0..chunks.min(OTHERS_MAX));
         for (number, position) in positions.enumerate() {
-            // Where few chunks were written they may all lie between those that are looked at first.
+            // If few chunks were written, all may lie between the first positions: the others
+            // follow.
             let is_late = number >= LOOKED_MAX && !blocks.found.is_empty();
             if is_late || blocks.are_enough() || blocks.found.len() >= wanted {
                 break;

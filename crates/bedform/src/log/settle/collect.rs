@@ -1,8 +1,9 @@
-//! What is settled leaves the log: a root without it, then the segments that nobody needs.
+//! Garbage collection of a log. Settled commits leave the newest root, then unneeded objects are
+//! removed.
 //!
-//! Nothing here decides what is data: that is the newest root, and the stamps of the shards. A
-//! segment that goes too early makes who still reads it take the newest root and start again, or say
-//! `SnapshotMoved`; so a clock that is wrong costs time, or disk space, and nothing else.
+//! The newest root and the stamps of the shards decide which bytes are data; this module does not.
+//! If a segment is removed too early, its readers take the newest root and start again, or report
+//! `SnapshotMoved`. So a wrong clock costs time or disk space, and nothing else.
 
 use crate::log::opened::OpenedStore;
 use crate::zarr::publish::set_log_state;
@@ -23,59 +24,60 @@ use crate::log::recover::{has_leftover, has_more};
 use crate::log::view::View;
 use crate::zarr::kept::KEPT;
 
-/// Roots that are tried while commits are faster.
+/// Attempts to publish a root while other commits are faster.
 const ATTEMPTS_MAX: usize = 1000;
-/// The newest roots that always stay.
+/// Number of newest roots that always stay.
 const ROOTS_KEPT: usize = 2;
-/// What stands for a burst tier of which everything is in the log.
+/// Shown in place of a burst tier whose promised data were all brought to the log.
 const BROUGHT: &str = "the log itself";
-/// How long roots stay on a server after they were replaced, unless the whole log goes: much longer than
-/// a request is under way, and than clocks may differ.
+/// Time that replaced roots stay on a server, unless the whole log goes. It is much longer than a
+/// request is in flight, and than clocks differ.
 const REMOTE_ROOTS_AGE: Duration = Duration::from_secs(3600);
 
-/// What is removed from a log.
+/// Options of the garbage collection of a log.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct CollectOptions {
-    /// What roots need stays until they were replaced so long ago: for reads that began before and
-    /// that should not start again.
+    /// Time for which a replaced root, and the objects that it needs, stay. Reads that began before
+    /// it was replaced need not start again.
     pub grace: Duration,
-    /// Only say what would go.
+    /// Only report the objects; remove nothing.
     pub dry_run: bool,
 }
 
-/// What was removed from a log, or would be.
+/// Objects that were removed from a log, or that a dry run would remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CollectStatistics {
-    /// Segments that went.
+    /// Removed segments.
     pub segments: u64,
-    /// Bytes of those segments.
+    /// Bytes of the removed segments.
     pub bytes: u64,
-    /// Segments that stay: commits need them, or readers within the grace period, or somebody writes.
+    /// Segments that stay: commits or readers within the grace period need them, a writer is alive,
+    /// or a dead writer left uncommitted data.
     pub segments_kept: u64,
-    /// Roots that went.
+    /// Removed roots.
     pub roots: u64,
     /// True if nothing is left of the log.
     pub is_gone: bool,
 }
 
-/// What is in a log: what is committed and not settled, and what may not be committed.
+/// The contents of a log: commits that are not settled, and segments that may have more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogSummary {
     /// Commits that are not settled.
     pub commits: u64,
-    /// Segments that they lie in.
+    /// Segments that have data of these commits.
     pub segments: u64,
     /// Bytes of those segments.
     pub bytes: u64,
-    /// Segments whose writers have not ended them, others than those that have nothing but the commits: they
-    /// are at work, or have died and left what [`Store::recover`](crate::Store::recover) finds. Nothing where
-    /// nobody may list them.
+    /// Segments that their writers have not closed, except those with nothing but commits. The
+    /// writers are at work, or died and left data that [`Store::recover`](crate::Store::recover)
+    /// finds. `None` if the server does not permit listing.
     pub segments_open: Option<u64>,
-    /// Burst tiers, and their nodes, through which the writers of such segments may have promised commits that
-    /// are not visible.
+    /// Burst tiers, with their nodes, through which the writers of open segments may have promised
+    /// commits that are not visible.
     pub tiers: Vec<String>,
 }
 
@@ -86,7 +88,7 @@ impl Default for LogSummary {
 }
 
 impl LogSummary {
-    /// For doors: an object with these names.
+    /// Returns a JSON object with the names of the fields, for the Python and C interfaces.
     pub fn to_json(&self) -> Value {
         json!({
             "commits": self.commits,
@@ -99,7 +101,7 @@ impl LogSummary {
 }
 
 impl OpenedStore {
-    /// What is committed and not settled, and whether there is more.
+    /// Returns counts of the commits that are not settled, of their segments, and of open segments.
     ///
     /// # Errors
     /// `Corrupt` for a damaged or missing log; those of storage.
@@ -129,11 +131,12 @@ impl OpenedStore {
         })
     }
 
-    /// Removes what nobody needs any more from the log: segments that no commit refers to and whose
-    /// writers are gone, old roots, and the whole log if nothing is left in it.
+    /// Removes all objects of the log that nobody needs: segments without commits whose writers are
+    /// gone, old roots, lists and tables. Removes the whole log if nothing is left in it.
     ///
     /// # Errors
-    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
+    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. An interrupted call can be
+    /// repeated.
     pub(crate) fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
         let store = self;
         store.check_writable()?;
@@ -146,7 +149,7 @@ impl OpenedStore {
                 place.check_age(&newest, log)?;
                 newest
             }
-            // Segments are all that is left of the commits.
+            // There is no log, or the store's document names a log that has no root.
             None if log.has_log() || place.segment_names()?.is_empty() => {
                 place.check_may_lack(log)?;
                 if !options.dry_run {
@@ -154,10 +157,10 @@ impl OpenedStore {
                 }
                 return Ok(CollectStatistics { is_gone: true, ..CollectStatistics::default() });
             }
-            // Writers began, and nobody has committed.
+            // Writers have begun segments, and nobody has committed yet.
             None => Arc::new(first_root(&place, 0)),
         };
-        // Under the lock nobody settles: what is gone now was lost.
+        // Settling holds the same lock: a segment that is missing now was lost.
         let needed = self.segments_of(&newest, &place);
         let mut needed = needed.map_err(|error| match error.kind() {
             ErrorKind::SnapshotMoved => Error::new(
@@ -169,7 +172,7 @@ impl OpenedStore {
         let numbers = place.root_numbers()?;
         let recent = recent_roots(&place, &numbers, options.grace)?;
         for number in &recent {
-            // Who made room in an earlier run may have left a root without its segments.
+            // A collection that was cut off may have left a root without its segments.
             let root = place.root(*number)?.map(Arc::new);
             let segments = root.map(|root| self.segments_of(&root, &place)).transpose();
             match segments {
@@ -179,7 +182,8 @@ impl OpenedStore {
         }
         let is_leftover = |name: &str| has_leftover(&place, name, &newest, &store.options.limits);
         let lists = recent_lists(&place, &newest, &recent)?;
-        // What was replaced before the newest root was there is older than it.
+        // Shards are replaced before the newest root is published. Without a recent root, their
+        // grace period has passed.
         let grace = if recent.is_empty() { Duration::ZERO } else { options.grace };
         let keeps = remove_kept(&place, grace, options.dry_run)?;
         let mut done = remove_segments(&place, &needed, &is_leftover, options.dry_run)?;
@@ -188,8 +192,8 @@ impl OpenedStore {
         if done.is_gone {
             done.roots = numbers.len() as u64;
             if !options.dry_run {
-                // The newest root is one from before then: where the removal is cut off, nobody goes on from it,
-                // and looks for its list.
+                // All roots are stale from here on. If the removal is cut off, no writer continues
+                // from the newest one, and no reader looks for its list.
                 self.say_settled(log, newest.number + 1, false)?;
                 place.remove_rest(&numbers)?;
             }
@@ -199,7 +203,7 @@ impl OpenedStore {
             self.say_settled(log, newest.number, !newest.settled_shards.is_empty())?;
         }
         done.roots = remove_roots(&place, &numbers, &recent, options.dry_run)?;
-        // Later ones may be those of roots that are about to come.
+        // Later lists may belong to roots that are about to be published.
         let is_old = |number: &u64| *number <= newest.number && !lists.contains(number);
         for number in place.settled_numbers()?.into_iter().filter(is_old) {
             if !options.dry_run {
@@ -213,9 +217,11 @@ impl OpenedStore {
         Ok(done)
     }
 
-    /// Says that all commits up to `settled` are, and whether a log is `kept` that lists the shards: the
-    /// store's document says `log`. The caller holds the store's lock; who adds the next commit takes it, too,
-    /// and says `pending` again first, so that no commit is ever acknowledged while it is not said.
+    /// Writes into the store's document that all commits up to `settled` are in shards. `kept` says
+    /// whether a log stays that lists the shards; `log` is the document's present state.
+    ///
+    /// The caller holds the store's lock. A writer takes the same lock for the next commit and
+    /// first sets `pending` again, so no commit is acknowledged without that mark.
     fn say_settled(&self, log: LogState, settled: u64, kept: bool) -> Result<()> {
         if !log.has_log() && !kept {
             return Ok(());
@@ -224,7 +230,8 @@ impl OpenedStore {
         set_log_state(self, LogState { pending: false, kept, settled })
     }
 
-    /// Says no more that a log is kept where it was left behind: what is begun there now has no root at first.
+    /// Clears `kept` in the store's document if the log was left behind. A new log there has no
+    /// root at first.
     ///
     /// # Errors
     /// `Corrupt` if a part of it is there; those of storage.
@@ -243,14 +250,15 @@ impl OpenedStore {
         View::new(root.clone(), place.clone(), limits, Arc::default()).segments()
     }
 
-    /// Publishes a root without the commits of `settled`, which lie in `shards` now. While it has no commits,
-    /// and until [`OpenedStore::collect_log`] says otherwise, the store says `pending`.
+    /// Publishes a root without the commits of `settled`, which are in `shards` now. The store's
+    /// document says `pending` until [`OpenedStore::collect_log`] clears it, even if the root has
+    /// no commits.
     pub(super) fn drop_commits(&self, settled: &View, shards: &SettledShards) -> Result<()> {
         let log = self.log_place()?;
         let number = settled.root.number;
         let shapes = settled.shapes()?;
         self.publish_next(&log, shards, false, |root, _| {
-            // Somebody else has settled all of them, and listed the shards.
+            // Another process has settled all commits, and has listed their shards.
             if !root.has_commits() {
                 return Ok(false);
             }
@@ -260,21 +268,21 @@ impl OpenedStore {
             for table in root.tables.iter_mut().filter(|table| table.first <= number) {
                 table.first = log.first_after(table, number)?;
             }
-            // The metadata say so now; a shape that has grown since stays.
+            // The arrays' documents have these shapes now. A shape that has grown since stays.
             root.shapes.retain(|key, shape| shapes.get(key) != Some(shape));
-            // A server may not list the segment of a session yet that has just committed.
+            // A server may not yet list the segment of a session that has just committed.
             let mut writers = log.sessions()?;
             writers.extend(sessions_of(root));
             root.sessions.retain(|session, _| writers.contains(session));
-            // Where nothing is left this root is of the same time as the store's document will be.
+            // Without commits, the store's document will name the number of this root.
             let number = if root.has_commits() { number } else { root.number };
             root.settled = root.settled.max(number);
             Ok(true)
         })
     }
 
-    /// Publishes a root that lists `shards`, too, into which commits were settled that stay: those of other
-    /// arrays are in them.
+    /// Publishes a root that also lists `shards`. Their commits stay, since they have data of other
+    /// arrays.
     pub(super) fn list_settled(&self, shards: &SettledShards) -> Result<()> {
         match shards.arrays.is_empty() {
             true => Ok(()),
@@ -285,8 +293,9 @@ impl OpenedStore {
         }
     }
 
-    /// Removes from the list of settled shards those of the array `key` outside `grid`, so many objects along each
-    /// axis: the array ends there, and they are about to go.
+    /// Removes the shards of the array `key` outside `grid` from the list of settled shards. `grid`
+    /// is the number of objects along each axis: the array ends there, and these shards are about
+    /// to be deleted.
     ///
     /// # Errors
     /// `Corrupt` for a damaged log; those of storage.
@@ -301,7 +310,7 @@ impl OpenedStore {
         self.publish_next(&log, &fewer, true, |root, said| {
             root.since = root.number;
             if !root.has_commits() {
-                // As for a commit: roots come only while the store says so.
+                // As for a commit: roots are created only while the document says `pending`.
                 root.settled = root.number;
                 set_log_state(self, LogState { pending: true, kept: false, ..said })?;
             }
@@ -316,8 +325,9 @@ impl OpenedStore {
         }
     }
 
-    /// Publishes the newest root with what `change` makes of it, the next number, and `shards` in its lists, or in `one`;
-    /// nothing if `change` says so. It is told what the store's document says.
+    /// Publishes the next root: the newest one, modified by `change`, with `shards` in its lists,
+    /// or in `one` merged list. `change` also gets the state in the store's document. If it returns
+    /// false, nothing is published.
     fn publish_next(
         &self,
         log: &LogPlace,
@@ -326,7 +336,7 @@ impl OpenedStore {
         change: impl Fn(&mut Root, LogState) -> Result<bool>,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS_MAX {
-            // As for a commit: no number is free again meanwhile.
+            // As for a commit: under the lock, no number becomes free again.
             let _lock = self.lock(&ObjectPath::root())?;
             let (Some(newest), said) = self.newest_root(log)? else { return Ok(()) };
             let mut root = Root::clone(&newest);
@@ -348,8 +358,8 @@ impl OpenedStore {
 }
 
 impl OpenedStore {
-    /// Removes what the removal of a whole log left of its roots when it was cut off. The caller holds
-    /// the store's lock.
+    /// Removes the roots that an interrupted removal of a whole log has left. The caller holds the
+    /// store's lock.
     ///
     /// # Errors
     /// Of storage.
@@ -361,8 +371,8 @@ impl OpenedStore {
     }
 }
 
-/// The roots before the newest that were replaced less than `grace` ago, or at a time that is not
-/// known, or that has not come yet.
+/// Returns the roots before the newest that were replaced less than `grace` ago. Unknown and future
+/// times count as recent.
 fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BTreeSet<u64>> {
     let mut recent = BTreeSet::new();
     if grace.is_zero() {
@@ -376,8 +386,8 @@ fn recent_roots(place: &LogPlace, numbers: &[u64], grace: Duration) -> Result<BT
     Ok(recent)
 }
 
-/// True if root `number` was published less than `age` ago, or at a time that is not known, or that has
-/// not come yet; false if it is gone.
+/// True if root `number` was published less than `age` ago, or at an unknown or future time; false
+/// if it is gone.
 fn is_younger(place: &LogPlace, number: u64, age: Duration) -> Result<bool> {
     match place.storage.modified_ns(&LogPlace::root_path(number)?) {
         Err(error) if error.is_not_found() => Ok(false),
@@ -385,15 +395,16 @@ fn is_younger(place: &LogPlace, number: u64, age: Duration) -> Result<bool> {
     }
 }
 
-/// True for a time less than `age` ago, or one that is not known, or that has not come yet.
+/// True for a time less than `age` ago, for an unknown one (0), and for one in the future.
 fn is_since(time_ns: i64, age: Duration) -> bool {
     let time = Duration::from_nanos(time_ns.try_into().unwrap_or(0));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     time.is_zero() || now.checked_sub(time).is_none_or(|since| since < age)
 }
 
-/// Removes the roots of `numbers` that are neither `recent` nor the newest ones, and counts them. The
-/// oldest first: wherever it is cut off, none is missing from the oldest that is there on.
+/// Removes the roots of `numbers` that are neither `recent` nor among the newest [`ROOTS_KEPT`];
+/// returns their number. The oldest goes first, so an interruption leaves no gap between the
+/// remaining ones.
 fn remove_roots(
     place: &LogPlace,
     numbers: &[u64],
@@ -403,8 +414,8 @@ fn remove_roots(
     let mut removed = 0;
     let old = numbers.len().saturating_sub(ROOTS_KEPT);
     for (number, next) in numbers.iter().zip(numbers.iter().skip(1)).take(old) {
-        // What a server does late, or lists late, it has done by then: no root that was removed comes
-        // back, and from the newest one that is listed on none is missing.
+        // By that age a server has finished late deletions and lists all roots. So no removed root
+        // comes back, and none is missing after the newest one in a listing.
         if place.storage.is_remote() && is_younger(place, *next, REMOTE_ROOTS_AGE)? {
             break;
         }
@@ -420,13 +431,13 @@ fn remove_roots(
     Ok(removed)
 }
 
-/// The sessions that the commits of a root are of.
+/// Returns the sessions of a root's commits.
 fn sessions_of(root: &Root) -> impl Iterator<Item = [u8; 16]> {
     let names = root.commits.iter().filter_map(|commit| SegmentName::parse(&commit.segment));
     names.map(|name| name.session)
 }
 
-/// The numbers of the lists of settled shards that roots name.
+/// Returns the numbers of the lists of settled shards that the newest and the recent roots name.
 fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<BTreeSet<u64>> {
     let mut lists: BTreeSet<u64> =
         newest.settled_shards.iter().map(|record| record.number).collect();
@@ -437,8 +448,8 @@ fn recent_lists(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Resu
     Ok(lists)
 }
 
-/// Removes the tables of which neither the newest root nor one of the `recent` ones needs a commit. Others that no
-/// root names any more, because larger ones took their places, stay: who has pinned an older root needs them.
+/// Removes the tables whose commits are all settled, as the newest root and each `recent` one say.
+/// A table that a larger one replaced stays until then, for readers that have pinned an older root.
 fn remove_tables(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Result<()> {
     let mut settled = newest.settled;
     for number in recent {
@@ -453,7 +464,7 @@ fn remove_tables(place: &LogPlace, newest: &Root, recent: &BTreeSet<u64>) -> Res
         .try_for_each(|name| place.remove_table(name))
 }
 
-/// Removes shards that settling has kept of what it replaced before the grace period; says whether others stay.
+/// Removes replaced shards whose grace period has passed. Returns true if others stay.
 fn remove_kept(place: &LogPlace, grace: Duration, dry_run: bool) -> Result<bool> {
     let storage = &place.storage;
     let kept = ObjectPath::root().join(KEPT)?;
@@ -480,7 +491,8 @@ fn remove_kept(place: &LogPlace, grace: Duration, dry_run: bool) -> Result<bool>
     Ok(stays)
 }
 
-/// Removes the segments that are not `needed` and whose writers are gone.
+/// Removes the segments that are not `needed`, whose writers are gone, and that have no uncommitted
+/// data.
 fn remove_segments(
     place: &LogPlace,
     needed: &BTreeSet<String>,
@@ -488,7 +500,7 @@ fn remove_segments(
     dry_run: bool,
 ) -> Result<CollectStatistics> {
     let mut done = CollectStatistics::default();
-    // Listed first: of those that are written meanwhile the segments are seen.
+    // Listed before the segments, so that the segment of each note is seen if it exists.
     let mut noted: BTreeSet<_> = place.noted_names()?.into_iter().collect();
     for name in place.segment_names()? {
         let directory = LogPlace::segment_directory(&name)?;
@@ -497,7 +509,7 @@ fn remove_segments(
             true => None,
             false => place.storage.try_lock(&directory).unwrap_or(None),
         };
-        // What a writer that died has left is for `Store::recover` to look at.
+        // Uncommitted data of a dead writer wait for `Store::recover`.
         if lock.is_none() || is_leftover(&name)? {
             done.segments_kept += 1;
             noted.remove(&name);
@@ -510,17 +522,17 @@ fn remove_segments(
         }
     }
     if !dry_run {
-        // Before roots go, and what they know of sessions: of a segment that came back after a power
-        // cut nobody could say what was committed, and what it promised would be promised again.
+        // Durable before roots go, since roots tell which commits of a session exist. If a segment
+        // came back after that, in a power cut, its promised commits would be published again.
         place.named(place.storage.sync(&LogPlace::segments()?))?;
-        // Behind their segments, of which nothing may come back without them.
+        // Notes go after their segments: no segment may come back without its note.
         noted.iter().try_for_each(|name| place.forget_tier(name))?;
     }
     Ok(done)
 }
 
-/// How many segments have not been ended, and have more than the commits whose records end at the addresses
-/// `needed`.
+/// Returns the number of segments that are not closed and have records behind those of commits,
+/// which end at the addresses `needed`.
 fn open_segments(
     place: &LogPlace,
     names: &[String],
@@ -535,13 +547,13 @@ fn open_segments(
     Ok(open)
 }
 
-/// The burst tiers that are noted of segments which have not been ended.
+/// Returns the burst tiers that the log notes for segments that are not closed.
 fn open_tiers(place: &LogPlace) -> Result<Vec<String>> {
     let mut tiers = BTreeSet::new();
     for name in place.noted_names()? {
         if !place.is_closed(&name)? {
             let tier = place.tier_of(&name)?;
-            // What is promised was brought from its tier, and waits for a decision.
+            // An empty note: the promised data are in the log, and wait for a decision.
             tiers.extend(tier.map(|tier| if tier.is_empty() { BROUGHT.to_owned() } else { tier }));
         }
     }

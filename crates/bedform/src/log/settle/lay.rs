@@ -1,8 +1,8 @@
-//! Boxes of the log become elements of chunks.
+//! Copies of boxes from the log into chunks.
 //!
-//! In two levels: a box whose elements lie in one chunk as they lie in the log is one copy; only what
-//! crosses chunks, or lies otherwise there, is taken apart into rows. Of scattered elements there are
-//! very many boxes, each a few bytes in the chunk of the one before: these have a way of their own.
+//! A box that lies in one chunk, in the same order as in the log, is one copy. A box that crosses
+//! chunks, or has another order there, is copied row by row. Scattered elements are very many boxes
+//! of a few bytes, each mostly in the chunk of the box before: [`Building::lay_near`] copies those.
 
 use std::collections::HashMap;
 
@@ -23,29 +23,30 @@ pub(super) struct Building<'a> {
     pub(super) sink: &'a dyn Sink,
     pub(super) objects: Vec<BuildingObject>,
     places: HashMap<u64, usize>,
-    /// The chunk that was laid over last, taken out of its object: the next box is likely to lie
-    /// there, too.
+    /// The chunk of the last box, taken out of its object: the next box is likely to lie there,
+    /// too.
     near: Option<Near>,
     pub(super) reach: Reach,
-    /// Elements lie in chunks as in the log: in C order, their bytes in the same order.
+    /// True if elements and their bytes have the same order in chunks as in the log, which is C
+    /// order.
     is_plain: bool,
     scratch: Scratch,
     walk: Walk,
 }
 
-/// Which elements of an array a round may need.
+/// The elements of an array that a round may need: a bounding box.
 #[derive(Debug, Clone)]
 pub(super) struct Reach {
     pub(super) key: [u8; 16],
     pub(super) item_size: usize,
-    /// Commits up to this one are in all objects.
+    /// All objects of the round contain the commits up to this one.
     pub(super) contained: u64,
     /// First element along each axis that an object of the round may hold, and the end.
     low: Vec<u64>,
     high: Vec<u64>,
 }
 
-/// How a box lies to another: wholly inside, wholly outside, or neither.
+/// The relation of a box to another one: wholly inside, wholly outside, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     Inside,
@@ -53,34 +54,35 @@ pub(super) enum Position {
     Across,
 }
 
-/// One object on its way.
+/// One object of a round.
 pub(super) struct BuildingObject {
-    /// Which of the plans it is of, and its number there.
+    /// Index of its plan, and its number in that plan.
     pub(super) plan: usize,
     pub(super) number: u64,
     pub(super) coordinates: Vec<u64>,
     pub(super) stored: Option<StoredUnit>,
-    /// The last commit that it contains as it is stored.
+    /// The last commit that the stored object contains.
     pub(super) contained: u64,
     /// Its bytes in the plan.
     pub(super) bytes: u64,
     pub(super) chunks: HashMap<u64, BuiltChunk>,
 }
 
-/// A chunk in memory that is not its object's for as long as boxes are laid over it.
+/// A chunk in memory, taken out of its object while boxes are copied into it.
 struct Near {
-    /// Its place in the grid of chunks; its first element along each axis, and the end.
+    /// Its coordinates in the grid of chunks; its first element along each axis, and the end.
     coordinates: Vec<u64>,
     low: Vec<u64>,
     high: Vec<u64>,
-    /// Its object, its position there, and the last commit that the object contains as it is stored.
+    /// Index of its object, its position there, and the last commit that the stored object
+    /// contains.
     object: usize,
     position: u64,
     contained: u64,
     chunk: BuiltChunk,
 }
 
-/// Boxes that a writer wrote, and the commit.
+/// The boxes of one write, with the commit that wrote them.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'b> {
     pub(super) commit: u64,
@@ -117,8 +119,8 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Lays a box that `commit` wrote over the chunks. `data` are its elements in C order; `wait` is
-    /// for memory.
+    /// Copies a box that `commit` wrote into the chunks. `data` are its elements in C order; `wait`
+    /// reserves memory for new chunks.
     ///
     /// # Errors
     /// `Corrupt` for a stored chunk that is damaged; those of storage and of `wait`.
@@ -154,9 +156,9 @@ impl<'a> Building<'a> {
         outcome
     }
 
-    /// Lays the boxes of `written` from number `first` on, as long as each is one run of elements in
-    /// the chunk that was laid over last and in `data`, which begins with the first of them. Gives how
-    /// many boxes, and how many bytes of `data`, that were.
+    /// Copies the boxes of `written` from index `first` on into the chunk of the last box. `data`
+    /// begins with the first of them. Stops at a box that is not one run of elements there and in
+    /// `data`. Returns the number of copied boxes, and of copied bytes.
     pub(super) fn lay_near(
         &mut self,
         written: Written<'_>,
@@ -180,7 +182,7 @@ impl<'a> Building<'a> {
         }
         let chunk = near.chunk.elements.bytes_mut();
         let (mut count, mut done) = (0, 0);
-        // Rank 0 has boxes of one element each: rare, and none of them is like another.
+        // At rank 0 the boxes have no coordinates, so none is copied here; they are rare.
         let starts = boxes.starts().chunks_exact(rank.max(1)).skip(first);
         for (start, shape) in starts.zip(boxes.shapes().chunks_exact(rank.max(1)).skip(first)) {
             let Some((to, run)) = run_in(base, low, high, start, shape) else { break };
@@ -189,7 +191,7 @@ impl<'a> Building<'a> {
             let source = data.get(done..).and_then(|rest| rest.get(..length));
             let (Some(target), Some(source)) = (target, source) else { break };
             match (<&mut [u8; 8]>::try_from(&mut *target), <&[u8; 8]>::try_from(source)) {
-                // One element, mostly: without a call.
+                // Mostly one element of eight bytes, which is copied without a call.
                 (Ok(target), Ok(source)) => *target = *source,
                 _ => target.copy_from_slice(source),
             }
@@ -199,7 +201,7 @@ impl<'a> Building<'a> {
         (count, done)
     }
 
-    /// The object and the position in it of a chunk, if `commit` is news for it.
+    /// Returns the object of a chunk, and the position in it, if the object lacks `commit`.
     fn find(&self, commit: u64, chunk: &[u64]) -> Option<(usize, u64)> {
         let (mut number, mut position) = (0, 0);
         for (axis, at) in chunk.iter().enumerate() {
@@ -254,11 +256,11 @@ impl<'a> Building<'a> {
             }
             false => walk.copy_any(start, lengths, self.plan, data, chunk)?,
         };
-        // Sections are checked when they are decoded: this would be a defect of ours.
+        // Sections are checked when they are decoded, so this would be a bug of Bedform.
         copied.ok_or_else(|| Error::new(ErrorKind::Io, "internal error: a box leaves its chunk"))
     }
 
-    /// Makes a chunk the one that is laid over; `is_replaced` as in [`Building::make_chunk`].
+    /// Takes a chunk out of its object for copies; `is_replaced` as in [`Building::make_chunk`].
     fn go_to(
         &mut self,
         object: usize,
@@ -286,14 +288,14 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
-    /// Gives the chunk that was laid over last back to its object.
+    /// Puts the chunk of the last box back into its object.
     pub(super) fn put_back(&mut self) {
         if let Some(near) = self.near.take() {
             self.objects[near.object].chunks.insert(near.position, near.chunk);
         }
     }
 
-    /// A new chunk: with what is stored, unless all of it `is_replaced`.
+    /// Makes a new chunk with its stored elements; without them if all of it `is_replaced`.
     fn make_chunk(
         &mut self,
         object: usize,
@@ -361,7 +363,7 @@ impl Reach {
         }
     }
 
-    /// Axes of the array.
+    /// Returns the number of axes of the array.
     pub(super) fn rank(&self) -> usize {
         self.low.len()
     }
@@ -373,7 +375,7 @@ impl Reach {
         })
     }
 
-    /// How the boxes between `low` and `high` lie to what objects of the round may hold.
+    /// Returns the relation of the box from `low` to `high` to the bounding box of the round.
     pub(super) fn position_of(&self, low: &[u64], high: &[u64]) -> Position {
         let axes = || (0..low.len().min(self.low.len())).map(|axis| (axis, self.low[axis]));
         if axes().all(|(axis, own)| own <= low[axis] && high[axis] <= self.high[axis]) {
@@ -383,8 +385,8 @@ impl Reach {
         if axes().any(is_outside) { Position::Outside } else { Position::Across }
     }
 
-    /// The first and the last element of the box, in its C order, that an object of the round may
-    /// hold; the box [`touches`](Self::touches) the round.
+    /// Returns the first and the last element of the box, in its C order, that an object of the
+    /// round may hold. The box must [touch](Self::touches) the round.
     pub(super) fn span(&self, start: &[u64], lengths: &[u64]) -> (u64, u64) {
         let (mut first, mut last) = (0, 0);
         for axis in 0..start.len() {
@@ -397,9 +399,9 @@ impl Reach {
     }
 }
 
-/// A box as a run of elements in a chunk of C order from `low` to `high`: its first element there, and
-/// how many. `base` counts the rows of axes before. `None` if it is more than one run or leaves the
-/// chunk.
+/// Returns a box as a run of elements in a chunk of C order from `low` to `high`: first element,
+/// and count. `base` is the row along the axes before. `None` if the box is more than one run or
+/// leaves the chunk.
 fn run_in(
     base: u64,
     low: &[u64],
@@ -411,7 +413,7 @@ fn run_in(
     let axes = low.iter().zip(high).zip(start.iter().zip(shape));
     for ((low, high), (start, length)) in axes {
         let is_inside = low <= start && start + length <= *high;
-        // Behind an axis of more than one element every axis is to be whole.
+        // After an axis of more than one element, every axis has to be whole.
         is_run &= run == 1 || *length == high - low;
         if !is_inside || !is_run {
             return None;
@@ -424,6 +426,6 @@ fn run_in(
 
 #[allow(clippy::cast_possible_truncation)]
 fn index(value: u64) -> usize {
-    // Sizes of what is in memory.
+    // The value is a size in memory, so it fits.
     value as usize
 }

@@ -1,21 +1,21 @@
-//! Commits become shards.
+//! Settling: the conversion of commits into shards.
 //!
-//! In rounds: as many objects as fit into the memory are built of what is stored and what the commits
-//! since their stamps lay over it, and written anew with a stamp that names the last of them. The log
-//! is read in the order of its data. Any part of it can be repeated, and cut off anywhere: an object
-//! with a later stamp needs nothing any more. Readers see the same before and after.
+//! Settling works in rounds. A round has as many objects as fit into the memory limit. Each object
+//! is built from its stored chunks and from the commits after its stamp, and is written with a new
+//! stamp. The log is read in the order of its data. Settling may stop anywhere and be repeated: an
+//! object with a later stamp is skipped. Readers see the same values before and after.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `plan` | which objects commits touch |
-//! | `choose` | codecs of arrays that have none yet |
+//! | `plan` | the objects that commits touch |
+//! | `choose` | codecs for arrays that have none yet |
 //! | `read` | the data of a round, in the order of the log |
-//! | `ahead` | the same, read by threads while it is laid |
-//! | `stream` | what was read into boxes |
-//! | `lay`, `walk`, `split` | boxes into chunks |
-//! | `round` | which objects a round has; building one while the last is written |
+//! | `ahead` | threads that read the data of a round in advance |
+//! | `stream` | windows of the log, cut into boxes |
+//! | `lay`, `walk`, `split` | boxes, copied into chunks |
+//! | `round` | the objects of a round; builds one round while the last is written |
 //! | `shards` | the list of settled shards, while a log has commits |
-//! | `collect` | what is settled leaves the log |
+//! | `collect` | removal of settled commits, and of objects that nobody needs |
 //! | `write` | the objects of a round: encoded, written, their stamps read back |
 
 mod ahead;
@@ -54,10 +54,10 @@ use crate::write::sink::Sink;
 
 pub use self::collect::{CollectOptions, CollectStatistics, LogSummary};
 
-/// Memory with which settling goes on, if slowly.
+/// Least memory, in bytes, with which settling proceeds, if slowly.
 const MEMORY_LEAST_BYTES: u64 = 8 << 20;
 
-/// How commits become shards.
+/// Options of settling.
 ///
 /// ```
 /// let mut options = bedform::log::settle::SettleOptions::default();
@@ -67,17 +67,17 @@ const MEMORY_LEAST_BYTES: u64 = 8 << 20;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SettleOptions {
-    /// The limit for chunks and for what is read of the log; what the process takes beside those, 64 MiB
-    /// and some 40 KiB an array, is not counted. Objects that do not fit are built chunk by chunk, which
-    /// may read the log more than once.
+    /// Limit in bytes for chunks and for data read from the log. The process takes another 64 MiB
+    /// and some 40 KiB for each array, which are not counted. An object that does not fit is built
+    /// chunk by chunk, and may read the log more than once.
     pub memory_bytes: u64,
-    /// Only these arrays; commits stay in the log until all arrays are settled.
+    /// The arrays to settle; `None` for all. Commits stay in the log until all arrays are settled.
     pub arrays: Option<Vec<ObjectPath>>,
-    /// Only the share of this number, from 0, of so many: for many processes, one share each. Who
-    /// settles everything afterwards finds it done, and drops the commits.
+    /// The share to settle, from 0, and the number of shares: for many processes, one share each. A
+    /// later call for everything finds the shares settled, and drops the commits.
     pub part: (u64, u64),
-    /// As in [`CollectOptions`]. Without it what was settled leaves the log at once: readers that
-    /// still need it notice, take the newest root and start again.
+    /// As in [`CollectOptions`]. If it is zero, settled data leave the log at once. A reader that
+    /// still needs them takes the newest root and starts again.
     pub grace: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Default for SettleOptions {
 }
 
 impl SettleOptions {
-    /// The call with what all members have to give alike.
+    /// Returns the text of the call, with the options that must be equal on all members.
     fn call(&self) -> String {
         let Self { memory_bytes: _, arrays, part: _, grace } = self;
         let mut given = Vec::new();
@@ -103,11 +103,11 @@ impl SettleOptions {
     }
 }
 
-/// What settling did.
+/// Counts of the work that settling did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SettleStatistics {
-    /// Commits that are in shards now, all of each, and no longer in the log.
+    /// Commits that are in shards completely now, and no longer in the log.
     pub commits: u64,
     /// Objects written.
     pub objects: u64,
@@ -115,10 +115,10 @@ pub struct SettleStatistics {
     pub bytes: u64,
     /// Bytes of data read from the log in rounds.
     pub read_bytes: u64,
-    /// Rounds.
+    /// Rounds of settling.
     pub rounds: u64,
-    /// Objects that another program had written, before or after the commits that lie over what it
-    /// wrote now: nothing tells which.
+    /// Objects that another program had written. Nothing tells whether it wrote them before or
+    /// after the commits that were settled into them.
     pub rewritten: u64,
 }
 
@@ -128,12 +128,12 @@ impl SettleStatistics {
         [commits, objects, bytes, read_bytes, rounds, rewritten]
     }
 
-    /// As bytes, for other members.
+    /// Encodes the counts for other members, each in eight bytes, little-endian.
     fn encode(mut self) -> Vec<u8> {
         self.numbers().into_iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
-    /// Adds those of another member.
+    /// Adds the encoded counts of another member.
     fn add(&mut self, encoded: &[u8]) {
         for (number, bytes) in self.numbers().into_iter().zip(encoded.as_chunks::<8>().0) {
             *number = number.saturating_add(u64::from_le_bytes(*bytes));
@@ -142,12 +142,13 @@ impl SettleStatistics {
 }
 
 impl OpenedStore {
-    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
-    /// meanwhile stays in the log. Can be stopped and called again.
+    /// Turns all commits so far into shards. Readers and writers continue meanwhile; later commits
+    /// stay in the log. An interrupted call can be repeated.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
-    /// `Interrupted`; those of storage. What was settled before the error stays settled.
+    /// `ReadOnly`; `InvalidArgument` for a share that does not exist; `NotFound` for an array that
+    /// does not exist; `Corrupt` for damaged records; `Interrupted`; those of storage. Objects that
+    /// were settled before the error stay settled.
     pub(crate) fn settle_with(
         self: &Arc<Self>,
         options: &SettleOptions,
@@ -159,16 +160,17 @@ impl OpenedStore {
             return Err(Error::invalid(format!("there is no share {number} of {of}")));
         }
         let counts = Counts::default();
-        // Who settles at the same time may be ahead of us.
+        // Another process that settles may be ahead; then a newer snapshot is taken.
         let commits = self.in_one_snapshot(|| self.settle_once(options, progress, &counts))?;
         Ok(SettleStatistics { commits, ..counts.statistics() })
     }
 
-    /// As [`OpenedStore::settle_together`], of members that are not in a session.
+    /// Settles together, as [`OpenedStore::settle_together`], for members that are not in a
+    /// session.
     ///
     /// # Errors
-    /// As [`OpenedStore::settle_together`]; `InvalidArgument` if the members name different stores, arrays or
-    /// times, before anything is settled.
+    /// As [`OpenedStore::settle_together`]; `InvalidArgument` if the members name different stores,
+    /// arrays or times, before anything is settled.
     pub(crate) fn settle_by(
         self: &Arc<Self>,
         members: Box<dyn Communicator>,
@@ -183,11 +185,12 @@ impl OpenedStore {
         self.settle_together(&members, options, progress)
     }
 
-    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
-    /// the coordinator drops the commits when all have. Collective; gives each member what all did.
+    /// Settles everything, as [`OpenedStore::settle_with`], by all members. Each settles a share of
+    /// the objects, and the coordinator drops the commits when all have ended. Collective; returns
+    /// the counts of all members together.
     ///
     /// # Errors
-    /// As [`Store::settle_with`]: the first error of any member, on all.
+    /// As [`OpenedStore::settle_with`]: the first error of any member, on all.
     pub(crate) fn settle_together(
         self: &Arc<Self>,
         members: &Group,
@@ -207,8 +210,8 @@ impl OpenedStore {
         Ok(all)
     }
 
-    /// Makes the names of objects durable that were found settled, before the log forgets what is in them:
-    /// whoever published them may not have lived to do that.
+    /// Makes the names of objects durable that were found settled, before the log drops their
+    /// commits. The process that published them may have died before it synced the directories.
     fn sync_found(&self, plans: &[plan::ArrayPlan], found: &[(usize, u64)]) -> Result<()> {
         if self.options.durability == Durability::Process {
             return Ok(());
@@ -220,7 +223,7 @@ impl OpenedStore {
         Ok(directories.iter().try_for_each(|directory| self.storage.sync(directory))?)
     }
 
-    /// Settles the commits of the newest root; gives how many need nothing any more.
+    /// Settles the commits of the newest root. Returns the number of commits that left the log.
     fn settle_once(
         self: &Arc<Self>,
         options: &SettleOptions,
@@ -231,14 +234,15 @@ impl OpenedStore {
         self.look_unless_always()?;
         let view = self.snapshot()?.view.filter(|view| view.root.has_commits());
         let Some(view) = view else {
-            // Writers that have ended since the last time may have left something.
+            // Writers that have ended since the last settling may have left segments to remove.
             if self.log_place().is_ok() {
                 self.collect_log(&CollectOptions { grace: *grace, dry_run: false })?;
             }
             return Ok(0);
         };
         let memory_bytes = memory::granted(*memory_bytes, MEMORY_LEAST_BYTES)?;
-        // What objects are built from chunk by chunk is kept within the limit, too.
+        // An object that is built chunk by chunk keeps blocks in the cache: a quarter of the
+        // memory.
         let view = Arc::new(view.with_cap(memory_bytes / 4));
         let mut plans = plan::plan(self, &view, arrays.as_deref())?;
         choose::choose_codecs(self, &view, &mut plans)?;

@@ -1,4 +1,5 @@
-//! What is to be settled: of each array the objects that commits may touch. Reads no data.
+//! The plan of a settling: the objects of each array that commits may touch. Planning reads no
+//! data.
 
 use crate::log::array::ArrayHandle;
 use crate::log::array::replaced;
@@ -17,38 +18,39 @@ use bedform_geometry::{delinearize, element_count, linearize};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::view::View;
 
-/// Objects that the box around a section's writes may touch without a look at the writes themselves.
+/// Objects that the bounding box of a section may touch before its boxes are looked at one by one.
 const OBJECTS_BY_BOUNDS: u64 = 1024;
 
-/// An array with commits that may not be settled.
+/// An array with commits that may not be settled, and its objects to settle.
 pub(super) struct ArrayPlan {
     pub(super) path: ObjectPath,
     pub(super) key: [u8; 16],
     pub(super) state: Arc<ArrayState>,
     /// Objects along each axis.
     pub(super) grid: Vec<u64>,
-    /// In the C order of the grid.
+    /// The objects that commits may touch, in the C order of the grid.
     pub(super) objects: Vec<ObjectPlan>,
-    /// The shapes that the array had before the commits that made it larger, in their order.
+    /// The commits that made the array larger, in order, each with the shape before it.
     growths: Vec<(u64, Vec<u64>)>,
 }
 
-/// An object that commits touch, or may.
+/// An object that commits may touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectPlan {
-    /// Its place in the C order of the grid of objects.
+    /// Its index in the C order of the grid of objects.
     pub(super) number: u64,
-    /// Bytes of the decoded chunks that are touched, at most.
+    /// Upper bound for the bytes of its touched chunks when decoded.
     pub(super) bytes: u64,
 }
 
 impl ArrayPlan {
-    /// The coordinates of an object in the grid of objects.
+    /// Returns the coordinates of an object in the grid of objects.
     pub(super) fn coordinates(&self, number: u64) -> Vec<u64> {
         delinearize(number, &self.grid)
     }
 
-    /// The directories whose entries lead to an object, from the array's own down.
+    /// Returns the directories whose entries lead to an object, from the array's own directory
+    /// down.
     pub(super) fn directories(&self, number: u64) -> Result<Vec<ObjectPath>> {
         let name = self.state.metadata.keys.name(&self.coordinates(number));
         let mut directory = self.path.join(&name)?.parent();
@@ -62,14 +64,15 @@ impl ArrayPlan {
         Ok(above)
     }
 
-    /// The shape outside of which elements of an object that contains the commits up to `contained` do
-    /// not count: what an append that was cut off has left there. Nothing if all count.
+    /// Returns the shape within which the stored elements of an object count, if the object
+    /// contains the commits up to `contained`. Elements outside were left by an append that was cut
+    /// off. `None` if all elements count.
     pub(super) fn valid(&self, contained: u64) -> Option<&[u64]> {
         let growth = self.growths.iter().find(|(commit, _)| *commit > contained);
         growth.map(|(_, base)| base.as_slice())
     }
 
-    /// The array as of the snapshot that ends with `view`.
+    /// Returns the array as of the snapshot of `view`.
     pub(super) fn pinned<'a>(
         &'a self,
         store: &'a OpenedStore,
@@ -79,7 +82,7 @@ impl ArrayPlan {
     }
 }
 
-/// What the commits of `view` touch of the arrays named, or of all.
+/// Plans the settling of `arrays`, or of all: finds the objects that the commits of `view` touch.
 ///
 /// # Errors
 /// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
@@ -127,7 +130,7 @@ pub(super) fn plan(
     Ok(plans)
 }
 
-/// Fails if commits are of the array at `path`, whose document another program has removed.
+/// Fails if commits name the array at `path`, whose document another program has removed.
 fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> Result<()> {
     match store.documents.key_of(store, path)? {
         Some(key) if view.names(&key)? => Err(replaced(&store.name_of(path), "removed")),
@@ -135,7 +138,7 @@ fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> R
     }
 }
 
-/// Objects along each axis: of the array as it is, or as the last commit leaves it.
+/// Returns the objects along each axis, for the array as it is or as the last commit leaves it.
 fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
     let mut shape = state.metadata.shape.clone();
     if let Some(later) = view.shape_of(key)?.filter(|later| later.len() == shape.len()) {
@@ -145,8 +148,7 @@ fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> 
     Ok(objects.map(|(length, object)| length.div_ceil(*object)).collect())
 }
 
-/// Adds the stored objects with elements outside the shape that the array had before it became
-/// larger.
+/// Adds the stored objects that have elements outside the array's shape before it became larger.
 fn add_left_behind(
     store: &Arc<OpenedStore>,
     view: &Arc<View>,
@@ -164,7 +166,7 @@ fn add_left_behind(
     Ok(())
 }
 
-/// The objects of an array that commits touch, with the chunks that they may touch.
+/// Returns the objects of an array that commits touch, each with the bytes of its touched chunks.
 fn objects(
     store: &Arc<OpenedStore>,
     view: &Arc<View>,
@@ -196,7 +198,7 @@ fn objects(
     Ok(planned.collect())
 }
 
-/// How many objects the box from `start` to `end` touches.
+/// Returns the number of objects that the box from `start` to `end` touches.
 fn object_count(plan: &ArrayPlan, start: &[u64], end: &[u64]) -> u64 {
     let shape = &plan.state.metadata.chunk_shape;
     let counts: Vec<u64> = (0..shape.len())
@@ -205,7 +207,7 @@ fn object_count(plan: &ArrayPlan, start: &[u64], end: &[u64]) -> u64 {
     element_count(&counts).unwrap_or(u64::MAX)
 }
 
-/// Calls `visit` with start and end of every box that the section has of the array.
+/// Calls `visit` with the start and the end of every box of the array in the section.
 fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &[u64])) {
     let rank = plan.grid.len();
     let (mut low, mut high) = (Vec::with_capacity(rank), Vec::with_capacity(rank));
@@ -225,7 +227,7 @@ fn each_box(section: &Section, plan: &ArrayPlan, visit: &mut dyn FnMut(&[u64], &
     }
 }
 
-/// Adds to every object that the box touches the number of its chunks that the box touches.
+/// Adds, for every object that the box touches, the number of its touched chunks.
 fn add(plan: &ArrayPlan, start: &[u64], end: &[u64], chunks: &mut BTreeMap<u64, u64>) {
     let shape = &plan.state.metadata.chunk_shape;
     let inner = plan.state.layout.grid.chunk_shape();

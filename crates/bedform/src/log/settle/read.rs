@@ -1,10 +1,9 @@
-//! The data of a round, read in the order in which they lie in the log.
+//! The data of a round, planned and read in windows of the log.
 //!
-//! What a writer wrote in one commit is a run of blocks: those that hold something for the round are
-//! read once, one behind the other, checked, and laid. Where the order in which writes count is not
-//! the order in which they lie (the epochs of several writers alternate), the parts of each are read
-//! in the order that counts. What is to be read is known before: several windows are on their way at
-//! a time, each by a thread of its own.
+//! The data of one writer in one commit are a run of blocks. Blocks with data for the round are
+//! read once, in order, checked, and laid. Writes count by epoch and rank. Where the epochs of
+//! several writers alternate, the parts of each writer are read in that order. All windows are
+//! planned in advance, so several are read concurrently, each by a thread of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -19,44 +18,44 @@ use crate::log::record::{check_stored, decode_body};
 use crate::log::section::LoadedSection;
 use crate::log::view::{ArraySection, View};
 
-/// Entries of a section that follow each other, and are to be laid one behind the other.
+/// Consecutive entries of a section that are laid one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
     epoch: u32,
     rank: u32,
-    /// Which section of those of the commit.
+    /// Index of the section among those of the commit.
     section: usize,
     first: usize,
     end: usize,
 }
 
-/// Bytes of the log, one behind the other in the data of one section.
+/// Consecutive bytes of the data of one section, read from the log.
 pub(super) struct Window {
     pub(super) job: Arc<Job>,
-    /// Of the first byte in the section's data.
+    /// Offset of the first byte in the section's data.
     pub(super) start: u64,
     pub(super) bytes: Vec<u8>,
-    /// Bytes of `bytes` that count.
+    /// Number of valid bytes in `bytes`.
     pub(super) length: usize,
 }
 
-/// A window that is to be read.
+/// A window that is not read yet: a range of blocks.
 pub(super) struct WindowPlan {
     job: Arc<Job>,
     blocks: Range<usize>,
 }
 
-/// Entries of a section that have something for the round.
+/// The entries of a section that have data for the round.
 pub(super) struct Job {
     pub(super) section: Arc<LoadedSection>,
     pub(super) commit: u64,
-    /// Of each array of the section its place in the round.
+    /// For each array of the section, its index in the round, if it is there.
     pub(super) arrays: Vec<Option<usize>>,
     pub(super) entries: Vec<usize>,
 }
 
-/// Calls `deliver` with windows of about `window_bytes` that together are all data that
-/// `round` needs, in the order in which they are to be laid.
+/// Plans windows of about `window_bytes` bytes that together have all data that `round` needs.
+/// Calls `deliver` with each, in the order in which they are laid.
 ///
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `deliver`.
@@ -97,7 +96,7 @@ pub(super) fn plan_windows(
     Ok(())
 }
 
-/// The groups of the sections of a commit, in the order in which they count.
+/// Returns the groups of entries of a commit, in the order in which their writes count.
 fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     for (number, place) in sections.iter().enumerate() {
@@ -112,9 +111,9 @@ fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
             first = end;
         }
     }
-    // Stable: groups of one writer stay in the order of writing.
+    // The sort is stable: groups of one writer stay in the order of writing.
     groups.sort_by_key(|group| (group.epoch, group.rank));
-    // What lies one behind the other is read at once: each append is an epoch of its own.
+    // Adjacent groups become one: each append is an epoch of its own, and all are read together.
     groups.dedup_by(|next, group| {
         let follows = next.section == group.section && next.first == group.end;
         if follows {
@@ -132,10 +131,10 @@ fn has_part(place: &ArraySection, reach: &Reach) -> bool {
     })
 }
 
-/// Where in the round its arrays are.
+/// The indices of arrays in the round, by the arrays' keys.
 type ByKey<'r> = HashMap<&'r [u8; 16], usize>;
 
-/// Where in the round the arrays of a section are.
+/// Returns, for each array of a section, its index in the round, if it is there.
 fn places_in(
     (round, by_key): (&[Reach], &ByKey<'_>),
     section: &LoadedSection,
@@ -160,12 +159,13 @@ impl Job {
         Self { section, commit, arrays, entries: entries.collect() }
     }
 
-    /// Bytes of an element of an entry.
+    /// Returns the bytes of one element of an entry.
     pub(super) fn item(&self, entry: &Entry) -> u64 {
         u64::from(self.section.section.arrays[entry.array as usize].item_size)
     }
 
-    /// Keeps the entries that have something for the round, and says which blocks hold it.
+    /// Drops the entries without data for the round. Returns, for each block, whether the round
+    /// needs it.
     fn keep_needed(&mut self, round: &[Reach]) -> Vec<bool> {
         let mut needed = vec![false; self.section.section.blocks.len()];
         let mut entries = std::mem::take(&mut self.entries);
@@ -174,7 +174,7 @@ impl Job {
         needed
     }
 
-    /// Cuts blocks that follow each other into windows.
+    /// Cuts consecutive blocks into windows, and delivers each.
     fn cut(
         self: &Arc<Self>,
         blocks: Range<usize>,
@@ -196,7 +196,8 @@ impl Job {
 }
 
 impl WindowPlan {
-    /// Reads the window into `bytes`, and checks it. `block` is memory for reads past the page cache.
+    /// Reads the window into `bytes`, and checks it. `block` is memory for reads past the page
+    /// cache.
     ///
     /// # Errors
     /// `Corrupt` for a damaged block; those of storage.
@@ -213,7 +214,8 @@ impl WindowPlan {
     }
 }
 
-/// The end of the blocks from `first` on that one request gives as they are stored.
+/// Returns the end of the blocks from `first` on that one request reads in the form they are stored
+/// in.
 fn end_of_request(blocks: &[Block], first: usize) -> usize {
     let follows = |last: &Block, next: &Block| {
         last.codec == 0
@@ -224,8 +226,8 @@ fn end_of_request(blocks: &[Block], first: usize) -> usize {
     first + 1 + more.count()
 }
 
-/// Reads blocks, more than one only if they lie in the segment as in the data, behind the first `length`
-/// bytes of `bytes`, and checks them; gives the new length.
+/// Reads blocks into `bytes` behind its first `length` bytes, and checks them; returns the new
+/// length. Several blocks have to be adjacent in the segment and uncompressed.
 fn read_blocks(
     section: &LoadedSection,
     numbers: Range<usize>,
@@ -262,7 +264,7 @@ fn read_blocks(
     Ok(bytes.len())
 }
 
-/// Checks blocks of which `found` are the stored bytes, one behind the other.
+/// Checks blocks against their checksums; `found` has their stored bytes, one behind the other.
 fn check(section: &LoadedSection, blocks: &[Block], mut found: &[u8]) -> Result<()> {
     for block in blocks {
         let (own, more) = found.split_at(index(block.stored_bytes).min(found.len()));
@@ -276,7 +278,7 @@ fn damaged(section: &LoadedSection, block: &Block, text: impl std::fmt::Display)
     Error::corrupt(section.segment.place_of(block.offset), text)
 }
 
-/// Marks the blocks that hold something of an entry for the round; false if there are none.
+/// Marks the blocks that have data of an entry for the round; returns false if there are none.
 fn mark(job: &Job, number: usize, round: &[Reach], needed: &mut [bool]) -> bool {
     let entry = &job.section.section.entries[number];
     let Some(reach) = job.arrays[entry.array as usize].map(|at| &round[at]) else {
@@ -310,7 +312,7 @@ fn mark(job: &Job, number: usize, round: &[Reach], needed: &mut [bool]) -> bool 
     is_needed
 }
 
-/// Marks the blocks that hold the bytes from `start` to `end`.
+/// Marks the blocks that hold the bytes from `start` to `end` of the section's data.
 fn mark_bytes(ends: &[u64], start: u64, end: u64, needed: &mut [bool]) {
     let first = ends.partition_point(|block_end| *block_end <= start);
     let last = ends.partition_point(|block_end| *block_end < end);
@@ -319,7 +321,7 @@ fn mark_bytes(ends: &[u64], start: u64, end: u64, needed: &mut [bool]) {
     }
 }
 
-/// A box of an entry with its record.
+/// Writes a box of an entry, its record index included, into `start` and `lengths`.
 pub(super) fn whole_box(
     entry: &Entry,
     corner: &[u64],
@@ -334,7 +336,7 @@ pub(super) fn whole_box(
 }
 
 impl Window {
-    /// Bytes of the log that it holds.
+    /// Returns the number of bytes of the log in the window.
     pub(super) fn length(&self) -> u64 {
         self.length as u64
     }
@@ -342,6 +344,6 @@ impl Window {
 
 #[allow(clippy::cast_possible_truncation)]
 pub(super) fn index(value: u64) -> usize {
-    // Sizes of what is in memory.
+    // The value is a size in memory, so it fits.
     value as usize
 }

@@ -1,10 +1,10 @@
-//! Rounds: as many objects as fit into the memory, built from the log, then written.
+//! Rounds of settling: as many objects as fit into the memory are built from the log, then written.
 //!
-//! While one round is encoded and written the next one is read and laid, so that the device and the
-//! cores are both busy. Both share the memory: chunks of the next round take the place of those that
-//! are written. A round takes half of it, or has one object that takes more; an object that needs
-//! more than there is is built chunk by chunk. A store of one thread does one round after the other,
-//! in the same order every time.
+//! While one round is encoded and written, the next one is read and laid, so that device and cores
+//! are both busy. Both share one memory budget: chunks of the next round take the place of written
+//! ones. A round takes half of the budget (on a server, two thirds), or has one larger object. An
+//! object that is larger than two rounds is built chunk by chunk. A store of one thread runs one
+//! round after the other, in the same order every time.
 
 use crate::log::opened::OpenedStore;
 use crate::options::Progress;
@@ -29,34 +29,35 @@ use crate::threads::ordered::map_in_threads;
 use crate::threads::workers::check_goes_on;
 use crate::write::sink::Sink;
 
-/// What a request past the page cache gives.
+/// The largest window: the bytes of one request past the page cache.
 const WINDOW_BYTES_MAX: u64 = 2 << 20;
-/// What a request to a server gives: beside the wait for it more is for nothing.
+/// The largest window on a server: at this size the latency of a request no longer counts.
 const WINDOW_BYTES_MAX_OF_SERVER: u64 = 8 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
-/// Threads without which one thread does it all: who plans, reads and writes.
+/// Threads that concurrent rounds need: to plan, to read, to write. With fewer, one thread does
+/// all.
 const THREADS: usize = 3;
-/// How often who waits for the other thread looks: it waits for work, not for a user.
+/// Interval at which a waiting thread looks at the other one; short, since it waits for work.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Settling under way.
+/// A settling in progress: its plans, sinks and memory.
 pub(super) struct Rounds<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
     pub(super) view: &'a View,
     pub(super) plans: &'a [ArrayPlan],
-    /// What each plan is settled into.
+    /// The sink of each plan, in the order of the plans.
     pub(super) sinks: &'a [&'a dyn Sink],
-    /// Which share of the objects is to be settled, and of how many.
+    /// The share of the objects to settle, and the number of shares.
     pub(super) part: (u64, u64),
     pub(super) memory_bytes: u64,
     pub(super) total_bytes: u64,
     pub(super) progress: Progress<'a>,
     pub(super) counts: &'a Counts,
-    /// Memory of windows, for one round after the other.
+    /// Memory of windows, reused from round to round.
     pub(super) spare: Spare,
 }
 
-/// What opening an object needs: any thread may open one.
+/// The parts of [`Rounds`] that open an object; any thread may have a copy.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
     view: &'a View,
@@ -65,28 +66,29 @@ struct Opening<'a> {
     counts: &'a Counts,
 }
 
-/// Where in the plans the next round begins.
+/// The place in the plans at which the next round begins.
 #[derive(Default)]
 struct Position {
     plan: usize,
     object: usize,
-    /// Bytes of all objects before.
+    /// Bytes of all objects before this place.
     bytes: u64,
 }
 
-/// What is to be done next.
+/// The next work of settling.
 enum Next<'a> {
     Round(Vec<Building<'a>>),
-    /// An object that is larger than the memory: chunk by chunk, each with what lies over it.
+    /// An object larger than two rounds: built chunk by chunk, each merged with the commits over
+    /// it.
     Large(BuildingObject),
 }
 
 impl<'a> Rounds<'a> {
-    /// Settles all objects of the part.
+    /// Settles all objects of the share.
     ///
     /// # Errors
-    /// The first error; what was written before stays. `Interrupted`, `SnapshotMoved` if others
-    /// settled more than the view has.
+    /// The first error; objects written before it stay. `Interrupted`; `SnapshotMoved` if another
+    /// process settled later commits than the view has.
     pub(super) fn run(&self) -> Result<()> {
         self.counts.begin();
         let outcome = self.run_rounds();
@@ -114,7 +116,7 @@ impl<'a> Rounds<'a> {
                 .spawn_scoped(scope, move || stopped_by(cut, || write_all(&writes, &receive)))
                 .map_err(|error| Error::no_thread(&error))?;
             let outcome = self.build_all(&rooms, &send, &|| writer.is_finished());
-            // The writer begins no other object, and waits for no server longer than it must.
+            // The writer begins no other object, and stops waiting for servers.
             cut.store(outcome.is_err(), Ordering::Relaxed);
             drop(send);
             while !writer.is_finished() {
@@ -127,7 +129,8 @@ impl<'a> Rounds<'a> {
             let written = writer.join().unwrap_or_else(|_| {
                 Err(Error::new(ErrorKind::Io, "internal error: the thread that writes has ended"))
             });
-            // What the writer failed with is why building has stopped, unless that failed first.
+            // An error of the writer is the reason why building has stopped, unless building failed
+            // first.
             match (outcome, written) {
                 (Err(error), _) if error.kind() != ErrorKind::Interrupted => Err(error),
                 (_, Err(error)) => Err(error),
@@ -143,8 +146,8 @@ impl<'a> Rounds<'a> {
         writer_is_gone: &dyn Fn() -> bool,
     ) -> Result<()> {
         let mut position = Position::default();
-        // Hands a round over when the last one is written; false if the writer has failed, which is
-        // told when it is joined.
+        // Hands a round over when the last one is written; false if the writer has failed. The join
+        // returns its error.
         let hand_over = |mut round: Vec<Building<'a>>| -> Result<bool> {
             loop {
                 round = match send.try_send(round) {
@@ -158,7 +161,7 @@ impl<'a> Rounds<'a> {
             }
         };
         let check = || match writer_is_gone() {
-            // What it failed with is told when it is joined.
+            // The join returns the writer's error.
             true => Err(Error::new(ErrorKind::Interrupted, "nobody writes any more")),
             false => self.check(),
         };
@@ -185,15 +188,16 @@ impl<'a> Rounds<'a> {
         (self.progress)(self.counts.done.load(Ordering::Relaxed), self.total_bytes);
     }
 
-    /// Tells how far it is, and fails if it is to stop.
+    /// Reports progress, and fails if settling is to stop.
     fn check(&self) -> Result<()> {
         self.tell();
         check_goes_on("settling was stopped; what is settled stays, call it again to go on")
     }
 
-    /// The chunks of one round may take this, of two in memory at a time; a quarter is for what is read
-    /// and encoded. From a server the log comes slowly, and what several rounds need comes several times:
-    /// rounds are larger, and the next one waits sooner for what is written.
+    /// Returns the bytes for the chunks of one round; two rounds are in memory at a time. A quarter
+    /// of the memory is for data that are read and encoded. From a server the log comes slowly, and
+    /// data for several rounds come several times. So rounds are larger there, and the next one
+    /// waits sooner for written chunks.
     fn round_bytes(&self) -> u64 {
         match self.store.storage.is_remote() {
             true => self.memory_bytes / 2,
@@ -201,7 +205,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Bytes for the chunks of all rounds in memory.
+    /// Returns the bytes for the chunks of all rounds in memory.
     fn rooms_bytes(&self) -> u64 {
         self.memory_bytes / 4 * 3
     }
@@ -214,7 +218,7 @@ impl<'a> Rounds<'a> {
         (self.memory_bytes / 64).clamp(WINDOW_BYTES_MIN, most)
     }
 
-    /// The next objects that need something; `None` if no more do.
+    /// Returns the next objects that lack commits; `None` if there are no more.
     fn next(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
         if self.store.storage.is_remote() {
             self.next_of_server(position)
@@ -223,8 +227,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// As [`Rounds::next`], where each object that is opened is waited for: those of a round are opened
-    /// together, and a round that finds some of them settled has fewer.
+    /// Returns the next round on a server, where each open waits for an answer. All objects of a
+    /// round are opened concurrently; a round has fewer objects if some turn out to be settled.
     fn next_of_server(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
         loop {
             let planned = self.planned(position)?;
@@ -249,8 +253,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The next objects of our share that fit into one round, or one that does not, each with the number of
-    /// its plan.
+    /// Returns the next objects of our share that fit into one round, or one larger object, each
+    /// with the index of its plan.
     fn planned(&self, position: &mut Position) -> Result<Vec<(usize, ObjectPlan)>> {
         let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut planned, mut bytes) = (Vec::new(), 0_u64);
@@ -270,7 +274,7 @@ impl<'a> Rounds<'a> {
         Ok(planned)
     }
 
-    /// The next object of the plans, with the number of its plan.
+    /// Returns the next object of the plans, with the index of its plan.
     fn peek(&self, position: &mut Position) -> Option<(usize, ObjectPlan)> {
         while let Some(plan) = self.plans.get(position.plan) {
             if let Some(object) = plan.objects.get(position.object) {
@@ -282,7 +286,7 @@ impl<'a> Rounds<'a> {
         None
     }
 
-    /// Goes past `object`, the next one; true if it is of our share.
+    /// Moves past `object`, the next one; returns true if it is in our share.
     fn pass(&self, position: &mut Position, object: ObjectPlan) -> bool {
         let is_ours = self.is_ours(position.bytes);
         position.object += 1;
@@ -295,7 +299,7 @@ impl<'a> Rounds<'a> {
         object.bytes / 2 > self.round_bytes()
     }
 
-    /// The round of these objects, in the order of their plans.
+    /// Returns the round of these objects, in the order of their plans.
     fn round_of(&self, objects: Vec<BuildingObject>) -> Next<'a> {
         let mut parts: Vec<(usize, Vec<BuildingObject>)> = Vec::new();
         for object in objects {
@@ -310,7 +314,8 @@ impl<'a> Rounds<'a> {
         Next::Round(parts.into_iter().map(building).collect())
     }
 
-    /// As [`Rounds::next`], where a file that is opened costs nothing: only what needs something counts.
+    /// Returns the next round on a file system, where opening is cheap: only objects that lack
+    /// commits count.
     fn next_here(&self, position: &mut Position) -> Result<Option<Next<'a>>> {
         let objects_max = (self.store.options.limits.objects_open_max / 4).max(1);
         let (mut objects, mut bytes) = (Vec::new(), 0_u64);
@@ -335,15 +340,15 @@ impl<'a> Rounds<'a> {
         Ok((!objects.is_empty()).then(|| self.round_of(objects)))
     }
 
-    /// True if the object with so many bytes of the plan before it is of our share.
+    /// True if an object is in our share; `before` is the number of bytes before it in the plan.
     fn is_ours(&self, before: u64) -> bool {
         let (number, of) = self.part;
         let share = u128::from(before) * u128::from(of) / u128::from(self.total_bytes.max(1));
-        // Objects that only lose something have no bytes, and may come behind all others.
+        // Objects that only lose elements have no bytes, and may come after all others.
         share.min(u128::from(of) - 1) == u128::from(number)
     }
 
-    /// Builds the chunks of a round; writes an object that is larger than one at once.
+    /// Builds the chunks of a round. An object that is larger than a round is written at once.
     fn build(
         &self,
         next: Next<'a>,
@@ -364,7 +369,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Lays the data of a round as they are read.
+    /// Reads the windows of a round, and lays each before the next is read.
     fn fill_here(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
         let (mut layer, mut block) = (Layer::default(), ReadBlock::default());
@@ -377,7 +382,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    /// Lays the data of a round while threads read more.
+    /// Lays the windows of a round while threads read ahead.
     fn fill_ahead(&self, round: &mut [Building<'a>], wait: &BudgetRound<'_>) -> Result<()> {
         let reaches = reaches(round);
         let mut layer = Layer::default();
@@ -400,7 +405,7 @@ impl<'a> Rounds<'a> {
 }
 
 impl Opening<'_> {
-    /// The object as it is stored; `None` if it contains all commits.
+    /// Opens the stored object; `None` if it contains all commits.
     fn open(self, at: usize, object: ObjectPlan) -> Result<Option<BuildingObject>> {
         let ObjectPlan { number, bytes } = object;
         let coordinates = self.plans[at].coordinates(number);

@@ -1,11 +1,12 @@
-//! The list of settled shards, beside the roots, while a log has commits.
+//! The list of settled shards, which a root names while its log exists.
 //!
-//! A shard says by its stamp which commits it contains. An older version of it that somebody put back
-//! says so too, and would be taken for what it was then; a shard that is lost says nothing. So while
-//! there are commits that are not settled, the root names a list of those that were: what contains
-//! less is damaged. The list goes with the log; plain Zarr knows of no such thing.
+//! The stamp of a shard says which commits the shard contains. An older version of the shard that
+//! was put back has a stamp, too, and would pass for intact; a lost shard has none. So the list
+//! says which commit each settled shard must contain, and a shard that contains less is damaged.
+//! The list goes with the log. Plain Zarr has no such list.
 //!
-//! It is in several objects, which merge as tables do: settling little at a time does not write all of it each time.
+//! The list is stored in several objects, which merge as tables do. So settling a little at a time
+//! does not rewrite the whole list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -23,8 +24,8 @@ use crate::log::view::View;
 const SETTLED: &str = "settled";
 
 impl View {
-    /// Fails if the shard at `coordinates`, which contains the commits up to `contained`, must contain
-    /// more.
+    /// Fails if the shard at `coordinates`, which contains the commits up to `contained`, must
+    /// contain later ones.
     ///
     /// # Errors
     /// `Corrupt`; those of storage.
@@ -56,7 +57,7 @@ impl View {
         ))
     }
 
-    /// The coordinates of the shards of an array that must be there.
+    /// Returns the coordinates of the shards of an array that must exist.
     ///
     /// # Errors
     /// As [`View::check_contained`].
@@ -68,7 +69,7 @@ impl View {
         Ok(all.into_iter().collect())
     }
 
-    /// The lists of the root.
+    /// Returns the lists that the root names; reads those that are not in memory yet.
     fn settled_shards(&self) -> Result<Vec<Arc<SettledShards>>> {
         let records = &self.root.settled_shards;
         if records.is_empty() {
@@ -93,7 +94,7 @@ impl LogPlace {
         Ok(ObjectPath::root().join(SETTLED)?.join(&format!("{number:010}"))?)
     }
 
-    /// The numbers of the lists that are there.
+    /// Returns the numbers of the lists that exist.
     pub(in crate::log) fn settled_numbers(&self) -> Result<Vec<u64>> {
         let entries = self.named(self.storage.list(&ObjectPath::root().join(SETTLED)?))?;
         Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).collect())
@@ -103,7 +104,7 @@ impl LogPlace {
         let path = Self::settled_path(record.number)?;
         let name = || format!("{}/{path}", self.name());
         let object = self.storage.open(&path).map_err(|error| match error.is_not_found() {
-            // Removed with the log since its root was read; or lost, which the next look says.
+            // Removed with the log since its root was read, or lost: a newer root tells.
             true => Error::new(ErrorKind::SnapshotMoved, format!("{} is gone", name())),
             false => Error::from(error).at(self.name()),
         })?;
@@ -119,8 +120,8 @@ impl LogPlace {
         SettledShards::decode(&bytes, &self.limits).map_err(|error| Error::corrupt(name(), error))
     }
 
-    /// Writes a list that `root` is to name, of `more` and of the lists before that are no larger: of all if they
-    /// are to be `one`. Durable on return.
+    /// Writes a list for `root`: `more`, merged with the earlier lists that are no larger, or with
+    /// all of them if `one`. Durable on return.
     ///
     /// # Errors
     /// Those of storage; `Corrupt` if the list so far is damaged.
@@ -145,7 +146,8 @@ impl LogPlace {
         let all = all.with(more.clone());
         let bytes = all.encode(&self.limits).map_err(|error| Error::invalid(error.to_string()))?;
         let path = Self::settled_path(root.number)?;
-        // Whoever tried this number before us has not made a root of it, or ours will not be one.
+        // An earlier attempt with this number has created no root, or this attempt will create
+        // none.
         self.named(self.storage.put(&path, &bytes, Durability::Disk, Condition::None))?;
         let (number, checksum) = (root.number, crc32c(&bytes));
         root.settled_shards.push(SettledRecord { number, bytes: bytes.len() as u64, checksum });
@@ -153,7 +155,8 @@ impl LogPlace {
     }
 }
 
-/// The list of the shards of `settled`, by plan: their numbers, and the last commit that each contains.
+/// Returns the list of the shards in `settled`: plan, number of the object, last commit in the
+/// object.
 pub(super) fn list(plans: &[ArrayPlan], settled: &mut [(usize, u64, u64)]) -> SettledShards {
     settled.sort_unstable();
     let mut arrays = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! A range of a box's elements, as boxes.
+//! A range of a box's elements, cut into boxes.
 
 use crate::error::Result;
 
-/// What is called with start and lengths of a box.
+/// A callback that gets the start and the lengths of a box.
 type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<()> + 'a;
 
-/// Calls `visit` with boxes that together are the elements `first..end` of a box, in C order, and with
-/// how many elements each has.
+/// Calls `visit` with boxes, by start and lengths, that together are the elements `first..end` of a
+/// box in its C order.
 ///
 /// # Errors
 /// Those of `visit`.
@@ -35,7 +35,7 @@ fn split_axis(
     }
     let step: u64 = lengths[axis + 1..].iter().product();
     let begin = corner[axis];
-    // Parts of the first and of the last row, and all rows between.
+    // Parts of the first and of the last row, and all whole rows between.
     while first < end {
         let row = first / step;
         let rows = if first.is_multiple_of(step) { end / step - row } else { 0 };

@@ -1,4 +1,4 @@
-//! Windows of the log become elements of chunks, in the order in which they come.
+//! Copies windows of the log into chunks, in the order of the windows.
 //!
 //! A window may begin and end anywhere: in the middle of a box, or of an element.
 
@@ -10,15 +10,16 @@ use super::split::split;
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::budget::BudgetRound;
 
-/// Lays windows over chunks, as they come.
+/// The position in the log that is kept from one window to the next.
 #[derive(Default)]
 pub(super) struct Layer {
     job: Option<Arc<Job>>,
-    /// Which of the job's entries, which box of it, and where in the section's data that box begins.
+    /// Index of the next entry in the job, index of its next box, and where the box begins in the
+    /// section's data.
     entry: usize,
     part: usize,
     at: u64,
-    /// The front of an element whose end is in the next window, and where that begins.
+    /// The front of an element that ends in the next window, and where that window begins.
     carry: Vec<u8>,
     carried_to: u64,
     start: Vec<u64>,
@@ -26,7 +27,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Lays what a window holds.
+    /// Copies the elements of a window into the chunks of `round`.
     ///
     /// # Errors
     /// As [`Building::lay`].
@@ -90,7 +91,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Lays the part of a box, which begins at `self.at`, that lies in the window.
+    /// Copies the part of a box that lies in the window; the box begins at `self.at`.
     fn lay_box(
         &mut self,
         window: &Window,
@@ -111,7 +112,7 @@ impl Layer {
         let last = (end.min(behind) - self.at) / item;
         let mut from = index((self.at + first * item).saturating_sub(window.start));
         if !self.carry.is_empty() && self.carried_to == window.start && self.at < window.start {
-            // The element that the window before has the front of.
+            // The front of this element was in the window before.
             let missing = index(item).saturating_sub(self.carry.len());
             self.carry.extend_from_slice(&data[..missing.min(data.len())]);
             self.carried_to = end;
@@ -123,7 +124,7 @@ impl Layer {
                 building.lay(commit, (corner, count), &one, wait)
             })?;
         }
-        // Behind an element that the window before has not the front of, which nobody needs.
+        // An element whose front was in no window before is skipped: the round does not need it.
         first = first.min(last);
         split(start, lengths, (first, last), &mut |corner, count| {
             let length = index(count.iter().product::<u64>() * item);

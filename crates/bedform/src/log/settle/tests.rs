@@ -1,5 +1,5 @@
-//! The seam of settling, on a naive sink: units that are files of their own beside the store, and a journal
-//! that says what each contains.
+//! Tests of settling with a simple sink. Its units are objects beside the store, and a journal says
+//! which commits each of them contains.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -32,13 +32,14 @@ const CHUNK: u64 = 4;
 const UNIT: u64 = 8;
 const FILL: u8 = 9;
 
-/// A unit is an object; where its chunks lie, and what it contains, is in the journal.
+/// A sink whose units are objects. The journal has the extents of their chunks and their last
+/// commits.
 struct Files<'a> {
     storage: &'a MemoryStorage,
     journal: Mutex<HashMap<u64, (u64, Arc<Table>)>>,
     pinned: &'a PinnedArray<'a>,
     layout: &'a StoredLayout,
-    /// The commit that is settled.
+    /// The number of the root whose commits are settled.
     commit: u64,
     published: Mutex<Vec<&'static str>>,
 }
@@ -57,7 +58,7 @@ fn unit(coordinates: &[u64]) -> ObjectPath {
 }
 
 impl Files<'_> {
-    /// Publishes a unit of the chunks that `make` gives for positions, or of those that are stored.
+    /// Publishes a unit. Each position has the chunk that `make` returns, else the stored one.
     fn publish(
         &self,
         coordinates: &[u64],
@@ -90,7 +91,7 @@ impl Files<'_> {
         Ok(encoded)
     }
 
-    /// All elements, as the units have them.
+    /// Returns all elements of the units.
     fn elements(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for number in 0..LENGTH.div_ceil(UNIT) {
@@ -121,7 +122,7 @@ fn read(stored: &StoredUnit, place: &Location) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is put into a file when it is published.
+/// A unit that is encoded and stored when it is published.
 struct StagedFile<'a> {
     files: &'a Files<'a>,
     number: u64,
@@ -220,7 +221,7 @@ fn array() -> NewArray {
     }
 }
 
-/// Commits values to a range.
+/// Commits `values` to the range that begins at `start`.
 fn commit(store: &Store, start: u64, values: &[u8]) {
     let range = AxisRange::new(start, 1, values.len() as u64).unwrap();
     let selection = Selection::Orthogonal(vec![AxisSelection::Range(range)]);
@@ -230,7 +231,7 @@ fn commit(store: &Store, start: u64, values: &[u8]) {
     session.commit().unwrap();
 }
 
-/// Settles into `files`, with so much memory.
+/// Settles all plans into `files`, with `memory_bytes` bytes of memory.
 fn settle_into(store: &Store, files: &Files<'_>, plans: &[ArrayPlan], memory_bytes: u64) {
     let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
     let counts = Counts::default();
@@ -292,7 +293,7 @@ proptest! {
             };
             settle_into(&store, &files, &plans, memory_bytes);
             prop_assert_eq!(files.elements(), &expected[..]);
-            // A whole unit is more than a round of so little memory.
+            // A whole unit needs more memory than a round has at 8 bytes.
             let is_whole = |(start, length, _): &(u64, u64, u8)| {
                 let end = (start + length).min(LENGTH);
                 start.next_multiple_of(UNIT) + UNIT <= end

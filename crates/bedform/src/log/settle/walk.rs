@@ -1,21 +1,22 @@
-//! The share of a box in a chunk, copied row by row.
+//! Copies of the part of a box that lies in one chunk, row by row.
 
 use super::plan::ArrayPlan;
 use crate::error::Result;
 use crate::plan::copy::{Axis, Copy, Target};
 
-/// Where a walk over the chunks of a box is; kept, since there are many boxes.
+/// The position in a walk over the chunks of a box; reused, since there are many boxes.
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) chunk: Vec<u64>,
-    /// The share of the box in the chunk: first element and count along each axis.
+    /// The part of the box in the chunk: first element and count along each axis.
     pub(super) start: Vec<u64>,
     pub(super) count: Vec<u64>,
     row: Vec<u64>,
 }
 
 impl Walk {
-    /// Copies the share of a box in a chunk, both in C order; `None` if it would leave one of them.
+    /// Copies the part of a box in a chunk, both in C order; `None` if the copy would leave one of
+    /// them.
     pub(super) fn copy_rows(
         &mut self,
         start: &[u64],
@@ -26,7 +27,7 @@ impl Walk {
         chunk: &mut [u8],
     ) -> Option<()> {
         let rank = shape.len();
-        // Rows that follow each other in both are one.
+        // Rows that are adjacent in both are copied as one.
         let mut run = item as u64;
         let mut outer = rank;
         while outer > 0 {
@@ -64,7 +65,7 @@ impl Walk {
         }
     }
 
-    /// As [`Walk::copy_rows`], into chunks with another order of axes or bytes.
+    /// Copies as [`Walk::copy_rows`], into a chunk with another order of axes or bytes.
     pub(super) fn copy_any(
         &self,
         start: &[u64],
@@ -88,13 +89,13 @@ impl Walk {
         }
         copy.tidy();
         let target = Target::new(chunk);
-        // SAFETY: this thread alone has the chunk.
+        // SAFETY: no other thread accesses the chunk.
         unsafe { copy.run(data, target, state.layout.item_size, state.layout.codec.swap_size())? };
         Ok(Some(()))
     }
 }
 
 fn signed(value: u64) -> i64 {
-    // Sizes of what is in memory.
+    // The value is a size in memory, so it fits.
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The objects of a round are encoded and written, and their stamps read back.
+//! Encodes and writes the objects of a round, and reads their stamps back.
 
 use crate::log::opened::OpenedStore;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::write::together::{publish_together, together_max};
 use crate::zarr::object::{moved_if_gone, whole_machine};
 use crate::zarr::region::{at_once, each_object};
 
-/// A thread that writes has so many bytes of objects on their way, and each object counts as so many at
-/// least: what takes time of small ones is to wait for the device, and the file system syncs together what
-/// is to be synced at the same time.
+/// Bytes of objects in flight for each writing thread, and the least number of bytes that an object
+/// counts. A small object mostly means a wait for the device, and the file system merges syncs that
+/// run at the same time.
 const WRITING_BYTES: u64 = 8 << 20;
 const WRITING_BYTES_MIN: u64 = 512 << 10;
-/// Objects on their way at most.
+/// Most objects in flight.
 const WRITING_MAX: u64 = 16;
 
-/// So many objects and more are made durable by one call, where there is one: by two, in fact, of which the
-/// second is for their names.
+/// From this many objects on, one call makes all of them durable, where the system has such a call.
+/// A second call makes their names durable.
 const SYNCED_TOGETHER_MIN: usize = 2;
 
-/// What was done, counted by all threads.
+/// Counters of a settling, shared by its threads.
 #[derive(Default)]
 pub(super) struct Counts {
     objects: AtomicU64,
@@ -36,11 +36,11 @@ pub(super) struct Counts {
     pub(super) read_bytes: AtomicU64,
     pub(super) rounds: AtomicU64,
     pub(super) rewritten: AtomicU64,
-    /// What is settled: plan, number of the object, the last commit that it contains.
+    /// Settled objects: index of the plan, number of the object, the last commit that it contains.
     settled: Mutex<Vec<(usize, u64, u64)>>,
-    /// Those of the settled ones that were found so: plan and number of the object.
+    /// Objects that were found settled: index of the plan, number of the object.
     found: Mutex<Vec<(usize, u64)>>,
-    /// Bytes of the plan that need nothing any more.
+    /// Bytes of the plan that are done.
     pub(super) done: AtomicU64,
 }
 
@@ -56,20 +56,20 @@ impl Counts {
         }
     }
 
-    /// Begins anew with what is settled.
+    /// Resets the progress and the lists of settled objects.
     pub(super) fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
         self.take_settled();
         self.take_found();
     }
 
-    /// Says that an object contains the commits up to `commit`.
+    /// Records that an object contains the commits up to `commit`.
     pub(super) fn settled(&self, plan: usize, number: u64, commit: u64) {
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         settled.push((plan, number, commit));
     }
 
-    /// Says that an object was found to contain the commits up to `commit`.
+    /// Records that an object was found to contain the commits up to `commit`.
     pub(super) fn found(&self, plan: usize, number: u64, commit: u64) {
         self.settled(plan, number, commit);
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push((plan, number));
@@ -88,9 +88,9 @@ impl Counts {
     }
 }
 
-/// An object of which everything is there.
+/// An object whose new chunks are all in memory.
 struct WritingObject<'a> {
-    /// The array's.
+    /// The path of its array.
     path: &'a ObjectPath,
     sink: &'a dyn Sink,
     object: BuildingObject,
@@ -104,7 +104,7 @@ impl WritingObject<'_> {
     }
 }
 
-/// Who writes, on whatever thread.
+/// The writer of rounds; any thread may run it.
 pub(super) struct Writer<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
     /// The number of the root whose commits are settled.
@@ -140,14 +140,15 @@ impl Writer<'_> {
         objects.chunks(at_a_time.max(1)).try_for_each(|part| self.write_part(part, together))
     }
 
-    /// How many objects one sync makes durable, where that is to be had and worth it.
+    /// Returns the number of objects that one sync makes durable; `None` if the system has no such
+    /// sync, or if it is not worth it.
     fn synced_together(&self, objects: &[WritingObject<'_>]) -> Option<usize> {
         let is_worth_it = objects.len() >= SYNCED_TOGETHER_MIN && self.store.can_sync_together();
         let count = together_max();
         (is_worth_it && count >= SYNCED_TOGETHER_MIN).then_some(count)
     }
 
-    /// Writes objects; `together`: one sync makes all of them durable, and one more their names.
+    /// Writes objects. If `together`, one sync makes all of them durable, and one more their names.
     fn write_part(&self, objects: &[WritingObject<'_>], together: bool) -> Result<()> {
         if !together {
             return self.each(objects, &|at, resources| {
@@ -171,7 +172,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Calls `act` with the number of each object and its share of the machine, several at a time.
+    /// Calls `act` with the index of each object and its share of the machine, several
+    /// concurrently.
     fn each(
         &self,
         objects: &[WritingObject<'_>],
@@ -179,7 +181,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         let store = &self.store;
         let large = match store.storage.is_remote() && store.options.threads != Some(1) {
-            // Each has its part of the memory until the server has it, and needs no core meanwhile.
+            // Each object takes memory until the server has it, and needs no core meanwhile.
             true => store.tuning.threads_waiting as u64,
             false => at_once(store) as u64,
         };
@@ -195,7 +197,8 @@ impl Writer<'_> {
         each_object(store, objects.len() as u64, threads, act).map(drop)
     }
 
-    /// Writes an object that is larger than a round: chunk by chunk, each with what lies over it.
+    /// Writes an object that is larger than a round: chunk by chunk, each merged with the commits
+    /// over it.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -207,7 +210,8 @@ impl Writer<'_> {
     ) -> Result<()> {
         if valid.is_some() || sink.is_covered(&object.coordinates)? {
             let resources = whole_machine(self.store);
-            // Others may have settled it since `valid` was found; what lies over it counts.
+            // Another process may have settled it since `valid` was found; the commits still over
+            // it count.
             let written = sink.publish_covered(&object.coordinates, resources)?;
             return self.wrote(sink, object, written);
         }
@@ -215,7 +219,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Counts an object that was written, if its stamp says so when it is read back.
+    /// Counts a written object, if the stamp that is read back is right.
     fn wrote(&self, sink: &dyn Sink, object: &BuildingObject, written: u64) -> Result<()> {
         self.check_settled(sink, &object.coordinates)?;
         Counts::add(&self.counts.bytes, written);
@@ -223,14 +227,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Counts an object that is durable, whose bytes are counted.
+    /// Counts a durable object, without its bytes.
     fn count(&self, object: &BuildingObject) {
         self.counts.settled(object.plan, object.number, self.root);
         Counts::add(&self.counts.objects, 1);
         Counts::add(&self.counts.done, object.bytes);
     }
 
-    /// Fails unless the stamp of an object says that it contains the commits of the view.
+    /// Fails unless the stamp of the object says that it contains the commits of the view.
     fn check_settled(&self, sink: &dyn Sink, coordinates: &[u64]) -> Result<()> {
         if sink.open_unit(coordinates)?.is_some_and(|stored| stored.contained >= self.root) {
             return Ok(());
