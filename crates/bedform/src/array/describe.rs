@@ -17,7 +17,7 @@ impl Array {
     /// Zarr, and has `storage` and `encoding`.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn describe(&self) -> Result<Value> {
         let handle = match &self.backing {
             Backing::Stored(handle) => handle,

@@ -34,7 +34,7 @@ impl Array {
     /// The array as of now, looked up again if the store's freshness requires it.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub(super) fn known(&self) -> Result<Known<'_>> {
         Ok(match &self.backing {
             Backing::Stored(handle) => {
@@ -106,7 +106,7 @@ impl Known<'_> {
     /// the data move on.
     ///
     /// # Errors
-    /// Those of reading; of looking up the moment.
+    /// Those of reading; those of looking up the moment.
     pub(super) fn read(
         &self,
         selection: &Selection,

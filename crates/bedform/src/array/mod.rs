@@ -154,7 +154,7 @@ impl Array {
     /// The state of an array of a store, with its document.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     fn documented(&self) -> Result<Arc<ArrayState>> {
         match &self.backing {
             Backing::Stored(handle) => handle.state(),
@@ -184,7 +184,7 @@ impl Array {
     /// Elements along each axis.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.shape.clone()),
@@ -195,7 +195,7 @@ impl Array {
     /// The fill value as an element of a buffer, in the machine's byte order; empty for text.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn fill_bytes(&self) -> Result<Vec<u8>> {
         Ok(self.known()?.layout().fill.bytes().to_vec())
     }
@@ -203,7 +203,7 @@ impl Array {
     /// NumPy's name of the elements' type in memory; `O` for text.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn numpy(&self) -> Result<String> {
         Ok(self.data_type()?.numpy())
     }
@@ -211,7 +211,7 @@ impl Array {
     /// The type of the elements.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn data_type(&self) -> Result<DataType> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type),
@@ -222,7 +222,7 @@ impl Array {
     /// The name of each axis, if it has one.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn dimension_names(&self) -> Result<Vec<Option<String>>> {
         match &self.backing {
             Backing::Stored(handle) => {
@@ -237,7 +237,7 @@ impl Array {
     /// The array's metadata.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn metadata(&self) -> Result<ArrayMetadata> {
         Ok(self.documented()?.metadata.clone())
     }
@@ -245,7 +245,7 @@ impl Array {
     /// The order of the chunks in the shards that Bedform writes to this array.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn order(&self) -> Result<Order> {
         Ok(self.documented()?.order)
     }
@@ -254,7 +254,7 @@ impl Array {
     /// `.zarray`.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn document(&self) -> Result<Value> {
         let document = self.documented()?.document.clone();
         match &self.backing {
@@ -266,7 +266,7 @@ impl Array {
     /// The user's attributes.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn attributes(&self) -> Result<Map<String, Value>> {
         match &self.backing {
             Backing::Stored(handle) => handle.values(&handle.state()?.metadata.attributes),

@@ -111,8 +111,8 @@ impl ArrayHandle {
                     let name = pinned.source.object_name_of(at);
                     let mut add = |line| lines.push(line);
                     verify_chunks(state, (&name, &*object, &locations), scratch, &mut add);
-                    // An object that was replaced meanwhile counts as undamaged only after another
-                    // look.
+                    // Damage counts only if the object was not replaced meanwhile; otherwise the
+                    // new one is checked.
                     if lines.is_empty() || object.is_current().unwrap_or(true) {
                         break;
                     }

@@ -164,7 +164,7 @@ impl Store {
     /// `hdf5`.
     ///
     /// # Errors
-    /// Of reading the store's documents.
+    /// Those of reading the store's documents.
     pub fn format(&self) -> Result<String> {
         match &self.backing {
             Backing::Zarr(_) => Ok(format!("zarr-v{}", self.zarr_format()?)),
@@ -175,7 +175,7 @@ impl Store {
     /// The kind of node at `path`, if there is one.
     ///
     /// # Errors
-    /// Of reading the documents there.
+    /// Those of reading the documents there.
     pub fn kind(&self, path: &ObjectPath) -> Result<Option<NodeKind>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.documents.kind(opened, path),
@@ -210,7 +210,7 @@ impl Store {
     /// its variables and groups.
     ///
     /// # Errors
-    /// Of reading the documents.
+    /// Those of reading the documents.
     pub fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.documents.nodes(opened),
@@ -233,7 +233,7 @@ impl Store {
     /// xarray shows, also for variables that only the library of their format reads.
     ///
     /// # Errors
-    /// `NotFound`; of reading the documents.
+    /// `NotFound`; those of reading the documents.
     pub fn attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         match (&self.backing, self.kind(path)?) {
             (Backing::Zarr(_), Some(NodeKind::Array)) => self.array(path)?.attributes(),

@@ -52,7 +52,7 @@ impl Store {
     /// value is as large as the root's document; `None` for a store that is no snapshot.
     ///
     /// # Errors
-    /// Of storage, where a server no longer has that document.
+    /// Those of storage, where a server no longer has that document.
     pub fn moment(&self) -> Result<Option<Value>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.held_as_json(),

@@ -76,7 +76,7 @@ impl GroupState {
     /// The bytes of the document.
     ///
     /// # Errors
-    /// Of storage; `Conflict` where a server no longer has them.
+    /// Those of storage; `Conflict` where a server no longer has them.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.version.size).unwrap_or(usize::MAX)];
         if let Some(object) = &self.object {

@@ -55,7 +55,7 @@ pub(super) enum Predecessor {
 /// which are.
 ///
 /// # Errors
-/// Of storage.
+/// Those of storage.
 pub(super) fn predecessor(
     log: &dyn Storage,
     array: &[u8; 16],

@@ -83,7 +83,7 @@ fn names_ours(hierarchy: &Hierarchy, group: &GroupDocument) -> Result<bool> {
 /// True if the array at the root, or one below it, says that it belongs to `store`.
 ///
 /// # Errors
-/// Of storage.
+/// Those of storage.
 pub(crate) fn has_array_of(hierarchy: &Hierarchy, store: &[u8; 16]) -> Result<bool> {
     let hierarchy = &as_stored(hierarchy);
     let mut paths = vec![ObjectPath::root()];
