@@ -44,7 +44,8 @@ impl Array {
     /// off.
     ///
     /// # Errors
-    /// `OutOfBounds`, `InvalidArgument` for a selection that does not fit the array; `Unsupported` for text.
+    /// `OutOfBounds`, `InvalidArgument` for a selection that does not fit the array; `Unsupported`
+    /// for text.
     pub fn foresee(&self, selections: Vec<Selection>) -> Result<()> {
         let known = self.known()?;
         let sized = selections.into_iter().map(|selection| {

@@ -46,7 +46,8 @@ pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
 pub use write::{Append, Growth, append, append_with};
 
-/// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between threads.
+/// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between
+/// threads.
 #[derive(Debug, Clone)]
 pub struct Array {
     backing: Backing,

@@ -31,11 +31,12 @@ impl Array {
 
     /// Reads `selection` into `buffer`, C order, elements in the machine's byte order.
     ///
-    /// A call that is cancelled ([`cancelled_by`](bedform_storage::cancelled_by)) ends with `Interrupted`.
+    /// A call that is cancelled ([`cancelled_by`](bedform_storage::cancelled_by)) ends with
+    /// `Interrupted`.
     ///
     /// # Errors
-    /// `OutOfBounds` and `InvalidArgument` by the selection or the buffer's size; `Corrupt` if stored
-    /// bytes are damaged; those of storage. The contents of `buffer` are then unspecified.
+    /// `OutOfBounds` and `InvalidArgument` by the selection or the buffer's size; `Corrupt` if
+    /// stored bytes are damaged; those of storage. The contents of `buffer` are then unspecified.
     pub fn read(&self, selection: &Selection, buffer: &mut [u8]) -> Result<ReadStatistics> {
         self.read_known(&self.known()?, selection, buffer)
     }

@@ -341,7 +341,8 @@ impl Ghosts {
 
 #[cfg(test)]
 impl Policy {
-    /// Checks that all accounts agree with the entries, and that no handle has more than `cap` bytes.
+    /// Checks that all accounts agree with the entries, and that no handle has more than `cap`
+    /// bytes.
     pub(super) fn check(&self, cap: u64) {
         let mut total = 0;
         for (handle, HandleAccount { account, is_open }) in &self.handles {

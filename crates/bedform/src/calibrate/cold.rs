@@ -39,9 +39,9 @@ use crate::options::OpenOptions;
 use crate::store::Store;
 use crate::zarr::NewArray;
 
-/// Bytes of a chunk, number of chunks that are read, and distance between them in chunks. Small chunks
-/// are far apart, as those of a series are. Reads of more than 256 KiB take another path: they bypass
-/// the page cache.
+/// Bytes of a chunk, number of chunks that are read, and distance between them in chunks. Small
+/// chunks are far apart, as those of a series are. Reads of more than 256 KiB take another path:
+/// they bypass the page cache.
 const SIZES: [(u64, u64, u64); 6] = [
     (4 << 10, 64, 64),
     (16 << 10, 64, 16),

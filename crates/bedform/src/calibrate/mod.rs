@@ -37,7 +37,8 @@ const SLOWED_IN_FLIGHT: u32 = 32;
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` for options out of range; `Interrupted` if the call was cancelled; those of storage.
+/// `InvalidArgument` for options out of range; `Interrupted` if the call was cancelled; those of
+/// storage.
 pub fn calibrate(
     path: &Path,
     options: &CalibrateOptions,

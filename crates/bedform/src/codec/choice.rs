@@ -32,8 +32,8 @@ use super::work::DecodingWork;
 
 /// The default level of the Zstandard tools.
 pub(crate) const ZSTD_LEVEL: i32 = 3;
-/// Blosc's level. It runs Zstandard at level 5; Blosc's default level would run it at 9, and slow down
-/// writers.
+/// Blosc's level. It runs Zstandard at level 5; Blosc's default level would run it at 9, and slow
+/// down writers.
 const BLOSC_LEVEL: u8 = 3;
 /// The largest size of a candidate relative to `zstd` alone.
 const LARGER_MAX: f64 = 1.02;

@@ -250,7 +250,8 @@ mod tests {
 
     #[test]
     fn sequences_of_lz4_are_counted_by_their_tokens() {
-        // One literal and a match of 4 + 15 + 255 + 3 bytes; no literal and a match of 4; the last literals.
+        // One literal and a match of 4 + 15 + 255 + 3 bytes; no literal and a match of 4; the last
+        // literals.
         let block = [&[0x1f, b'a', 1, 0, 255, 3][..], &[0x00, 2, 0], &[0x20, b'b', b'c']].concat();
         assert_eq!(lz4_sequences(&block), 2);
         assert_eq!(lz4_sequences(&[0xf0, 255, 255]), 0);

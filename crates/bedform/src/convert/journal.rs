@@ -7,8 +7,8 @@
 //! not be durable at once: they are flushed to the system every few MiB, and synced every GiB and
 //! at the end of a run.
 //!
-//! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the random key of
-//! the array in the store, the region's start.
+//! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the
+//! random key of the array in the store, the region's start.
 //!
 //! ```text
 //! 1d0c37ae ["t","6f2a91c40b7de35883a0d6f4be192c57",[50,0,0]]

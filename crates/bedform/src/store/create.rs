@@ -266,10 +266,10 @@ impl Store {
         self.draft_of(path, metadata, own.document, None).map(Array::stored_in)
     }
 
-    /// Deletes an array or group with everything below it, atomically for readers. Waits for appends
-    /// in progress; in a group of more than 128 arrays, no append to the others may start meanwhile.
-    /// No session may be writing regions of it. If the process dies, the remains on storage are
-    /// removed when the name is used again.
+    /// Deletes an array or group with everything below it, atomically for readers. Waits for
+    /// appends in progress; in a group of more than 128 arrays, no append to the others may start
+    /// meanwhile. No session may be writing regions of it. If the process dies, the remains on
+    /// storage are removed when the name is used again.
     ///
     /// # Errors
     /// `NotFound`, `ReadOnly`, those of storage.

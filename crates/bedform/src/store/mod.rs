@@ -186,8 +186,8 @@ impl Store {
     /// Opens the array at `path`.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata; `Unsupported` for a variable of a foreign file
-    /// that only the library of its format reads.
+    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata; `Unsupported` for a variable of a
+    /// foreign file that only the library of its format reads.
     pub fn array(&self, path: &ObjectPath) -> Result<Array> {
         match &self.backing {
             Backing::Zarr(opened) => {

@@ -57,8 +57,8 @@ impl Store {
     /// members to each.
     ///
     /// # Errors
-    /// As [`Store::settle_with`]: the first error of any member, on all; `InvalidArgument` if the members
-    /// name different stores, arrays or times, before anything is settled.
+    /// As [`Store::settle_with`]: the first error of any member, on all; `InvalidArgument` if the
+    /// members name different stores, arrays or times, before anything is settled.
     pub fn settle_together(
         &self,
         members: Box<dyn Communicator>,

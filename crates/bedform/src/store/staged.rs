@@ -332,8 +332,8 @@ impl StagedGroup {
     /// [`Store::delete`] does.
     ///
     /// # Errors
-    /// `NotFound` if the group is gone; `Conflict` if another writer has replaced a new array; those of storage.
-    /// The old group stays, unless the kind is `Poisoned`.
+    /// `NotFound` if the group is gone; `Conflict` if another writer has replaced a new array;
+    /// those of storage. The old group stays, unless the kind is `Poisoned`.
     pub fn publish(mut self, attributes: &Map<String, Value>) -> Result<()> {
         let store = self.store.clone();
         let opened = &**store.zarr()?;

@@ -203,8 +203,8 @@ const VALUE_BYTES_MAX: u64 = 128;
 /// Parses the attributes of the node at `path`.
 ///
 /// # Errors
-/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key that appears
-/// twice.
+/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key
+/// that appears twice.
 pub(crate) fn attribute_values(
     hierarchy: &Hierarchy,
     path: &ObjectPath,

@@ -31,8 +31,8 @@ fn use_in_child(inherited: &Member, budget: u64) -> bool {
 /// Forks, and returns the status of the child: 0 if `child` returned true.
 #[allow(unsafe_code)]
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, and the
-    // cache. It ends without running what the test harness has registered.
+    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, and
+    // the cache. It ends without running what the test harness has registered.
     unsafe {
         match libc::fork() {
             -1 => panic!("fork failed"),
@@ -75,8 +75,8 @@ fn a_child_makes_a_cache_of_its_own_and_waits_for_no_lock() {
             });
         }
         let outcomes = (0..CHILDREN).map(|_| {
-            // No other test makes a handle with a larger cap of the process's own cache meanwhile: the
-            // budget is read in the child as well.
+            // No other test makes a handle with a larger cap of the process's own cache meanwhile:
+            // the budget is read in the child as well.
             let parent = of_process();
             in_child(|| use_in_child(&member, parent.budget.bytes()))
         });
