@@ -9,8 +9,7 @@
 //! | [`mod@log`] | the log of a store: sessions, commits, settling, recovery |
 //! | [`comm`] | communicators: the processes of a session and their collective operations |
 //! | [`layout`] | predicted costs of layouts, and advice on the cheapest one for given reads |
-//! | [`publication`] | trees and files that are built under a hidden name and published atomically
-//! |
+//! | [`publication`] | trees and files that are built under a hidden name and published |
 //! | [`placement`] | the storage target of each shard |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
 //! | [`references`] | sets of references into other files, as storages |

@@ -7,8 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `known` | an array as of the start of a read: layout, source, snapshot |
-//! | `read` | reads of a selection into a buffer, their explanation, their requests for a simulated
-//! machine |
+//! | `read` | reads into a buffer; explanations, prices, simulated requests |
 //! | `ahead` | readahead |
 //! | `redirect` | reads that replicas make cheaper |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |

@@ -1,15 +1,15 @@
 //! The choice of codecs for an array, by a sample of its elements.
 //!
-//! Every candidate encodes some chunks, as they will be stored. The codecs are chosen with which a
-//! read of the array is predicted to be fastest:
+//! Every candidate encodes some chunks, as they will be stored. The choice is
+//! the candidate with the fastest predicted read of the array:
 //!
 //! ```text
 //! seconds for a byte of elements = encoded size / bandwidth of the storage + decoding / cores
 //! ```
 //!
-//! among the candidates that are at most 2 % larger than `zstd` alone: a faster choice never makes
-//! a store noticeably larger. All candidates are lossless. Every Zarr library reads those of Zarr's
-//! core; others are candidates only where the user allows them.
+//! It is made among the candidates that are at most 2 % larger than `zstd` alone: a faster choice
+//! never makes a store noticeably larger. All candidates are lossless. Every Zarr library reads
+//! those of Zarr's core; others are candidates only where the user allows them.
 //!
 //! **The choice is a pure function** of the sample, the options and the profile. The profile gives
 //! the bandwidth, the cores and the speed of each codec; the encoded sample gives the work of

@@ -35,10 +35,8 @@
 //! | `new_array` | the arrays of the target |
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
-//! | `tasks`, `worker` | regions that other processes copy: the tasks, and a worker's work on them
-//! |
-//! | `reorganize`, `tree` | other layouts of a store in its own place: links, the exchange of
-//! directories |
+//! | `tasks`, `worker` | tasks for workers in other processes, and their execution |
+//! | `reorganize`, `tree` | other layouts of a store in its place: links, the exchange |
 //! | `words` | values in messages |
 
 mod attributes;

@@ -14,8 +14,7 @@
 //! | `publish` | the order of publication; checks before a name is taken |
 //! | `replacing` | atomic replacement of a group by a new one |
 //! | `choosing` | arrays whose codecs the first write chooses |
-//! | `new_array`, `description`, `together` | new arrays: their documents, from JSON, many at once
-//! |
+//! | `new_array`, `description`, `together` | new arrays: documents, from JSON, many at once |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
 //! | `state` | an array as of one version of its documents |

@@ -21,6 +21,8 @@ const OBJECTS: u64 = 256;
 /// Elements of a chunk: 1 KiB.
 const LENGTH: u64 = 256;
 
+/// Measures the seconds of a read, a chunk and an object.
+///
 /// # Errors
 /// None, because the storage in memory has none.
 pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) -> Result<()> {
