@@ -1,8 +1,8 @@
 //! The storage target of each shard, on file systems that let users choose (Lustre).
 //!
 //! A shard's target is computed from its coordinates alone, so all processes agree on it at any
-//! time, and planes of a growing array lie on as many targets as possible. Nothing on disk records
-//! it: a shard on another target reads just as well.
+//! time. Planes of a growing array lie on as many targets as possible. Nothing on disk records it:
+//! a shard on another target reads just as well.
 //!
 //! A replica is written once, by one process, and does not grow. So its shards are placed where the
 //! processes that read it together contend least ([`ShardTargets::for_readers`]).

@@ -23,9 +23,8 @@
 //!   `threads::per_process`.
 //!
 //! How it works: the table of values is divided into shards, each with a lock; a lookup takes only
-//! that lock and allocates nothing. The order of eviction and all accounts are under one more lock,
-//! which is taken only to keep or to evict an entry, after a read and decoding that take much
-//! longer.
+//! that lock and allocates nothing. The order of eviction and all accounts are under one more lock.
+//! It is taken only to keep or to evict an entry, after a read and decoding that take much longer.
 //!
 //! | module | holds |
 //! |---|---|

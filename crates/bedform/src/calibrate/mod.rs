@@ -24,7 +24,7 @@ const SLOWED_IN_FLIGHT: u32 = 32;
 /// seconds by default. A place that `BEDFORM_THROTTLE` throttles is measured with the throttle.
 ///
 /// Where the page cache can be emptied for a file, a store of at most 64 MiB is written to a
-/// directory `.bedform-calibrate-...` there and read cold; it is removed before the call returns.
+/// directory `.bedform-calibrate-...` there and read cold. It is removed before the call returns.
 /// The directory of a killed process is removed by the next calibration.
 ///
 /// ```

@@ -222,11 +222,10 @@ pub(crate) fn candidates(
 
 /// Computes the setting `blocksize` of Blosc for chunks of `chunk_bytes`; 0 for Blosc's own choice.
 ///
-/// Blosc divides a chunk into blocks of a round size, and compresses the last, shorter one worse:
-/// for LZ4 it does not split that by the bytes of its elements, and it does not shuffle its bits
-/// unless it holds a multiple of eight elements. A chunk of 25 x 30 x 70 elements is one such block
-/// as a whole. So the chunk is divided evenly, and fewer than eight elements per block are left
-/// over.
+/// Blosc divides a chunk into blocks of a round size, and compresses the last, shorter one worse.
+/// For LZ4 it does not split that by the bytes of its elements. Its bits are not shuffled unless it
+/// holds a multiple of eight elements. A chunk of 25 x 30 x 70 elements is one such block as a
+/// whole. So the chunk is divided evenly, and fewer than eight elements per block are left over.
 fn blosc_block(
     compressor: BloscCompressor,
     shuffle: BloscShuffle,

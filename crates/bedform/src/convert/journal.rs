@@ -4,8 +4,8 @@
 //! conversion runs, `done.earlier` has the regions of earlier runs. A line is appended after the
 //! write of its region has returned, and that write is durable. So no line names a region that a
 //! crash can lose. A lost line costs a second write of the region and nothing else, so lines need
-//! not be durable at once: they are flushed to the system every few MiB, and synced every GiB and
-//! at the end of a run.
+//! not be durable at once. They are flushed to the system every 4 MiB of regions, and synced every
+//! GiB and at the end of a run.
 //!
 //! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the
 //! random key of the array in the store, the region's start.

@@ -235,9 +235,9 @@ impl From<ConvertError> for Error {
 /// Decides the arrays, their layouts and their regions. Reads no elements, writes nothing.
 ///
 /// # Errors
-/// `Exists` if the target's name is taken; `InvalidArgument` if the target lies in the source, if
-/// an array does not fit the memory or has elements that no store can hold, or if the options name
-/// a missing array or dimension; those of reading the source's documents.
+/// `Exists` if the target's name is taken; those of reading the source's documents;
+/// `InvalidArgument` in four cases. The target lies in the source, an array does not fit the memory
+/// or has elements that no store can hold, or the options name a missing array or dimension.
 ///
 /// # Examples
 ///

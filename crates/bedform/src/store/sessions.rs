@@ -80,8 +80,8 @@ impl Store {
         self.zarr()?.log_summary()
     }
 
-    /// Removes unused objects from the log: segments without commits whose writers are gone, old
-    /// roots, and the whole log if nothing is left in it.
+    /// Removes unused objects from the log: old roots, and segments that no commit refers to and
+    /// that no writer uses any more. Removes the whole log if nothing is left in it.
     ///
     /// # Errors
     /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. The call can always be repeated.
@@ -94,8 +94,8 @@ impl Store {
     ///
     /// # Errors
     /// `ReadOnly`; those of storage; `Conflict` where a promise cannot be kept, unless `leftover`
-    /// discards it. An array was deleted, others have made it larger or appended in the same place,
-    /// or the promise was made to the store of which this is a copy.
+    /// discards it. Its causes: an array was deleted, others have made it larger or appended in the
+    /// same place, or the promise was made to the store of which this is a copy.
     pub fn recover(&self, burst: Option<&Burst>, leftover: Leftover) -> Result<Recovered> {
         self.zarr()?.recover(burst, leftover)
     }

@@ -57,8 +57,8 @@ pub struct StagedStore {
 
 impl StagedStore {
     /// Stages a store for the directory `target`, and creates the missing directories above it.
-    /// With `replaces`, an existing store is replaced; otherwise only an empty directory may be
-    /// there.
+    /// With `replaces`, an existing store is replaced. Apart from that only an empty directory may
+    /// have the name.
     ///
     /// # Errors
     /// `Exists` for any other entry of that name, or the log of a store that is gone;

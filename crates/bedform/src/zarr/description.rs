@@ -19,7 +19,7 @@ const TEXT_BYTES: u64 = 16;
 
 impl NewArray {
     /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
-    /// layout is chosen that costs least on the store's storage for the `reads`, for appends of
+    /// cheapest layout on the store's storage is chosen, for the `reads`, for appends of
     /// `append_length`, and for the `readers` (`"any"`, a name or a list of them). `reads` gives
     /// weights of reads by dimension names (`{"lat,lon": 0.7, "time": 0.3}`) or by number
     /// (`[[[1, 2], 0.7], [[0], 0.3]]`). Without it planes, series and boxes have equal weights. A

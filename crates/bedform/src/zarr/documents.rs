@@ -114,7 +114,7 @@ impl GroupState {
         if let (None, false) = (group.store, hierarchy.documents.is_as_stored)
             && let Some((store, log)) = lost_state(hierarchy, &group)?
         {
-            // The other program may have changed what it says of arrays, so their own documents
+            // The other program may have changed the arrays' entries, so the arrays' own documents
             // count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);
         }
@@ -623,8 +623,8 @@ fn check_not_newer(hierarchy: &Hierarchy, path: &ObjectPath, version: &Version) 
     held.check(version, || hierarchy.name_of(path))
 }
 
-/// True for a node that Bedform created after the snapshot's moment. A node that another program
-/// added before the moment is told by its time.
+/// True for a node that Bedform created after the snapshot's moment. A node of another program is
+/// dated by its file: it fails if that is later than the moment.
 fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
     let Some(held) = &hierarchy.held else { return Ok(false) };
     let has_all = held.root.as_ref().is_some_and(|root| root.group.consolidated.is_some());

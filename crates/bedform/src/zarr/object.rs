@@ -70,7 +70,8 @@ pub(crate) struct ObjectWrite<'a> {
 /// The object as it was found before the write.
 struct Existing<'a> {
     stored: Option<&'a StoredUnit>,
-    /// True if the object is replaced unconditionally: the stored one was not opened.
+    /// True if the object is replaced unconditionally: the stored one was not opened, or is
+    /// damaged.
     alone: bool,
     /// The elements of unsettled commits over the object.
     cover: Option<Arc<dyn Cover>>,
@@ -538,8 +539,8 @@ impl<'a> ObjectWrite<'a> {
         }
     }
 
-    /// True if a chunk of fill values must be written: the object is one chunk, and may not be
-    /// absent.
+    /// True if a chunk of fill values must be written: the object is one chunk, and lies on a
+    /// server or may not be absent.
     fn keeps_fill(&self, existing: &Existing<'_>) -> Result<bool> {
         let is_chunk = self.state().shard().is_none();
         Ok(is_chunk

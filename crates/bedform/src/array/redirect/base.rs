@@ -126,7 +126,7 @@ impl Base<'_> {
     }
 
     /// True if an object of the array is unchanged since the replica was made of it, and belongs to
-    /// the read's moment: it contains no later commit, and no cover lies over it.
+    /// the read's moment. That is: it contains no later commit, and no cover lies over it.
     pub(super) fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
         let looked_at = self.objects.looked_at();
         let version = || self.objects.version(coordinates, looked_at.is_none());

@@ -1,8 +1,9 @@
 //! The objects of an array that replicas are made of, and checks that each is unchanged.
 //!
-//! A replica is made of an object only if its version is the same before and after, is older than a
-//! step of its file system's clock, and no commit lies over it: [`Array::bound`]. Other objects are
-//! not listed, and reads take their elements from the array itself.
+//! A replica is made of an object only under three conditions. Its version is the same before and
+//! after, and is older than a step of its file system's clock; no commit lies over it
+//! ([`Array::bound`]). Other objects are not listed, and reads take their elements from the array
+//! itself.
 
 use std::collections::HashMap;
 use std::thread::sleep;

@@ -32,7 +32,7 @@ fn use_in_child(inherited: &Member, budget: u64) -> bool {
 #[allow(unsafe_code)]
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, and
-    // the cache. It ends without running what the test harness has registered.
+    // the cache. It ends without the exit handlers of the test harness.
     unsafe {
         match libc::fork() {
             -1 => panic!("fork failed"),
