@@ -63,7 +63,7 @@ pub fn calibrate(
 /// As [`calibrate()`], for the place at a URL; see [`bedform_remote::calibrate`].
 ///
 /// # Errors
-/// As [`calibrate()`]; `Unreachable` and other errors of the server.
+/// As [`calibrate()`]; those of the server.
 pub fn calibrate_url(
     storage: &RemoteStorage,
     options: &CalibrateOptions,
