@@ -102,8 +102,8 @@ pub(crate) fn leave() -> bool {
 /// returned bytes is of no disk: files of `/proc` claim to be regular.
 pub(crate) fn identify(_inside: &Inside, descriptor: i32, bytes: u64) -> DescriptorState {
     match descriptors::known(descriptor) {
-        DescriptorState::WatchedFile { slot, generation } if is_current(slot, generation) => {
-            return DescriptorState::WatchedFile { slot, generation };
+        DescriptorState::File { slot, generation } if is_current(slot, generation) => {
+            return DescriptorState::File { slot, generation };
         }
         DescriptorState::Ignored => return DescriptorState::Ignored,
         _ => {}
@@ -163,10 +163,7 @@ impl Files {
             self.begin(slot, descriptor, status);
         }
         touch(slot);
-        DescriptorState::WatchedFile {
-            slot,
-            generation: GENERATIONS[number].load(Ordering::Acquire),
-        }
+        DescriptorState::File { slot, generation: GENERATIONS[number].load(Ordering::Acquire) }
     }
 
     fn begin(&mut self, slot: u16, descriptor: i32, status: &libc::stat) {

@@ -1,10 +1,11 @@
-//! What is configured beside the programs: `bedform.toml` and variables of the environment.
+//! Configuration outside of programs: `bedform.toml` and environment variables.
 //!
-//! There are two files. `bedform.toml` beside a store is of that store. The *site file*, `/etc/bedform.toml`, is of
-//! the machine: it alone says whose sidecars are trusted (`sidecar_sites`), and its other settings count where the
-//! file beside the store lacks them. `BEDFORM_CONFIG` names one file that is read in the place of both. A file beside a
-//! store counts only if it belongs to this user or root and others cannot write it: in a shared directory anybody may
-//! put one. Variables count more than any file. A key that is not known is an error: it may be misspelt.
+//! `bedform.toml` beside a store configures that store. The *site file*, `/etc/bedform.toml`,
+//! configures the machine: it alone names the owners of trusted sidecars (`sidecar_sites`), and its
+//! other settings apply where the file beside the store lacks them. `BEDFORM_CONFIG` names one file
+//! that replaces both. A file beside a store is used only if it belongs to this user or root and
+//! others cannot write it, because anybody may put a file into a shared directory. Environment
+//! variables override files. An unknown key is an error: it may be misspelt.
 
 use std::fs::Metadata;
 use std::io::Read as _;
@@ -26,16 +27,16 @@ const FILE_VARIABLE: &str = "BEDFORM_CONFIG";
 const BURST_VARIABLE: &str = "BEDFORM_BURST";
 const CAPACITY_VARIABLE: &str = "BEDFORM_BURST_CAPACITY";
 const THROTTLE_VARIABLE: &str = "BEDFORM_THROTTLE";
-/// A configuration is written by hand.
+/// The most bytes of a configuration file, which is written by hand.
 const BYTES_MAX: u64 = 1 << 20;
-/// Roots of sidecars, owners of one, and bytes of a path or name.
+/// Limits: roots of sidecars, owners of one root, and bytes of a path or name.
 const SITES_MAX: usize = 256;
 const OWNERS_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 4096;
-/// Who else than its owner may write a file.
+/// The permission bits that let other users than the owner write a file.
 pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// `bedform.toml`.
+/// The settings of one `bedform.toml`.
 ///
 /// ```
 /// let text = "[burst]\npath = \"/mnt/fast\"\ncapacity = \"10 GiB\"\n";
@@ -48,20 +49,20 @@ pub(crate) const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct Configuration {
     /// The burst tier.
     pub burst: Option<BurstConfiguration>,
-    /// What may wait to be settled.
+    /// The limits of data that wait to be settled.
     pub settle: Option<SettleConfiguration>,
-    /// Whose sidecars are trusted.
+    /// The sites whose sidecars are trusted.
     pub sidecars: Vec<SidecarSite>,
 }
 
-/// One of `[[sidecars]]`: where the sidecars of what lies below a directory are, that all users read.
+/// One of `[[sidecars]]`: the directory of the shared sidecars of an archive that many users read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarSite {
     /// The directory of the data.
     pub root: PathBuf,
     /// The directory of the sidecars.
     pub sidecars: PathBuf,
-    /// Whose files count there.
+    /// The users whose files are trusted there.
     pub owners: Vec<Owner>,
 }
 
@@ -74,21 +75,21 @@ pub enum Owner {
     Id(u32),
 }
 
-/// `[settle]`: of sessions that settle in the background.
+/// `[settle]`: limits for sessions that settle in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleConfiguration {
-    /// Bytes of elements that may wait.
+    /// The most bytes of elements that wait to be settled.
     pub bytes: Option<Size>,
-    /// Commits that may wait.
+    /// The most commits that wait to be settled.
     pub commits: Option<NonZeroU64>,
 }
 
-/// `[burst]`.
+/// `[burst]`: the burst tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BurstConfiguration {
-    /// Its directory.
+    /// The directory of the tier.
     pub path: PathBuf,
-    /// Bytes that one writer may have there.
+    /// The most bytes that one writer may have there.
     pub capacity: Option<Size>,
 }
 
@@ -97,7 +98,7 @@ pub struct BurstConfiguration {
 pub struct Size(u64);
 
 impl Size {
-    /// The number.
+    /// The number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -110,11 +111,11 @@ impl Size {
     }
 }
 
-/// A table of the file. It is read by hand: an error then says which setting is at fault, what it
-/// has, and what it takes.
+/// A table of the file. It is parsed by hand, so that an error names the setting, its value and the
+/// values that it takes.
 struct Section<'t> {
     text: &'t str,
-    /// As it is written; nothing for the whole file.
+    /// Its name in messages, such as `[burst] `; empty for the whole file.
     name: &'static str,
     table: &'t DeTable<'t>,
 }
@@ -129,7 +130,8 @@ impl<'t> Section<'t> {
         Err(at_line(self.text, key.span().start, text))
     }
 
-    /// The value of `key`, which must be `what`: nothing if it is not there.
+    /// The value of `key` as `read` parses it; `None` if the key is missing. `what` describes valid
+    /// values in errors.
     fn setting<T>(
         &self,
         key: &str,
@@ -147,7 +149,7 @@ impl<'t> Section<'t> {
         read(value.get_ref()).map(Some).ok_or_else(bad)
     }
 
-    /// The table called `key`, whose settings messages call by `name`.
+    /// The table called `key`; `name` stands before its settings in messages.
     fn section(&self, key: &str, name: &'static str) -> Result<Option<Section<'t>>> {
         let what = format!("a table: write [{key}] above its settings");
         let table = self.setting(key, &what, DeValue::as_table)?;
@@ -162,7 +164,7 @@ fn integer(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(given.as_str(), given.radix()).ok()
 }
 
-/// An error of the line that has byte `start` of `text`.
+/// An error in the line that contains byte `start` of `text`.
 fn at_line(text: &str, start: usize, problem: impl std::fmt::Display) -> Error {
     let line = 1 + text[..start].matches('\n').count();
     Error::invalid(format!("line {line}: {problem}"))
@@ -180,10 +182,10 @@ impl SettleConfiguration {
 }
 
 impl Configuration {
-    /// The configuration that `text` holds.
+    /// Parses the configuration in `text`.
     ///
     /// # Errors
-    /// `InvalidArgument` says the line and the key at fault.
+    /// `InvalidArgument` names the line and the key at fault.
     pub fn parse(text: &str) -> Result<Self> {
         let table = DeTable::parse(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -200,13 +202,14 @@ impl Configuration {
         })
     }
 
-    /// That of the store in the directory `store`, or of no store: what `BEDFORM_CONFIG` names, else
-    /// `bedform.toml` beside the store, and for what that lacks the site file.
+    /// The configuration of the store in the directory `store`, or without a store. It is read from
+    /// the file that `BEDFORM_CONFIG` names, else from `bedform.toml` beside the store, with the
+    /// site file for missing settings.
     ///
     /// # Errors
-    /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; `InvalidArgument` for a file beside a
-    /// store that says whose sidecars are trusted; `PermissionDenied` for such a file of another user, or one that
-    /// others may write; those of reading.
+    /// As [`Configuration::parse`]; `NotFound` if `BEDFORM_CONFIG` names no file; `InvalidArgument`
+    /// for a file beside a store that names sites of sidecars; `PermissionDenied` for a file beside
+    /// a store of another user, or one that others may write; those of reading.
     pub fn of_store(store: Option<&Path>) -> Result<Self> {
         let (site, of_site) = site_file()?;
         let of_site = of_site.map_or_else(Self::default, |found| found.configuration.clone());
@@ -217,7 +220,7 @@ impl Configuration {
         };
         let own = found.configuration;
         if !own.sidecars.is_empty() {
-            // Else whoever has made the data says whom their readers trust.
+            // Otherwise the author of the data would decide whom its readers trust.
             let text = format!("[[sidecars]] counts in {SITE_FILE} or {FILE_VARIABLE} alone");
             return Err(Error::invalid(format!("{}: {text}", beside.display())));
         }
@@ -229,34 +232,34 @@ impl Configuration {
     }
 }
 
-/// Where the site file is.
+/// The location of the site file.
 struct SiteFile {
     path: PathBuf,
-    /// True if `BEDFORM_CONFIG` says so.
+    /// True if `BEDFORM_CONFIG` names it.
     is_named: bool,
 }
 
-/// A file of settings as it was read.
+/// A configuration file as it was read.
 #[derive(Debug)]
 pub(crate) struct ConfigurationFile {
     pub(crate) path: PathBuf,
-    /// Device, number, length and times: another file, or another state, has others.
+    /// Device, inode number, length and times: they differ for another file or another state of it.
     state: [i128; 5],
-    /// Why nobody should be trusted by it.
+    /// The reason not to trust the file, if there is one.
     doubt: Option<&'static str>,
     configuration: Configuration,
-    /// For each of its sites.
+    /// Facts about each of its sites, in their order.
     known: Vec<SiteCache>,
 }
 
-/// What this machine has said of a site: it is asked for at every open.
+/// Cached facts of this machine about a site, which every open needs.
 #[derive(Debug, Default)]
 struct SiteCache {
     root: Cached<Path>,
     owners: Cached<[u32]>,
 }
 
-/// What was found once.
+/// A value that is computed at most once.
 #[derive(Debug)]
 struct Cached<T: ?Sized>(Mutex<Option<Arc<T>>>);
 
@@ -267,7 +270,8 @@ impl<T: ?Sized> Default for Cached<T> {
 }
 
 impl<T: ?Sized> Cached<T> {
-    // A forked child may find the lock held by a thread that it does not have.
+    // A forked child may inherit the lock as held by a thread that it lacks, so nothing waits for
+    // it.
 
     fn get(&self) -> Option<Arc<T>> {
         self.0.try_lock().ok()?.clone()
@@ -281,7 +285,7 @@ impl<T: ?Sized> Cached<T> {
     }
 }
 
-/// One of the sites of a file of settings, as it is on this machine.
+/// A site of a configuration file, with the facts of this machine.
 #[derive(Clone, Copy)]
 pub(crate) struct ResolvedSite<'f> {
     pub(crate) site: &'f SidecarSite,
@@ -289,17 +293,17 @@ pub(crate) struct ResolvedSite<'f> {
 }
 
 impl ResolvedSite<'_> {
-    /// The root without links, of which it may be one; nothing if it is not there.
+    /// The root with links resolved; `None` if it does not exist.
     pub(crate) fn real_root(&self) -> Option<Arc<Path>> {
         let find = || Some(self.known.root.keep(self.site.root.canonicalize().ok()?.into()));
         self.known.root.get().or_else(find)
     }
 
-    /// The numbers of those of the owners that this machine knows.
+    /// The user numbers of those owners that this machine knows.
     pub(crate) fn owner_ids(&self) -> Arc<[u32]> {
         self.known.owners.get().unwrap_or_else(|| {
             let ids: Arc<[u32]> = self.site.owners.iter().filter_map(Owner::id).collect();
-            // One that is not known may be known later.
+            // An unknown owner may become known later.
             let are_all = ids.len() == self.site.owners.len();
             if are_all { self.known.owners.keep(ids) } else { ids }
         })
@@ -307,13 +311,13 @@ impl ResolvedSite<'_> {
 }
 
 impl ConfigurationFile {
-    /// Whose sidecars are trusted.
+    /// The sites whose sidecars are trusted.
     pub(crate) fn sites(&self) -> impl Iterator<Item = ResolvedSite<'_>> {
         let sites = self.configuration.sidecars.iter().zip(&self.known);
         sites.map(|(site, known)| ResolvedSite { site, known })
     }
 
-    /// The file at `path`; nothing if there is none.
+    /// Reads the file at `path`; `None` if there is none.
     fn read(path: &Path, place: SettingsPlace) -> Result<Option<Self>> {
         let fail = |kind, text: String| Error::new(kind, format!("{}: {text}", path.display()));
         let (text, found) = match read_regular(path) {
@@ -336,7 +340,7 @@ impl ConfigurationFile {
     }
 }
 
-/// Where a file of settings lies.
+/// The kind of place of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SettingsPlace {
     /// The site file, or the file that the environment names.
@@ -345,14 +349,14 @@ enum SettingsPlace {
     BesideStore,
 }
 
-/// Why the file at `path`, opened as `found`, should not be trusted.
+/// The reason not to trust the file at `path`, opened as `found`.
 fn doubt_of(path: &Path, found: &Metadata) -> Option<&'static str> {
     let user = rustix::process::geteuid().as_raw();
     let is_foreign = |found: &Metadata| found.uid() != 0 && found.uid() != user;
     if found.mode() & WRITABLE_BY_OTHERS != 0 {
         return Some("others than its owner may write it: chmod go-w");
     }
-    // A link of another user may lead to a file of this one.
+    // Another user's link may lead to a file of this user.
     let is_foreign_link = || path.symlink_metadata().is_ok_and(|link| is_foreign(&link));
     (is_foreign(found) || is_foreign_link())
         .then_some("it belongs neither to root nor to this user")
@@ -371,18 +375,18 @@ fn state_of(found: &Metadata) -> [i128; 5] {
     ]
 }
 
-/// The site file, and what it says; nothing where there is none.
+/// The location of the site file, and the file itself if it exists.
 ///
 /// # Errors
 /// As [`Configuration::of_store`].
 fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
-    /// As it was read last: it is asked for at every open.
+    /// The file as it was read last: every open asks for it.
     static LAST: Mutex<Option<Arc<ConfigurationFile>>> = Mutex::new(None);
     let named = std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
     let is_named = named.is_some();
     let path = named.map_or_else(|| PathBuf::from(SITE_FILE), PathBuf::from);
     let site = SiteFile { path, is_named };
-    // A forked child may find the lock held by a thread that it does not have.
+    // A forked child may inherit the lock as held by a thread that it lacks.
     let mut last = LAST.try_lock().ok();
     let now = std::fs::metadata(&site.path).ok().map(|found| state_of(&found));
     let known = last
@@ -405,7 +409,7 @@ fn site_file() -> Result<(SiteFile, Option<Arc<ConfigurationFile>>)> {
     Ok((site, found))
 }
 
-/// The site file, if it says whose sidecars are trusted.
+/// The site file, if it names sites of sidecars.
 ///
 /// # Errors
 /// As [`Configuration::of_store`]; `PermissionDenied` for a site file that others may write.
@@ -470,14 +474,14 @@ impl SidecarSite {
     }
 }
 
-/// A path that leads nowhere else than it says.
+/// Parses an absolute path without `.` and `..`.
 fn absolute_path(value: &DeValue<'_>) -> Option<PathBuf> {
     let text =
         value.as_str().filter(|text| text.len() <= TEXT_BYTES_MAX && !text.contains('\0'))?;
     let path = Path::new(text);
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let is_said = text.split('/').all(|part| part != "." && part != "..");
-    // Components leave out what says nothing: a slash at the end, or two.
+    // `components` drops doubled and trailing slashes, which change nothing.
     (path.is_absolute() && is_said && path.components().all(is_plain))
         .then(|| path.components().collect())
 }
@@ -485,7 +489,7 @@ fn absolute_path(value: &DeValue<'_>) -> Option<PathBuf> {
 impl Owner {
     fn of(value: &DeValue<'_>) -> Option<Self> {
         let Some(name) = value.as_str() else {
-            // The last number stands for no user.
+            // The largest number stands for no user.
             let id = u32::try_from(integer(value)?).ok().filter(|id| *id != u32::MAX)?;
             return Some(Self::Id(id));
         };
@@ -493,10 +497,10 @@ impl Owner {
         is_name.then(|| Self::Name(name.to_owned()))
     }
 
-    /// The number of the user; nothing for a name that this machine does not know.
+    /// The number of the user; `None` for a name that this machine does not know.
     #[allow(unsafe_code)]
     pub(crate) fn id(&self) -> Option<u32> {
-        /// Bytes that a system needs for what it knows of a user.
+        /// Bytes of buffer for the system's record of a user.
         const BYTES: usize = 16 << 10;
         let name = match self {
             Self::Id(id) => return Some(*id),
@@ -505,8 +509,9 @@ impl Owner {
         let mut buffer = vec![0; BYTES];
         let mut found = std::mem::MaybeUninit::<libc::passwd>::uninit();
         let mut result = std::ptr::null_mut();
-        // SAFETY: the name ends with a zero byte, the buffer has as many bytes as is said, and all addresses live
-        // until the call returns. The record is read only if the call says that it has filled it.
+        // SAFETY: the name ends with a zero byte, the buffer has `buffer.len()` bytes, and all
+        // addresses live until the call returns. The record is read only if the call reports that
+        // it has filled it.
         unsafe {
             let failed = libc::getpwnam_r(
                 name.as_ptr(),
@@ -520,8 +525,9 @@ impl Owner {
     }
 }
 
-/// The text of a regular file of at most [`BYTES_MAX`], or what is wrong with it; and what was opened. It is opened
-/// without waiting: a FIFO would block, and a device has no end.
+/// Reads the text of a regular file of at most [`BYTES_MAX`], or says why it cannot be used;
+/// returns the metadata of the opened file, too. The file is opened without waiting: a FIFO would
+/// block, and a device has no end.
 fn read_regular(path: &Path) -> std::io::Result<(Result<String>, Metadata)> {
     let file = open_without_waiting(path)?;
     let found = file.metadata()?;
@@ -543,13 +549,14 @@ fn text_of(file: std::fs::File, found: &Metadata) -> std::io::Result<Result<Stri
     Ok(String::from_utf8(bytes).map_err(|_| Error::invalid("it is no text in UTF-8")))
 }
 
-/// How slow this process finds stores, their logs and foreign files, for experiments:
-/// `BEDFORM_THROTTLE`, such as `"512 MB/s, 5 ms"`, as it was at the first call. Burst tiers are not.
+/// The throttle of stores, their logs and foreign files in this process, for experiments:
+/// `BEDFORM_THROTTLE`, such as `"512 MB/s, 5 ms"`, as it was at the first call. Burst tiers are not
+/// throttled.
 ///
 /// # Errors
-/// `InvalidArgument` if that says no throttle.
+/// `InvalidArgument` if its text is no throttle.
 pub fn pace() -> Result<Option<Arc<Pace>>> {
-    // One for all: what is written to a store and to its log goes the same way.
+    // One for the process: a store and its log share the bandwidth.
     static PACE: OnceLock<std::result::Result<Option<Arc<Pace>>, String>> = OnceLock::new();
     let found = PACE.get_or_init(|| {
         let Some(text) = std::env::var_os(THROTTLE_VARIABLE).filter(|text| !text.is_empty()) else {
@@ -571,7 +578,7 @@ impl BurstConfiguration {
         Ok(Self { path: path.into(), capacity })
     }
 
-    /// The burst tier for the store in the directory `store`: `BEDFORM_BURST` and
+    /// Returns the burst tier of the store in the directory `store`: `BEDFORM_BURST` and
     /// `BEDFORM_BURST_CAPACITY`, else `[burst]` of the configuration. `None` without either.
     ///
     /// # Errors
@@ -657,10 +664,10 @@ mod tests {
             if counts { assert!(burst().unwrap(), "{mode:o}") } else { refused("chmod go-w") }
         }
         set_mode(0o644);
-        // Only root gives files away.
+        // Only root may give files to other users.
         if std::os::unix::fs::chown(&file, Some(4321), None).is_ok() {
             refused("neither to root nor to this user");
-            // Not even looked into.
+            // The file is refused before it is parsed.
             std::fs::write(&file, "burst = [").unwrap();
             refused("neither to root nor to this user");
             std::fs::remove_file(&file).unwrap();
@@ -697,7 +704,7 @@ mod tests {
             let said = format!("line 2: [[sidecars]] root is {root}; it takes {path}");
             assert_eq!(error, said);
         }
-        // What is long is shown shortened.
+        // Long values are shortened.
         let error = Configuration::parse(&with(&long, "[0]")).unwrap_err().to_string();
         assert!(error.starts_with("line 2: [[sidecars]] root is") && error.ends_with(path));
         let many = format!("[{}]", ["1"; OWNERS_MAX + 1].join(", "));

@@ -1,4 +1,5 @@
-//! The error of the engine: what a caller can do about it, and where it happened.
+//! The error of the engine: its kind tells a caller how to react, its message names the failure,
+//! the object and the remedy.
 
 use std::fmt;
 use std::io;
@@ -10,7 +11,8 @@ use bedform_format::shown;
 use bedform_geometry::GeometryError;
 use bedform_storage::{StorageError, StorageErrorKind, limit_behind};
 
-/// What a caller can do about an [`Error`]. The names are the same in Python and C.
+/// The kinds of errors, by the action that a caller can take. The names are the same in Python and
+/// C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -69,7 +71,7 @@ impl ErrorKind {
         Self::Internal,
     ];
 
-    /// The stable name.
+    /// The stable name, which all doors share.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotFound => "NotFound",
@@ -92,8 +94,8 @@ impl ErrorKind {
     }
 }
 
-/// A failed operation. The message is one line: what happened, to which object, what to do. It is fit to be
-/// shown, whatever it quotes: see [`shown`].
+/// A failed operation. The message is one line: the failure, the object, the remedy. Quoted names
+/// and values are escaped for display: see [`shown`].
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -101,7 +103,8 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The source of an error of memory, which tells it from a limit on what data claim.
+/// The source of an error of too little memory, which has the same kind as a limit that data
+/// exceed.
 #[derive(Debug, thiserror::Error)]
 #[error("memory is short")]
 struct NoMemory;
@@ -110,7 +113,7 @@ struct NoMemory;
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of this kind with this message.
+    /// Makes an error of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::with(kind, message.into(), None)
     }
@@ -123,12 +126,12 @@ impl Error {
         Self { kind, message: shown::message(message), source }
     }
 
-    /// A wrong argument.
+    /// Makes the error of a wrong argument.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// Damaged data in the object `object`.
+    /// Makes the error of damaged data in the object `object`.
     pub fn corrupt(object: impl fmt::Display, problem: impl fmt::Display) -> Self {
         Self::new(
             ErrorKind::Corrupt,
@@ -136,24 +139,24 @@ impl Error {
         )
     }
 
-    /// The system has given no thread.
+    /// Makes the error of a thread that the system refuses to start.
     pub(crate) fn no_thread(error: &io::Error) -> Self {
         let remedy = limit_behind(error).map_or_else(String::new, |limit| format!("; {limit}"));
         Self::new(ErrorKind::Io, format!("cannot start a thread: {error}{remedy}"))
     }
 
-    /// The system, or a limit on this process, gives too little memory.
+    /// Makes the error of too little memory, by the system or by a limit on this process.
     pub(crate) fn no_memory(message: impl Into<String>) -> Self {
         Self::with(ErrorKind::LimitExceeded, message.into(), Some(Box::new(NoMemory)))
     }
 
-    /// True if memory is short: what was read is not at fault.
+    /// True if memory is short, rather than the data at fault.
     pub(crate) fn is_of_memory(&self) -> bool {
         self.source.as_deref().is_some_and(|source| source.is::<NoMemory>())
     }
 
-    /// True if what is stored is at fault, or is of a kind that this version lacks: what lies beside it can be
-    /// read.
+    /// True if the stored document is damaged, or of a kind that this version lacks. Its neighbours
+    /// can still be read.
     pub(crate) fn is_of_document(&self) -> bool {
         match self.kind {
             ErrorKind::Corrupt | ErrorKind::Unsupported => true,
@@ -162,12 +165,12 @@ impl Error {
         }
     }
 
-    /// What the caller can do.
+    /// The kind, by which the caller can react.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// True if storage does not say what there is to whoever asks.
+    /// True if storage denies listing.
     pub(crate) fn is_of_list(&self) -> bool {
         let source =
             self.source.as_deref().and_then(|source| source.downcast_ref::<StorageError>());
@@ -175,21 +178,21 @@ impl Error {
             && source.is_some_and(|source| source.operation == "list")
     }
 
-    /// The same error with `place` in front of its message.
+    /// Puts `place` in front of the message.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.message = shown::message(format!("{place}: {}", self.message));
         self
     }
 
-    /// The same error with `more` behind its message: what has been done all the same.
+    /// Puts `more` behind the message: a part of the work that was done in spite of the error.
     pub(crate) fn followed_by(mut self, more: impl fmt::Display) -> Self {
         self.message = shown::message(format!("{}; {more}", self.message));
         self
     }
 
-    /// A chunk or record at `place` that cannot be decoded. It is damaged unless its codec cannot be run or memory
-    /// is short.
+    /// Makes the error of a chunk or record at `place` that cannot be decoded. It is damaged unless
+    /// its codec cannot be run or memory is short.
     pub(crate) fn decoding(place: impl fmt::Display, error: CodecError) -> Self {
         match error {
             CodecError::Unsupported(what) => {
@@ -203,7 +206,7 @@ impl Error {
         }
     }
 
-    /// A chunk or record that cannot be encoded.
+    /// Makes the error of a chunk or record that cannot be encoded.
     pub(crate) fn encoding(error: CodecError) -> Self {
         match error {
             CodecError::Memory { .. } => Self::no_memory(format!(
@@ -214,7 +217,7 @@ impl Error {
         }
     }
 
-    /// A refused metadata document, by the name of its object.
+    /// Makes the error of a refused metadata document, by the name of its object.
     pub fn metadata(object: impl fmt::Display, error: MetadataError) -> Self {
         let kind = match &error {
             MetadataError::Unsupported { .. } => ErrorKind::Unsupported,
@@ -247,7 +250,7 @@ impl std::error::Error for Error {
 
 impl From<StorageError> for Error {
     fn from(mut error: StorageError) -> Self {
-        // What a callback failed with passes through storage as it is.
+        // An engine error of a callback, which storage has wrapped, is unwrapped unchanged.
         let is_own = |source: &io::Error| source.get_ref().is_some_and(|inner| inner.is::<Self>());
         if let Some(source) = error.source.take_if(|source| is_own(source))
             && let Some(Ok(own)) = source.into_inner().map(|inner| inner.downcast::<Self>())

@@ -1,24 +1,45 @@
 //! The engine: stores, arrays, layouts, reading and writing.
 //!
+//! The doors (Python, C, the command line) use the public modules:
+//!
 //! | module | holds |
 //! |---|---|
-//! | [`store`] | stores: groups of arrays in one place, and the order in which changes are published |
-//! | [`mod@array`] | arrays |
-//! | [`mod@log`] | sessions: commits that become shards later |
-//! | [`comm`] | how the processes of a session talk to each other |
-//! | [`layout`] | which layout fits which reads, as numbers |
-//! | [`publication`] | trees and files that are built under a hidden name and published as a whole |
+//! | [`store`] | stores: groups of arrays in one place, sessions, snapshots, staging |
+//! | [`mod@array`] | arrays: reading, writing, appending, explaining, verifying |
+//! | [`mod@log`] | the log of a store: sessions, commits, settling, recovery |
+//! | [`comm`] | communicators: the processes of a session and their collective operations |
+//! | [`layout`] | predicted costs of layouts, and advice on the cheapest one for given reads |
+//! | [`publication`] | trees and files that are built under a hidden name and published |
+//! | [`placement`] | the storage target of each shard |
 //! | [`foreign`] | NetCDF and HDF5 files, read as they are |
-//! | [`convert`] | any store or file into a store whose layouts fit the reads |
-//! | [`optimize`] | which replicas a source should have, and how they are made |
 //! | [`references`] | sets of references into other files, as storages |
-//! | [`replica`] | other copies of arrays, in layouts that fit the reads |
+//! | [`convert`] | conversion of stores and files, and reorganization in place |
+//! | [`replica`] | replicas: copies of arrays in layouts that fit the reads |
+//! | [`optimize`] | the choice and construction of replicas |
 //! | [`sidecar`] | helper files of a source: their place, freshness and budget |
-//! | [`trace`] | which reads were made, and what is learnt from them |
-//! | [`config`] | `bedform.toml` and variables of the environment |
+//! | [`trace`] | recorded reads, and the knowledge that is learnt from them |
+//! | [`config`] | `bedform.toml` and environment variables |
 //! | [`size`] | sizes in options |
-//! | [`error`] | what a caller can do about a failure |
+//! | [`error`] | the error of the engine and its kinds |
 //! | [`panics`] | panics below a door, as errors |
+//!
+//! Private modules:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `zarr` | Zarr stores: documents, locks, the order of publication, shards |
+//! | `source` | the seam between an array and its storage: sources, covers, moments |
+//! | `plan` | plans of reads and writes: geometry, tuning, prices; no I/O |
+//! | `run` | execution of plans: open, fetch, check, decode, deliver |
+//! | `prefetch` | readahead along the patterns of reads |
+//! | `write` | chunks in memory that are merged and encoded, and the sink that takes them |
+//! | `cache` | the cache of the process |
+//! | `codec` | the choice of codecs, and the cost of decoding |
+//! | `calibrate` | measurement of a storage system and of this machine |
+//! | `memory` | a memory budget under `RLIMIT_AS` |
+//! | `threads` | scoped threads, CPU permits, memory budgets |
+//! | `opening` | storage at a path or URL, and the kind of data there |
+//! | `options` | options of opening a store |
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests make files of their own"))]
 

@@ -1,20 +1,22 @@
-//! What work may take of the memory that a limit on this process leaves (`RLIMIT_AS`, usual in batch jobs): it
-//! ends with an error before memory is refused, which would end the process.
+//! A memory budget under a limit of address space (`RLIMIT_AS`, usual in batch jobs).
+//!
+//! Work ends with an error before the system refuses memory, because a refused allocation aborts
+//! the process.
 
 use bedform_storage::memory_left;
 
 use crate::error::{Error, Result};
 
-/// What work takes beside its data: threads, their part of the allocator, documents.
+/// Bytes that writing takes apart from its data: threads, their share of the allocator, documents.
 const BESIDE_BYTES: u64 = 32 << 20;
 
-/// What reading takes beside its data.
+/// Bytes that reading takes apart from its data.
 const READ_BYTES: u64 = 8 << 20;
-/// Of what is left beside that, the part that may be data: allocators take addresses for each thread (64 MiB, as
-/// long as there are any) and pieces do not fit into each other.
+/// The divisor of the remaining bytes: a quarter may be data. Allocators reserve 64 MiB of
+/// addresses per thread, as long as addresses last, and fragmentation takes some.
 const SHARE: u64 = 4;
 
-/// Fails if the limit leaves less than what writing takes beside its data.
+/// Fails if the limit leaves less than writing takes apart from its data.
 ///
 /// # Errors
 /// `LimitExceeded`.
@@ -22,8 +24,8 @@ pub(crate) fn check() -> Result<()> {
     granted(0, 0).map(drop)
 }
 
-/// Fails if the limit leaves less than what reading takes: the data have their memory, and codecs say when there
-/// is none.
+/// Fails if the limit leaves less than reading takes apart from its data. The caller has allocated
+/// the buffers, and codecs report a lack of memory.
 ///
 /// # Errors
 /// `LimitExceeded`.
@@ -34,7 +36,7 @@ pub(crate) fn check_for_read() -> Result<()> {
     }
 }
 
-/// As much of `bytes` as the limit leaves beside what work takes anyway; all without a limit.
+/// Returns the part of `bytes` that the limit allows; all of them without a limit.
 ///
 /// # Errors
 /// `LimitExceeded` if that is less than `least`.
@@ -60,19 +62,19 @@ fn too_little(left: u64, needed: u64) -> Error {
     Error::no_memory(text)
 }
 
-/// For tests of what happens where the system gives no memory.
+/// Tests of situations in which the system refuses memory.
 #[cfg(test)]
 pub(crate) mod shortage {
     use std::process::Command;
 
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    /// A request for as little as this is still granted: messages need some.
+    /// Requests up to this size are granted: messages need some.
     const LEFT_BYTES: usize = 8 << 10;
     const CHILD: &str = "BEDFORM_TEST_OF_SHORTAGE";
 
-    /// Does `work` in a process of its own, which runs the test `name` of this crate; there no request
-    /// for more than a few KiB is granted.
+    /// Runs `work` in a child process, as the test `name` of this crate. There no request for more
+    /// than a few KiB is granted.
     pub(crate) fn of(name: &str, work: impl FnOnce()) {
         if std::env::var_os(CHILD).is_some() {
             let _taken = take_all();

@@ -1,4 +1,4 @@
-//! Opens the storage that a path or a URL names, and says what lies there.
+//! Opens the storage at a path or URL, and detects the kind of the data there (`detect`).
 
 mod detect;
 mod file_at_url;
@@ -22,8 +22,8 @@ pub(crate) use detect::{NO_FILE, REFERENCES, ReadBytes, file_of, is_file};
 pub use detect::{PlaceKind, detect};
 pub(crate) use file_at_url::{FileAtUrl, Fronted, has_query, names_file, read_many};
 
-/// The directory `path` as storage, as slow as `BEDFORM_THROTTLE` says if it is set, with shards on the targets
-/// that the options say, else on those of `BEDFORM_LUSTRE_TARGETS`.
+/// Opens the directory `path` as storage, throttled by `BEDFORM_THROTTLE` if that is set. New
+/// shards go to the targets of the options, else to those of `BEDFORM_LUSTRE_TARGETS`.
 ///
 /// # Errors
 /// As [`config::pace`], [`ShardTargets::configured`] and [`LocalStorage::open`].
@@ -38,11 +38,11 @@ pub fn storage_of(path: &Path, mode: Mode, options: &OpenOptions) -> Result<Arc<
     })
 }
 
-/// The directory `name` of a sidecar as storage, with shards on the targets that the options say. To write, it is
-/// made if it is missing.
+/// Opens the directory `name` of a sidecar as storage, with new shards on the targets of the
+/// options. For writing it is created if it is missing.
 ///
 /// # Errors
-/// As [`storage_of`]; `NotFound` for a sidecar that lies on no disk of this machine.
+/// As [`storage_of`]; `NotFound` for a sidecar that is not on a disk of this machine.
 pub(crate) fn storage_in_sidecar(
     sidecar: &Sidecar,
     name: &str,
@@ -62,7 +62,7 @@ pub(crate) fn storage_in_sidecar(
     Ok(storage.within(&sidecar.path_of(name)?)?)
 }
 
-/// The place at a URL; the options get the profile that is kept for it.
+/// Opens the place at a URL; adds its stored profile and its sidecar to the options.
 pub(crate) fn remote_of(
     url: &str,
     mode: Mode,
@@ -75,7 +75,8 @@ pub(crate) fn remote_of(
     Ok(Arc::new(storage))
 }
 
-/// As [`remote_of`], of the place that the file at a URL lies in; with the file's name there.
+/// As [`remote_of`], for the place that contains the file at a URL; returns the name of the file
+/// there, too.
 fn remote_file_of(url: &str, options: &mut OpenOptions) -> Result<(Arc<dyn Storage>, ObjectPath)> {
     let opened = RemoteStorage::open_parent(url, &options.remote);
     let (storage, name) = opened.map_err(|error| Error::invalid(error.to_string()))?;
@@ -98,7 +99,8 @@ fn shared<F: FileSystem>(
     options: &OpenOptions,
 ) -> Arc<dyn Storage> {
     let local = local.placed(targets);
-    // A slower place is not read faster past the page cache, and to open an object again for that is a wait.
+    // A slower device gains nothing from direct reads, and opening an object a second time costs a
+    // wait.
     let is_slow = options
         .profile
         .as_ref()
@@ -107,29 +109,30 @@ fn shared<F: FileSystem>(
     Arc::new(if goes_past { local } else { local.through_page_cache() })
 }
 
-/// Gives the options the profile that is kept for the storage of `path`, unless they have one, and its sidecar.
+/// Adds the stored profile for the storage of `path`, unless the options have one, and its sidecar.
 pub(crate) fn add_kept_profile(options: &mut OpenOptions, path: &Path) {
     add_profile(options, path);
     add_sidecar(options, path);
 }
 
 fn add_profile(options: &mut OpenOptions, path: &Path) {
-    // Looked for once, also where there is none.
+    // Looked up once, even if there is none.
     if options.profile.is_none() && options.refines.is_none() {
-        // A kept profile that cannot be read must not keep data from being read.
+        // An unreadable profile must not prevent reading the data.
         options.profile = Profile::for_path(path).ok().flatten();
         options.refines = Profile::place_for_path(path).ok();
     }
 }
 
-/// Says where what is known of the reads of the store or file at `path` is kept.
+/// Sets the sidecar of the store or file at `path`, unless the options have one.
 pub(crate) fn add_sidecar(options: &mut OpenOptions, path: &Path) {
     if options.sidecar.is_none() {
         options.sidecar = Sidecar::of_path(path).ok().flatten();
     }
 }
 
-/// As [`add_kept_profile`] of the file at `path`, of copied options, where its sidecar is `own`.
+/// Copies the options for the file at `path`, with its profile, and `own` as the sidecar unless
+/// they have one.
 pub(crate) fn with_kept_profile(
     options: &OpenOptions,
     path: &Path,
@@ -141,7 +144,7 @@ pub(crate) fn with_kept_profile(
     own
 }
 
-/// The URL that `path` is, if it is one.
+/// The URL in `path`, if it is one.
 pub(crate) fn url_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains("://"))
 }

@@ -1,4 +1,5 @@
-//! How a store or a file is opened: plain values, and their form in JSON, as the doors hand it over.
+//! Options of opening a store or a file: plain values, and their form in JSON, which the doors pass
+//! on.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use crate::error::{Error, Result};
 use crate::sidecar::Sidecar;
 use crate::size;
 
-/// Told, on the caller's thread, how much of how much is done: bytes, or what the call says.
+/// A callback on the caller's thread with the work done and the total: bytes, unless the call says
+/// otherwise.
 pub type Progress<'a> = &'a dyn Fn(u64, u64);
 
-/// When a store looks whether another writer has changed it. A handle that does not look keeps the
-/// shape that it saw: it reads the fill value for rows that others have removed since.
+/// When a store checks for changes by other writers. A handle that does not check keeps the shape
+/// that it saw: it reads the fill value for rows that others have removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Freshness {
     /// Before every read.
@@ -29,20 +31,20 @@ pub enum Freshness {
     Never,
 }
 
-/// How much may be read before it is asked for.
+/// The limit of readahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefetch {
-    /// Half of what the handle may keep in the cache, ahead of reads of the main thread of the process.
+    /// Half of the handle's cache, ahead of reads of the process's main thread.
     #[default]
     Auto,
-    /// Nothing.
+    /// No readahead.
     Off,
     /// So many bytes, ahead of reads of any thread.
     Bytes(u64),
 }
 
 impl Prefetch {
-    /// `auto`, `off` (or `false`, `0`), or a size.
+    /// Parses `auto`, `off` (or `false`, `0`), or a size.
     ///
     /// ```
     /// use bedform::Prefetch;
@@ -76,20 +78,20 @@ impl Prefetch {
     }
 }
 
-/// Which files a set of references may name beside those below its own directory.
+/// The files that a set of references may name outside its own directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ExternalFiles {
     /// None.
     #[default]
     Refused,
-    /// Those below these directories and URLs.
+    /// Files below these directories and URLs.
     Below(Vec<String>),
     /// Any.
     Allowed,
 }
 
 impl ExternalFiles {
-    /// `true`, `false`, or a list of paths and URLs.
+    /// Parses `true`, `false`, or a list of paths and URLs.
     fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::Bool(true) => Some(Self::Allowed),
@@ -103,50 +105,51 @@ impl ExternalFiles {
     }
 }
 
-/// How a store is opened.
+/// Options of opening a store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenOptions {
     /// Whether the store may be changed.
     pub writable: bool,
-    /// What data may claim.
+    /// Limits on the sizes that data may claim.
     pub limits: Limits,
-    /// Bytes of decoded chunks, shard indexes and parts of logs that the reads of this handle may keep in
-    /// the cache of the process, which all handles share; 0 neither reads nor writes it.
+    /// Bytes of decoded chunks, shard indexes and parts of logs that this handle's reads may keep
+    /// in the cache of the process, which all handles share; 0 bypasses the cache.
     pub cache_bytes: u64,
-    /// How much may be read before it is asked for, where reads follow a pattern.
+    /// The limit of readahead, where reads follow a pattern.
     pub prefetch: Prefetch,
     /// Whether replicas are read where that is faster.
     pub replicas: bool,
     /// Whether reads are recorded where the source is watched.
     pub records: bool,
-    /// When to look for changes of others.
+    /// When to check for changes by other writers.
     pub freshness: Freshness,
-    /// What an acknowledged write survives.
+    /// The failures that an acknowledged write survives.
     pub durability: Durability,
     /// Threads that encode and decode; `None` takes one per core, 1 does all on the caller's.
     pub threads: Option<usize>,
     /// The largest gap between extents that is read over, in bytes; `None` takes the default.
     pub gap_bytes: Option<u64>,
-    /// The storage's parameters, for prices, merging and threads; `None` takes those that are
-    /// assumed of a local disk or of an object store.
+    /// The storage's parameters, for prices, merging and threads; `None` assumes those of a local
+    /// disk or of an object store.
     pub profile: Option<Profile>,
-    /// The file that keeps the profile, where reads refine it.
+    /// The file of the stored profile, which reads refine.
     pub refines: Option<PathBuf>,
-    /// Where what is known of the reads is kept, and traces of them, if they are recorded.
+    /// The sidecar with patterns of the reads, and with traces if they are recorded.
     pub sidecar: Option<Sidecar>,
-    /// For whoever opens the storage: whether large reads may go past the page cache where that is
-    /// faster ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
+    /// Whether large reads may bypass the page cache where that is faster
+    /// ([`LocalStorage::through_page_cache`](bedform_storage::LocalStorage::through_page_cache)).
+    /// Used by functions that open local storage.
     pub direct_reads: bool,
-    /// For whoever opens a directory: the storage target of each new object, in the place of what
-    /// `BEDFORM_LUSTRE_TARGETS` says.
+    /// The storage target of each new object, instead of those of `BEDFORM_LUSTRE_TARGETS`. Used by
+    /// functions that open a directory.
     pub placement: Option<Arc<dyn Placement>>,
-    /// Commits that a root of a log names each, before a table takes their place. Few cost a table at every
-    /// other commit, many make every commit write, and every reader read, more.
+    /// The most commits that a root of a log names separately before a table replaces them. Few
+    /// mean a table every few commits; many make each commit write, and each reader read, more.
     pub commits_named: usize,
-    /// How an object store is reached, where the store is in one.
+    /// Options of the connection to an object store.
     pub remote: RemoteOptions,
-    /// Which files a set of references may name.
+    /// The files outside its directory that a set of references may name.
     pub external: ExternalFiles,
 }
 
@@ -176,11 +179,12 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Reads options: `writable`, `cache_bytes`, `prefetch` (`"auto"`, `false` or a size), `replicas`, `records`, `freshness` (`"read"`, `"open"`, `"never"`),
-    /// `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`, `profile` (a document of
-    /// `calibrate`), `direct_reads`, `allow_external` (`true`, or a list of directories and URLs), and for object stores `anonymous`, `endpoint`, `region`,
-    /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`, each optional; null
-    /// stands for the default.
+    /// Parses options, each optional; null stands for the default: `writable`, `cache_bytes`,
+    /// `prefetch` (`"auto"`, `false` or a size), `replicas`, `records`, `freshness` (`"read"`,
+    /// `"open"`, `"never"`), `durability` (`"disk"`, `"process"`), `threads`, `gap_bytes`,
+    /// `profile` (a document of `calibrate`), `direct_reads`, `allow_external` (`true`, or a list
+    /// of directories and URLs). For object stores there are `anonymous`, `endpoint`, `region`,
+    /// `single_writer`, `deadline_seconds`, `stall_seconds` and `bytes_per_second_min`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -241,10 +245,10 @@ impl OpenOptions {
     }
 }
 
-/// The longest time that an option may say: a day.
+/// The longest time of an option, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// The time of the option `key`: a number of seconds above 0.
+/// Parses the time of the option `key`: a number of seconds from 0.001 to a day.
 fn seconds(key: &str, value: &Value) -> Result<Duration> {
     let seconds = value.as_f64().filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
     let seconds = seconds.ok_or_else(|| {

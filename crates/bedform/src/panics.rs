@@ -1,7 +1,7 @@
 //! Panics as errors: a bug in the engine must not end the program that calls it.
 //!
-//! Each door (Python, C) makes its calls of the engine through [`caught`]. A panic hook records where a panic
-//! happened, because the payload that [`std::panic::catch_unwind`] gives has the message alone.
+//! Each door (Python, C) calls the engine through [`caught`]. A panic hook records the location of
+//! each panic, because the payload that [`std::panic::catch_unwind`] returns has only the message.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,9 +11,9 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Panics that the hook keeps until a door reports them.
+/// The most panics that the hook keeps until a door reports them.
 const RECORDS_MAX: usize = 16;
-/// The first letters of the names of the engine's threads.
+/// The prefix of the names of the engine's threads.
 const THREAD_NAMES: &str = "bedform-";
 /// With this variable set, panics are also printed as the standard library prints them.
 const BACKTRACE_VARIABLE: &str = "RUST_BACKTRACE";
@@ -32,8 +32,9 @@ thread_local! {
     static IS_IN_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `act`; a panic in it, or in a thread that it waits for, becomes an error. A mutex that `act` holds is then
-/// poisoned: state that a panic may leave half-changed belongs behind one, and its owner checks for poison.
+/// Calls `act`; turns a panic in it, or in a thread that it joins, into an error. A mutex that
+/// `act` holds is then poisoned: put state that a panic may leave half-changed behind a mutex, and
+/// check it for poison.
 ///
 /// # Errors
 /// `Internal` after a panic.
@@ -54,7 +55,7 @@ pub fn caught<T>(act: impl FnOnce() -> T) -> Result<T> {
     outcome.map_err(|payload| error_of(&*payload))
 }
 
-/// The error of a session whose earlier call panicked.
+/// Makes the error of a session whose earlier call panicked.
 pub fn session_panicked() -> Error {
     Error::new(
         ErrorKind::Poisoned,
@@ -63,7 +64,8 @@ pub fn session_panicked() -> Error {
     )
 }
 
-/// Installs the hook, once in a process. It leaves panics of threads that are not the engine's to the hook before.
+/// Installs the hook, once per process. Panics of threads outside the engine go to the previous
+/// hook.
 fn record_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -94,14 +96,14 @@ fn records() -> MutexGuard<'static, VecDeque<PanicRecord>> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The message of a panic; nothing for a payload that is no text.
+/// The message of a panic; empty for a payload that is no text.
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned()
 }
 
-/// The error for a panic with this payload. A scope of threads panics with a message of its own after one of its
-/// threads: then the record of that thread says more.
+/// Makes the error of a panic with this payload. A scope of threads panics with its own message
+/// after one of its threads has: then the thread's record, which precedes it, is reported.
 fn error_of(payload: &(dyn Any + Send)) -> Error {
     let message = message_of(payload);
     let mut records = records();

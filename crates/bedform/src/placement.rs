@@ -1,11 +1,11 @@
-//! Which storage target a shard is to lie on, where the file system lets its users choose.
+//! The storage target of each shard, on file systems that let users choose (Lustre).
 //!
-//! A shard's target follows from its coordinates alone, so that every process, at any time, finds the same
-//! one, and planes of a growing array are on as many targets as possible. Nothing on disk says it: it is where
-//! bytes are, not what they are, and a shard that lies elsewhere is read as well.
+//! A shard's target is computed from its coordinates alone, so all processes agree on it at any
+//! time. Planes of a growing array lie on as many targets as possible. Nothing on disk records it:
+//! a shard on another target reads just as well.
 //!
-//! A replica is written once, by one process, and does not grow. So its shards may go where the processes that
-//! will read it together get in each other's way least ([`ShardTargets::for_readers`]).
+//! A replica is written once, by one process, and does not grow. So its shards are placed where the
+//! processes that read it together contend least ([`ShardTargets::for_readers`]).
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
@@ -17,12 +17,12 @@ use bedform_storage::Placement;
 use crate::error::{Error, Result};
 
 const VARIABLE: &str = "BEDFORM_LUSTRE_TARGETS";
-/// As many as a file of Lustre can have.
+/// The most targets of one file in Lustre.
 const TARGETS_MAX: usize = 2000;
-/// For arrays of up to so many dimensions steps are found once.
+/// Steps for arrays of up to so many dimensions are precomputed.
 const DIMENSIONS: usize = 5;
 
-/// The storage targets that shards go to.
+/// The storage targets of shards.
 ///
 /// ```
 /// use bedform::placement::ShardTargets;
@@ -38,14 +38,15 @@ const DIMENSIONS: usize = 5;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardTargets {
-    /// The file system's own numbers of them.
+    /// The targets' numbers in the file system.
     indexes: Vec<u32>,
-    /// For 1, 2, ... dimensions.
+    /// The spreads for 1, 2, ... dimensions.
     spreads: Vec<Spread>,
 }
 
 impl ShardTargets {
-    /// Those that `BEDFORM_LUSTRE_TARGETS` names, as it was at the first call; nothing without it.
+    /// The targets in `BEDFORM_LUSTRE_TARGETS`, as it was at the first call; `None` if it is not
+    /// set.
     ///
     /// # Errors
     /// As [`ShardTargets::parse`], with the name of the variable.
@@ -63,10 +64,11 @@ impl ShardTargets {
         }
     }
 
-    /// Reads a list such as `0-335` or `3,5,9-20`.
+    /// Parses a list such as `0-335` or `3,5,9-20`.
     ///
     /// # Errors
-    /// `InvalidArgument` for another text, for a target that is named twice, and for more than 2,000.
+    /// `InvalidArgument` for any other text, for a target that is named twice, and for more than
+    /// 2,000.
     pub fn parse(text: &str) -> Result<Self> {
         let bad =
             |what: &str| Error::invalid(format!("{what}, not a list such as 0-335 or 3,5,9-20"));
@@ -89,13 +91,13 @@ impl ShardTargets {
         Ok(Self { indexes, spreads })
     }
 
-    /// How many they are.
+    /// The number of targets.
     pub fn count(&self) -> u32 {
-        // They were counted when they were read.
+        // `parse` has limited the count.
         u32::try_from(self.indexes.len()).unwrap_or(u32::MAX)
     }
 
-    /// The targets of the shards of one array, so that each serves few of the processes that read it.
+    /// Places the shards of one array so that each target serves few of the processes that read it.
     pub fn for_readers(
         self: &Arc<Self>,
         readers: &GridReaders,
@@ -107,7 +109,7 @@ impl ShardTargets {
     }
 }
 
-/// `5` or `5-9`.
+/// Parses `5` or `5-9`.
 fn range_of(part: &str) -> Option<RangeInclusive<u32>> {
     let number = |text: &str| text.trim().parse::<u32>().ok();
     let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -126,12 +128,12 @@ impl Placement for ShardTargets {
     }
 }
 
-/// The shards of one array on targets that were chosen by its readers.
+/// A placement of one array's shards that its readers' regions decide.
 #[derive(Debug)]
 struct ReadShards {
     targets: Arc<ShardTargets>,
     grid: Vec<u64>,
-    /// For each shard, in C order, the number of its target among those named.
+    /// For each shard, in C order, the index of its target in the list.
     places: Vec<u64>,
 }
 
@@ -149,7 +151,8 @@ impl Placement for ReadShards {
     }
 }
 
-/// The coordinates of the shard that has this path: what follows `c/` or `c.`; nothing for other objects.
+/// The coordinates of the shard at this path, from the numbers behind `c/` or `c.`; `None` for
+/// other objects.
 fn shard_coordinates(path: &ObjectPath) -> Option<Vec<u64>> {
     if let Some(numbers) = path.name().strip_prefix("c.") {
         return numbers.split('.').map(|number| number.parse().ok()).collect();
@@ -187,7 +190,7 @@ mod tests {
         let targets = ShardTargets::parse("0-335").unwrap();
         let of = |text| targets.target(&ObjectPath::parse(text).unwrap()).unwrap();
         assert_ne!(of("t/c/1/0/0"), of("t/c/0/0/1"));
-        // More dimensions than there are steps for.
+        // More dimensions than are precomputed.
         assert!(of("t/c/1/2/3/4/5/6") < 336);
     }
 
@@ -206,7 +209,7 @@ mod tests {
         let found: Vec<_> = (0..8).map(|row| of(&format!("r/t/c.{row}.0")).unwrap()).collect();
         assert_eq!(found, [10, 11, 10, 11, 12, 13, 12, 13]);
         assert_eq!(of("r/t/c/5/0"), Some(13));
-        // Of other arrays, and behind the end.
+        // Shards of other arrays, and shards behind the end.
         for other in ["r/t/c.3", "r/t/c.8.0"] {
             assert_eq!(of(other), targets.target(&ObjectPath::parse(other).unwrap()), "{other}");
         }

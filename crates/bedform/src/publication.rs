@@ -1,20 +1,21 @@
-//! Trees and files that are built under a hidden name and published as a whole.
+//! Trees and files that are built under a hidden name and published atomically.
 //!
 //! # Promises
 //!
-//! - Nothing is seen under the target's name before publication. A reader finds the old tree or the new one,
-//!   whole, and so does a reader after a crash.
-//! - A value that is dropped before publication removes its tree. The tree of a process that was killed goes when
-//!   another one is staged in the same directory.
+//! - Nothing is visible under the target's name before publication. A reader, also after a crash,
+//!   finds the old tree or the new one, whole.
+//! - A value that is dropped before publication removes its tree. The tree of a killed process is
+//!   removed when another one is staged in the same directory.
 //! - A published tree is durable if its objects are.
 //!
 //! # How
 //!
-//! A tree grows in a [`Workspace`] beside its target, and [`Storage::publish_tree`] gives it the name. A tree
-//! that replaces another one changes places with it in one step. Some file systems exchange no names (NFS, older
-//! Lustre). There the old tree is first moved to `.<name>.bedform-replaced/old`, then the new one gets the name.
-//! A crash between the two steps leaves nothing under the name, and the old tree complete in that directory.
-//! The next writer that stages something for the same name moves it back (`put_back`).
+//! A tree grows in a [`Workspace`] beside its target, and [`Storage::publish_tree`] gives it the
+//! name. A tree that replaces another one is exchanged with it in one step. Some file systems
+//! exchange no names (NFS, older Lustre). There the old tree is first moved to
+//! `.<name>.bedform-replaced/old`, then the new one gets the name. A crash between the two steps
+//! leaves nothing under the name, and the old tree complete in that directory. The next writer that
+//! stages a tree for the same name moves it back (`put_back`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ const FILE: &str = "file";
 /// The name of a replaced tree in the directory to which it is moved aside.
 const OLD: &str = "old";
 
-/// A tree that is built under a hidden name, and the name that it is to get.
+/// A tree that is built under a hidden name, and its target's name.
 pub(crate) struct StagedTree {
     parent: Arc<dyn Storage>,
     workspace: Box<dyn Workspace>,
@@ -46,11 +47,11 @@ pub(crate) struct StagedTree {
 }
 
 impl StagedTree {
-    /// Stages a tree for the name `target`. What killed processes have left in the directory of the target is
-    /// removed first.
+    /// Stages a tree for the name `target`, after removing the remains of killed processes from the
+    /// target's directory.
     ///
     /// # Errors
-    /// `Unsupported` in a place that publishes no trees; those of storage.
+    /// `Unsupported` in a place that cannot publish trees; those of storage.
     pub(crate) fn begin(parent: &Arc<dyn Storage>, target: &ObjectPath) -> Result<Self> {
         put_back(&**parent, target)?;
         let workspace = unique_workspace(&**parent, &target.parent())?;
@@ -61,8 +62,8 @@ impl StagedTree {
         Self { parent: parent.clone(), workspace, target: target.clone(), name: TREE.to_owned() }
     }
 
-    /// Takes up the hidden directory `name` beside the target, or makes it; it stays until it is
-    /// [removed](StagedTree::remove). Nothing if another process holds it.
+    /// Resumes the hidden directory `name` beside the target, or creates it; it stays until it is
+    /// [removed](StagedTree::remove). `None` if another process holds it.
     ///
     /// # Errors
     /// As [`StagedTree::begin`].
@@ -73,7 +74,7 @@ impl StagedTree {
     ) -> Result<Option<Self>> {
         let taken = parent.workspace(&target.parent(), WorkspaceName::Resumable(name))?;
         let Some(workspace) = taken else { return Ok(None) };
-        // What a crash has left of an object that was being written.
+        // Remains of an object that was being written when a process crashed.
         parent.sweep(workspace.path())?;
         Ok(Some(Self::of(parent, workspace, target)))
     }
@@ -98,15 +99,15 @@ impl StagedTree {
         &self.target
     }
 
-    /// Where the tree grows.
+    /// The path at which the tree grows.
     ///
     /// # Errors
-    /// For a path that is too long.
+    /// `InvalidArgument` for a path that is too long.
     pub(crate) fn tree(&self) -> Result<ObjectPath> {
         Ok(self.directory().join(&self.name)?)
     }
 
-    /// The tree as a place of its own.
+    /// The tree as a place.
     ///
     /// # Errors
     /// Those of storage.
@@ -114,11 +115,11 @@ impl StagedTree {
         Ok(self.parent.within(&self.tree()?)?)
     }
 
-    /// Gives the finished tree its name. A tree that it replaces stays in the hidden directory.
+    /// Gives the finished tree its name. The tree that it replaces stays in the hidden directory.
     ///
     /// # Errors
-    /// `Exists` by [`TreePublication::Absent`]; those of storage. Only `Poisoned` leaves it open which tree has
-    /// the name.
+    /// `Exists` by [`TreePublication::Absent`]; those of storage. Only after `Poisoned` is it
+    /// unknown which tree has the name.
     pub(crate) fn publish(&self, how: TreePublication, durability: Durability) -> Result<()> {
         let (staged, storage) = (self.tree()?, &*self.parent);
         match how {
@@ -132,7 +133,7 @@ impl StagedTree {
     /// Removes the hidden directory.
     ///
     /// # Errors
-    /// Those of storage. What is left is invisible, and goes with a sweep or when it is taken up again.
+    /// Those of storage. The rest is invisible, and is removed by a sweep or when it is resumed.
     pub(crate) fn remove(self) -> Result<()> {
         Ok(self.workspace.remove()?)
     }
@@ -145,14 +146,14 @@ impl std::fmt::Debug for StagedTree {
 }
 
 fn unique_workspace(storage: &dyn Storage, directory: &ObjectPath) -> Result<Box<dyn Workspace>> {
-    // What cannot be removed is hidden, and costs no more than its space.
+    // Files that cannot be removed are hidden, and cost only their space.
     let _ = storage.sweep(directory);
     let workspace = storage.workspace(directory, WorkspaceName::Unique)?;
     workspace.ok_or_else(|| Error::new(ErrorKind::Io, "storage gave no hidden name"))
 }
 
-/// Puts the finished tree `staged` in the place of the one at `target`, in one step where the place can; the old
-/// one is at `staged`, or gone, afterwards.
+/// Puts the finished tree `staged` in the place of the one at `target`, in one step where the place
+/// can. The old tree is at `staged`, or removed, afterwards.
 ///
 /// # Errors
 /// As [`Storage::publish_tree`].
@@ -189,18 +190,18 @@ fn replace_in_two_steps(
         let _ = aside.remove();
         return Err(error.into());
     }
-    // Left, it goes when something is next staged for the same name.
+    // If it stays, it is removed when a tree is next staged for the same name.
     let _ = aside.remove();
     Ok(())
 }
 
-/// The directory to which a tree is moved that is replaced in two steps.
+/// The name of the directory that takes the old tree of a replacement in two steps.
 fn aside(target: &ObjectPath) -> String {
     format!(".{}.bedform-replaced", target.name())
 }
 
-/// Ends a replacement in two steps that a crash has cut off: a tree that was moved aside gets its name back
-/// unless the new one has it.
+/// Completes a replacement in two steps that a crash has interrupted: a tree that was moved aside
+/// gets its name back unless the new one has it.
 ///
 /// # Errors
 /// Those of storage.
@@ -226,7 +227,7 @@ pub(crate) fn put_back(storage: &dyn Storage, target: &ObjectPath) -> Result<()>
     }
 }
 
-/// True if anything has the name `name` in a place, a link that leads nowhere included.
+/// True if any entry in a place has the name `name`, including a dangling link.
 ///
 /// # Errors
 /// Those of storage.
@@ -239,17 +240,17 @@ pub(crate) fn has_name(storage: &dyn Storage, name: &ObjectPath) -> Result<bool>
     }
     match storage.list(&name.parent()) {
         Ok(entries) => Ok(entries.iter().any(|entry| entry.name == name.name())),
-        // Publication fails all the same if there is one.
+        // If there is one, publication fails.
         Err(error) if error.kind == StorageErrorKind::PermissionDenied => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The name of a target on this machine: the directory that holds it, links resolved, and its name there.
+/// Splits a target on this machine into its directory, with links resolved, and its name there.
 ///
 /// # Errors
-/// `InvalidArgument` for a name that no object can have, and if something above is a file; `NotFound` if the
-/// directory is missing.
+/// `InvalidArgument` for a name that no object can have, and if a part of the path above is a file;
+/// `NotFound` if the directory is missing.
 pub(crate) fn split_target(path: &Path) -> Result<(PathBuf, ObjectPath)> {
     let unusable =
         || Error::invalid(format!("target {} is no name", quoted(&path.to_string_lossy())));
@@ -260,7 +261,7 @@ pub(crate) fn split_target(path: &Path) -> Result<(PathBuf, ObjectPath)> {
     if above.is_dir() { Ok((above, last)) } else { Err(no_directory(parent)) }
 }
 
-/// The error for a target in `parent`, which is no directory.
+/// Makes the error of a target in `parent`, which is no directory.
 pub(crate) fn no_directory(parent: &Path) -> Error {
     let file = parent.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir());
     if let Some(file) = file {
@@ -272,12 +273,13 @@ pub(crate) fn no_directory(parent: &Path) -> Error {
     Error::new(ErrorKind::NotFound, text)
 }
 
-/// A value of the user's in a message.
+/// Quotes a user's value for a message.
 pub(crate) fn quoted(text: &str) -> String {
     if text.contains('\'') { format!("\"{text}\"") } else { format!("'{text}'") }
 }
 
-/// A file that a library writes under a hidden name, and that appears under its own when it is complete.
+/// A file that a library writes under a hidden name, and that appears under its own name when it is
+/// complete.
 ///
 /// ```
 /// use bedform::publication::StagedFile;
@@ -302,11 +304,11 @@ pub struct StagedFile {
 }
 
 impl StagedFile {
-    /// Stages a file for the name `target`, which nothing has. The file itself is made by its writer.
+    /// Stages a file for a name that is free. The file itself is created by its writer.
     ///
     /// # Errors
-    /// `Exists`; `NotFound` if the directory is missing; `InvalidArgument` if something above is a file; those
-    /// of storage.
+    /// `Exists`; `NotFound` if the directory is missing; `InvalidArgument` if a part of the path
+    /// above is a file; those of storage.
     pub fn create(target: &Path) -> Result<Self> {
         let shown = target.to_string_lossy().into_owned();
         let (above, target) = split_target(target)?;
@@ -320,7 +322,7 @@ impl StagedFile {
         Ok(Self { parent, workspace, target, path, shown })
     }
 
-    /// Where the file is to be written.
+    /// The hidden path at which to write the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -328,12 +330,12 @@ impl StagedFile {
     /// Makes the finished file durable and gives it its name.
     ///
     /// # Errors
-    /// `Exists` if something has got the name meanwhile; those of storage.
+    /// `Exists` if the name was taken meanwhile; those of storage.
     pub fn publish(self) -> Result<()> {
         let staged = self.workspace.path().join(FILE)?;
         let published = self.parent.publish_object(&staged, &self.target, Durability::Disk);
         published.map_err(|error| self.named(error))?;
-        // It is hidden, and goes with a sweep if it cannot be removed now.
+        // It is hidden; if it cannot be removed now, a later sweep removes it.
         let _ = self.workspace.remove();
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Sizes in options: an integer that counts bytes, or text such as `"256 MiB"`.
 //!
-//! The grammar of the text is that of [`bedform_format::size`], for every door alike.
+//! The grammar of the text is that of [`bedform_format::size`], for every door.
 
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 
-/// The bytes of a size that is text.
+/// Parses a size in text into bytes.
 ///
 /// # Errors
 /// `InvalidArgument` names the text and gives an example.
@@ -19,7 +19,7 @@ pub fn from_text(text: &str) -> Result<u64> {
     bedform_format::size::parse(text).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The bytes of the option `key`: an integer, or text.
+/// Parses the value of the option `key`, an integer or text, into bytes.
 ///
 /// # Errors
 /// `InvalidArgument` names the key and the value.
@@ -39,7 +39,7 @@ pub fn from_json(key: &str, value: &Value) -> Result<u64> {
     }
 }
 
-/// A number of bytes as people read it: `1.5 KiB`.
+/// Formats a number of bytes for people: `1.5 KiB`.
 pub(crate) fn bytes_text(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes;

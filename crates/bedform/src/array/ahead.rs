@@ -1,4 +1,4 @@
-//! Reads of an array before they are asked for.
+//! Readahead of an array: the reads that follow a pattern or a list of the program's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -31,19 +31,21 @@ impl BackgroundReader for Array {
             Ok(plan.as_of(opened, began).map(|as_of| (as_of, statistics)))
         });
         let (as_of, statistics) = read.ok()??;
-        // SAFETY: there is room for so many, and a read that succeeds has filled all of its buffer: to fill it with
-        // zeros before took a third of what the thread does for raw chunks.
+        // SAFETY: the vector has this capacity, and a successful read has filled all of its buffer.
+        // Filling it with zeros first took a third of this thread's time for raw chunks.
         unsafe { elements.set_len(bytes) };
         Some(AheadElements { elements, as_of, statistics })
     }
 }
 
 impl Array {
-    /// Reads these selections ahead, one after the other, as they are used: for a program that knows what it will
-    /// read. What a pattern says is not read ahead meanwhile. Nothing where prefetching is off.
+    /// Reads these selections ahead, one after the other, as they are used: for a program that
+    /// knows its next reads. Meanwhile no pattern is read ahead. Has no effect where prefetching is
+    /// off.
     ///
     /// # Errors
-    /// `OutOfBounds`, `InvalidArgument` for a selection that does not fit the array; `Unsupported` for text.
+    /// `OutOfBounds`, `InvalidArgument` for a selection that does not fit the array; `Unsupported`
+    /// for text.
     pub fn foresee(&self, selections: Vec<Selection>) -> Result<()> {
         let known = self.known()?;
         let sized = selections.into_iter().map(|selection| {
@@ -59,7 +61,7 @@ impl Array {
 }
 
 impl Known<'_> {
-    /// Who follows the reads of the array, and its path there.
+    /// The follower of the array's reads, and the array's path in it.
     fn follows(&self) -> Option<(&HandleReads, &str)> {
         let follows = match self {
             Self::Stored(handle, ..) => handle.store.follows.as_deref(),
@@ -69,13 +71,13 @@ impl Known<'_> {
         follows.filter(|_| is_followed).map(|follows| (follows, self.path()))
     }
 
-    /// What is known of the reads of the array so far, and whether `selection` is one that comes.
+    /// The pattern of the array's reads so far, and whether it predicts `selection`.
     pub(super) fn followed_reads(&self, selection: &Selection) -> Option<FollowedReads> {
         let (follows, path) = self.follows()?;
         follows.followed_reads(path, selection)
     }
 
-    /// Records a read that has ended, where reads are recorded.
+    /// Records a finished read, where reads are recorded.
     pub(super) fn record(
         &self,
         selection: &Selection,
@@ -95,7 +97,7 @@ impl Known<'_> {
         follows.record(array, selection, &MadeRead { bytes, took, was_ahead, replicas });
     }
 
-    /// What replicas gave of a read, where that is recorded.
+    /// The bytes that replicas supplied to a read, where reads are recorded.
     pub(super) fn taken(&self, redirected: &Redirected) -> Taken {
         match self.follows() {
             Some((follows, _)) if follows.records() => redirected.taken_by_name(),
@@ -103,7 +105,7 @@ impl Known<'_> {
         }
     }
 
-    /// The array, for the threads that read ahead.
+    /// Makes a handle on the array for the threads that read ahead.
     pub(super) fn reader(&self) -> Arc<dyn BackgroundReader> {
         let backing = match self {
             Self::Stored(handle, ..) => Backing::Stored((*handle).clone()),
@@ -112,7 +114,7 @@ impl Known<'_> {
         Arc::new(Array { backing })
     }
 
-    /// The read that begins, if it is followed.
+    /// Tells the follower that a read begins; `None` if the read is not followed.
     pub(super) fn followed<'a>(
         &self,
         selection: &Selection,
@@ -125,8 +127,8 @@ impl Known<'_> {
         follows.begin(path, shape, (selection, bytes), reader)
     }
 
-    /// Takes what was read ahead, if that is what a read would give now: into `own`, or else to where `deliver`
-    /// says.
+    /// Takes the elements that were read ahead for `selection`, if a read would return the same
+    /// now: into `own`, else to the buffer of `deliver`.
     ///
     /// # Errors
     /// As [`Known::read`].

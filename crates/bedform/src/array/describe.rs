@@ -8,16 +8,16 @@ use crate::error::Result;
 use crate::zarr::state::inner;
 
 impl Array {
-    /// What the array is: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's; of structured elements its
-    /// list of fields), `chunks`, `shards`
-    /// (null without), `order` (null without), `codecs` (of a chunk, as Zarr metadata have them),
-    /// `codec_choice` (null where they were named; `open` if the first write chooses; else what was compared),
-    /// `fill_value`, `dims`, `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and
-    /// `checked` (whether a changed bit in a chunk is always noticed). A variable of a foreign file has
-    /// those of these that are not about Zarr, and `storage` and `encoding`.
+    /// Describes the array as a JSON object: `shape`, `dtype` (Zarr's name), `numpy` (NumPy's; for
+    /// structured elements the list of fields), `chunks`, `shards` (null without), `order` (null
+    /// without), `codecs` (of a chunk, as in Zarr metadata), `codec_choice` (null if they were
+    /// named; `open` if the first write chooses; else the comparison), `fill_value`, `dims`,
+    /// `attributes`, `zarr_format`, `bedform` (whether Bedform made it) and `checked` (whether a
+    /// changed bit in a chunk is always noticed). A variable of a foreign file lacks the keys about
+    /// Zarr, and has `storage` and `encoding`.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn describe(&self) -> Result<Value> {
         let handle = match &self.backing {
             Backing::Stored(handle) => handle,
@@ -48,7 +48,7 @@ impl Array {
             "bedform": metadata.identity.is_some(),
             "checked": chain.is_checked(),
         });
-        // Moved: they may be many.
+        // Moved instead of copied: they may be large.
         description["attributes"] = Value::Object(handle.values(&metadata.attributes)?);
         Ok(description)
     }

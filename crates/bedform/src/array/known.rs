@@ -1,4 +1,7 @@
-//! What a read goes by: how an array is stored, where its chunks lie, and as of when.
+//! An array as of the start of a read: its layout, its source and its snapshot.
+//!
+//! All reads pass through `Known::read`: it takes elements that were read ahead, else asks
+//! replicas, else plans the read of the array itself, and records the read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +23,18 @@ use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 use crate::zarr::state::ArrayState;
 
-/// An array as it is known when a read begins.
+/// An array as of the start of a read.
 pub(super) enum Known<'a> {
-    /// The snapshot is the one that the array was looked up in, if it took one: the first attempt of a read
-    /// goes by it.
+    /// The snapshot is that of the lookup, if it took one; the first attempt of a read uses it.
     Stored(&'a ArrayHandle, Arc<ArrayState>, Option<Snapshot>),
     Foreign(&'a Arc<dyn ForeignVariable>),
 }
 
 impl Array {
-    /// The array as it is now, looked up again if the store's freshness asks for it.
+    /// The array as of now, looked up again if the store's freshness requires it.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub(super) fn known(&self) -> Result<Known<'_>> {
         Ok(match &self.backing {
             Backing::Stored(handle) => {
@@ -43,7 +45,7 @@ impl Array {
         })
     }
 
-    /// The array as it was when it was last looked up.
+    /// The array as of its last lookup.
     pub(super) fn last_known(&self) -> Known<'_> {
         match &self.backing {
             Backing::Stored(handle) => Known::Stored(handle, handle.last_state(), None),
@@ -53,7 +55,7 @@ impl Array {
 }
 
 impl Known<'_> {
-    /// How the array is stored.
+    /// Grid, codecs and fill value.
     pub(super) fn layout(&self) -> &StoredLayout {
         match self {
             Self::Stored(_, state, _) => &state.layout,
@@ -61,8 +63,8 @@ impl Known<'_> {
         }
     }
 
-    /// True for a variable of a foreign file whose elements are stored as they are in chunks of more than
-    /// `bytes` bytes, of which a read fetches what it needs.
+    /// True for a foreign variable with raw chunks of more than `bytes` bytes, of which a read
+    /// fetches only the bytes that it needs.
     pub(super) fn has_large_raw_chunks(&self, bytes: u64) -> bool {
         let Self::Foreign(variable) = self else { return false };
         match variable.sources() {
@@ -83,7 +85,7 @@ impl Known<'_> {
         ChunkCache::new(cache, scope).map_or(0, |cache| cache.limit())
     }
 
-    /// Which chunks of the array `selection` touches.
+    /// The chunks of the array that `selection` touches.
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
@@ -99,11 +101,12 @@ impl Known<'_> {
         }
     }
 
-    /// Reads `selection`; `deliver` says where it goes. Every read of an array, through any door, comes here.
-    /// What `once_begun` says has begun is not planned anew when the data move on.
+    /// Reads `selection` and passes the elements on as `deliver` says. Every read of an array,
+    /// through any door, comes here. Once `once_begun` is true, the read is not planned again when
+    /// the data move on.
     ///
     /// # Errors
-    /// Those of reading; of looking up the moment.
+    /// Those of reading; those of looking up the moment.
     pub(super) fn read(
         &self,
         selection: &Selection,
@@ -113,8 +116,8 @@ impl Known<'_> {
         self.read_or_take(selection, deliver, once_begun, None)
     }
 
-    /// As [`Known::read`]. With `own`, what was read ahead comes there in a buffer of its own, and not where
-    /// `deliver` says.
+    /// As [`Known::read`]. With `own`, elements that were read ahead are returned there in their
+    /// own buffer, instead of as `deliver` says.
     pub(super) fn read_or_take(
         &self,
         selection: &Selection,
@@ -138,7 +141,7 @@ impl Known<'_> {
             }
         };
         self.record(selection, deliver, (began.elapsed(), was_ahead, &taken));
-        // What is not there was never written, or is gone with its array.
+        // A missing object was never written, or was deleted with its array.
         if let Self::Stored(handle, state, _) = self
             && done.absent > 0
         {
@@ -147,7 +150,7 @@ impl Known<'_> {
         Ok(done)
     }
 
-    /// As [`Known::read`], of what nobody has read ahead; and what replicas gave of it.
+    /// As [`Known::read`], without readahead; returns also the bytes that replicas supplied.
     fn read_now(
         &self,
         selection: &Selection,
@@ -173,8 +176,8 @@ impl Known<'_> {
         Ok((done?, Taken::new()))
     }
 
-    /// As [`Known::read_now`], by replicas, where they serve the read better; nothing where they do not, or
-    /// something of one cannot be read.
+    /// As [`Known::read_now`], from replicas where they make the read cheaper; `None` where they do
+    /// not, or one cannot be read.
     fn read_of_replicas(
         &self,
         selection: &Selection,
@@ -187,9 +190,9 @@ impl Known<'_> {
                     Ok(Some((done, self.taken(redirected))))
                 }
                 Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
-                // Of the array itself, which is planned again.
+                // The array's own objects have changed, so it is planned again.
                 Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
-                // Whatever of the array itself cannot be read is found again without them.
+                // Errors of the array's own objects show up again in a read without replicas.
                 _ => {
                     redirected.distrust();
                     Ok(None)
@@ -199,7 +202,8 @@ impl Known<'_> {
         Ok(outcome?.flatten())
     }
 
-    /// Calls `act` with the plan of a read of `selection` that takes what replicas serve better from them.
+    /// Calls `act` with the cheapest plan of a read of `selection`, which may read parts from
+    /// replicas.
     ///
     /// # Errors
     /// As [`Known::with_plan`].
@@ -211,7 +215,8 @@ impl Known<'_> {
         self.with_best_plan_of(selection, |plan, _| act(plan))
     }
 
-    /// As [`Known::with_best_plan`]; `act` sees as well what replicas take, if they take something.
+    /// As [`Known::with_best_plan`]; `act` also gets the replicas' part in the plan, if they have
+    /// one.
     pub(super) fn with_best_plan_of<T>(
         &self,
         selection: &Selection,
@@ -221,7 +226,7 @@ impl Known<'_> {
             match redirected.with_plan(base, |plan| act(plan, Some(redirected))) {
                 Some(Err(error)) if error.kind() == ErrorKind::Interrupted => Err(error),
                 Some(Err(error)) if error.kind() == ErrorKind::SnapshotMoved => Ok(None),
-                // As reads do: what cannot be read of the array itself is found again without replicas.
+                // As in reads: errors of the array's own objects show up again without replicas.
                 Some(Err(_)) => {
                     redirected.distrust();
                     Ok(None)
@@ -236,8 +241,8 @@ impl Known<'_> {
         }
     }
 
-    /// Calls `act` with the plan that reads `selection` of the array itself; again, with the newest moment, as
-    /// long as the data move on under it.
+    /// Calls `act` with the plan of a read of `selection` from the array itself; again, with the
+    /// newest snapshot, while the data move on meanwhile.
     ///
     /// # Errors
     /// As [`Self::geometry`]; those of `act`, and of looking up the moment.
@@ -252,7 +257,8 @@ impl Known<'_> {
                 let mut first = snapshot.clone();
                 let outcome = handle.store.in_one_snapshot(|| {
                     let snapshot = first.take().map_or_else(|| handle.store.snapshot(), Ok)?;
-                    // In this order: what the snapshot has as shards this state can decode.
+                    // The snapshot first, then the state: so the state can decode every shard that
+                    // the snapshot refers to.
                     let state = &handle.closed_by_now(state)?;
                     let pinned = handle.pinned_to(state, snapshot);
                     let piece = Piece {

@@ -1,19 +1,19 @@
-//! Arrays: one type for all of them, whatever their elements lie in.
+//! Arrays: one type for arrays of stores and for variables of foreign files.
 //!
-//! An array of a store is read through its log and its shards, a variable of a foreign file through its
-//! chunk map. What is common to them is here, once: reads, plans, prices, workloads. What only an array
-//! of a store can do says so of others.
+//! An array of a store is read through its log and its shards, a foreign variable through its chunk
+//! map. Reads, plans, prices and workloads are the same for both. A call that needs an array of a
+//! store returns an error for others.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `known` | what a read goes by: how the array is stored, its source and its moment |
-//! | `read` | reads of a selection into a buffer, what a read would do, its requests for a simulated machine |
-//! | `ahead` | reads before they are asked for |
-//! | `redirect` | reads that replicas serve better |
+//! | `known` | an array as of the start of a read: layout, source, snapshot |
+//! | `read` | reads into a buffer; explanations, prices, simulated requests |
+//! | `ahead` | readahead |
+//! | `redirect` | reads that replicas make cheaper |
 //! | `visit` | chunks shown to a visitor, chunks decoded into the cache |
-//! | `describe` | what an array is |
+//! | `describe` | a description in JSON |
 //! | `write` | writes to a selection, appends, changes of shape |
-//! | `verify`, `verified` | what is damaged in its objects; arrays that are checked together |
+//! | `verify`, `verified` | checks of the objects of one array, and of several with their log |
 
 mod ahead;
 mod describe;
@@ -45,37 +45,38 @@ pub(crate) use redirect::{BoundObjects, Standings};
 pub use visit::{ChunkElements, Prefetched, SelectedRun, VisitedChunk};
 pub use write::{Append, Growth, append, append_with};
 
-/// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between threads.
+/// An array of a store, or a variable of a foreign file. Cheap to clone; safe to share between
+/// threads.
 #[derive(Debug, Clone)]
 pub struct Array {
     backing: Backing,
 }
 
-/// What the elements of an array lie in.
+/// The source of an array's elements.
 #[derive(Debug, Clone)]
 enum Backing {
     /// Shards of a store, and its log.
     Stored(ArrayHandle),
-    /// A foreign file: its bytes, or what a callback makes of them; or many files.
+    /// A variable of one foreign file or of many joined, or a callback.
     Foreign(Arc<dyn ForeignVariable>),
 }
 
 impl Array {
-    /// An array of a store.
+    /// Wraps the handle of an array of a store.
     pub(crate) fn stored_in(handle: ArrayHandle) -> Self {
         Self { backing: Backing::Stored(handle) }
     }
 
-    /// The variable at `path` of a foreign file.
+    /// Opens the variable at `path` of a foreign file.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a variable that only its native library reads.
+    /// `NotFound`; `Unsupported` for a variable that only its format's library reads.
     pub fn of_file(file: &ForeignFile, path: &str) -> Result<Self> {
         Ok(Self { backing: Backing::Foreign(file.any_variable(path)?) })
     }
 
-    /// The variable at `path` of a foreign file, read by a callback: one that only the library of the
-    /// format can read. The file says its shape, type and chunks.
+    /// Opens the variable at `path` of a foreign file, read by a callback because only the library
+    /// of its format can. Shape, type and chunks come from the file.
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for elements without a type of fixed size.
@@ -84,8 +85,8 @@ impl Array {
         Ok(Self { backing: Backing::Foreign(variable) })
     }
 
-    /// An array that a callback reads: whatever a program can give region by region, with the reads,
-    /// plans and cache of all arrays. The callback is called for whole chunks.
+    /// Makes an array of a callback that supplies elements region by region, with the reads, plans
+    /// and cache of all arrays. The callback is called for whole chunks.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -124,8 +125,8 @@ impl Array {
         Ok(Self { backing: Backing::Foreign(variable) })
     }
 
-    /// What should be known of what was written through the array's store since the last call: a line for each
-    /// array whose chunks are much larger than the sample that its codecs were chosen by.
+    /// Returns warnings about writes through the array's store since the last call: a line for each
+    /// array whose chunks differ much in size from the sample that chose its codecs.
     pub fn take_warnings(&self) -> Vec<String> {
         match &self.backing {
             Backing::Stored(handle) => handle.store.tallies.take_lines(),
@@ -150,10 +151,10 @@ impl Array {
         }
     }
 
-    /// What the document of an array of a store says.
+    /// The state of an array of a store, with its document.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     fn documented(&self) -> Result<Arc<ArrayState>> {
         match &self.backing {
             Backing::Stored(handle) => handle.state(),
@@ -172,7 +173,7 @@ impl Array {
         }
     }
 
-    /// The array as a user knows it.
+    /// The array's name as a user knows it.
     pub fn name(&self) -> String {
         match &self.backing {
             Backing::Stored(handle) => handle.name(),
@@ -183,7 +184,7 @@ impl Array {
     /// Elements along each axis.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.shape.clone()),
@@ -191,18 +192,18 @@ impl Array {
         }
     }
 
-    /// The fill value as an element of a buffer, in the machine's byte order; nothing for text.
+    /// The fill value as an element of a buffer, in the machine's byte order; empty for text.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn fill_bytes(&self) -> Result<Vec<u8>> {
         Ok(self.known()?.layout().fill.bytes().to_vec())
     }
 
-    /// NumPy's name of the elements' type in memory; "O" for text.
+    /// NumPy's name of the elements' type in memory; `O` for text.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn numpy(&self) -> Result<String> {
         Ok(self.data_type()?.numpy())
     }
@@ -210,7 +211,7 @@ impl Array {
     /// The type of the elements.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn data_type(&self) -> Result<DataType> {
         match &self.backing {
             Backing::Stored(handle) => Ok(handle.state()?.metadata.data_type),
@@ -221,7 +222,7 @@ impl Array {
     /// The name of each axis, if it has one.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn dimension_names(&self) -> Result<Vec<Option<String>>> {
         match &self.backing {
             Backing::Stored(handle) => {
@@ -233,10 +234,10 @@ impl Array {
         }
     }
 
-    /// The array's description.
+    /// The array's metadata.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn metadata(&self) -> Result<ArrayMetadata> {
         Ok(self.documented()?.metadata.clone())
     }
@@ -244,15 +245,16 @@ impl Array {
     /// The order of the chunks in the shards that Bedform writes to this array.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn order(&self) -> Result<Order> {
         Ok(self.documented()?.order)
     }
 
-    /// The document that describes the array: of Zarr v3 as the last commit left it, of v2 `.zarray`.
+    /// The document that describes the array: for Zarr v3 as the last commit left it, for v2
+    /// `.zarray`.
     ///
     /// # Errors
-    /// Of looking up the array again; `Unsupported` for a variable of a foreign file.
+    /// Those of looking up the array again; `Unsupported` for a variable of a foreign file.
     pub fn document(&self) -> Result<Value> {
         let document = self.documented()?.document.clone();
         match &self.backing {
@@ -264,7 +266,7 @@ impl Array {
     /// The user's attributes.
     ///
     /// # Errors
-    /// Of looking up the array again.
+    /// Those of looking up the array again.
     pub fn attributes(&self) -> Result<Map<String, Value>> {
         match &self.backing {
             Backing::Stored(handle) => handle.values(&handle.state()?.metadata.attributes),

@@ -1,4 +1,4 @@
-//! Reads of a selection into a buffer, and what a read would do.
+//! Reads of a selection into a buffer, and their explanation and price.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,11 +17,11 @@ use crate::run::explain::{explain, priced};
 use crate::run::workload::read_workload;
 use crate::run::{Explanation, ReadStatistics};
 
-/// Objects that are opened for the stored size of an array.
+/// The most objects that are opened to compute the stored size of an array.
 const OBJECTS_OPENED_MAX: u64 = 1 << 12;
 
 impl Array {
-    /// Bytes of the result of a read of `selection`.
+    /// The bytes of the result of a read of `selection`.
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array.
@@ -31,17 +31,18 @@ impl Array {
 
     /// Reads `selection` into `buffer`, C order, elements in the machine's byte order.
     ///
-    /// A call that is cancelled ([`cancelled_by`](bedform_storage::cancelled_by)) ends with `Interrupted`.
+    /// A call that is cancelled ([`cancelled_by`](bedform_storage::cancelled_by)) ends with
+    /// `Interrupted`.
     ///
     /// # Errors
-    /// `OutOfBounds` and `InvalidArgument` by the selection or the buffer's size; `Corrupt` if stored
-    /// bytes are damaged; those of storage. The contents of `buffer` are then unspecified.
+    /// `OutOfBounds` and `InvalidArgument` by the selection or the buffer's size; `Corrupt` if
+    /// stored bytes are damaged; those of storage. The contents of `buffer` are then unspecified.
     pub fn read(&self, selection: &Selection, buffer: &mut [u8]) -> Result<ReadStatistics> {
         self.read_known(&self.known()?, selection, buffer)
     }
 
-    /// As [`Array::read`], by what is known of the array already: for a caller that has just asked
-    /// for its shape.
+    /// As [`Array::read`], with the state of the last lookup: for a caller that has just asked for
+    /// the shape.
     ///
     /// # Errors
     /// As [`Array::read`].
@@ -53,9 +54,9 @@ impl Array {
         self.read_known(&self.last_known(), selection, buffer)
     }
 
-    /// As [`Array::read_as_known`], for a caller that can take a buffer as well as give one: elements that were
-    /// read ahead come in the buffer that they were read into, and `buffer` is left as it was.
-    ///
+    /// As [`Array::read_as_known`], for a caller that can also take a buffer. Elements that were
+    /// read ahead are returned in the buffer that they were read into, and `buffer` stays
+    /// unchanged.
     /// # Errors
     /// As [`Array::read`].
     pub fn read_or_take(
@@ -69,14 +70,15 @@ impl Array {
         Ok((known.read_or_take(selection, deliver, None, Some(&mut own))?, own))
     }
 
-    /// Reads the element at `position`, which may count from the end, in the machine's byte order;
-    /// nothing if the array has no such element, or is one of text. What [`Array::read`] does, for
-    /// those who ask in a loop.
+    /// Reads the element at `position`, which may count from the end, in the machine's byte order.
+    /// `None` if the array has no such element, or holds text. Does the same as [`Array::read`],
+    /// for callers that read single elements in a loop.
     ///
     /// # Errors
     /// As [`Array::read`].
     pub fn read_element(&self, position: &[i64]) -> Result<Option<(Vec<u8>, ReadStatistics)>> {
-        // Neither changes: what is no element is not looked up for that.
+        // Rank and type never change, so the array is not looked up again for a position of the
+        // wrong rank.
         let last = self.last_known();
         if position.len() != last.layout().grid.array_shape().len() || last.layout().is_text() {
             return Ok(None);
@@ -116,12 +118,11 @@ impl Array {
         }
     }
 
-    /// What a read of `selection` would do, without reading chunks: which objects, how many requests and
-    /// bytes, what is decoded, how long it takes by the profile. Opens the objects and reads their
-    /// indexes.
+    /// Explains a read of `selection` without reading chunks: its objects, requests and bytes, the
+    /// decoding, and its time by the profile. Opens the objects and reads their indexes.
     ///
     /// # Errors
-    /// As a read, but for what only the chunks can show.
+    /// As a read, except errors that only show in the chunks.
     pub fn explain(&self, selection: &Selection) -> Result<Explanation> {
         let known = self.known()?;
         let explained = known.with_best_plan(selection, |plan| explain(self.name(), plan))?;
@@ -130,17 +131,17 @@ impl Array {
         Ok(Explanation { followed, redirected, ..explained })
     }
 
-    /// The price of a read of `selection` by its geometry alone, without I/O.
+    /// Predicts the price of a read of `selection` by its geometry alone, without I/O.
     ///
     /// # Errors
-    /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array; of looking up the array
-    /// again.
+    /// `OutOfBounds`, `InvalidArgument` if the selection does not fit the array; those of looking
+    /// up the array again.
     pub fn estimate(&self, selection: &Selection) -> Result<Price> {
         self.known()?.with_plan(selection, |plan| Ok(plan.estimate()))
     }
 
-    /// The price of a read of `selection` of the array itself, whatever replicas there are: as
-    /// [`Array::explain`], without more.
+    /// The price of a read of `selection` from the array itself, without replicas: the same as in
+    /// [`Array::explain`].
     ///
     /// # Errors
     /// As [`Array::explain`].
@@ -148,7 +149,7 @@ impl Array {
         self.known()?.with_plan(selection, |plan| priced(plan).map(|(_, price)| price))
     }
 
-    /// Bytes of all chunks as they are stored, by indexes alone.
+    /// The bytes of all chunks as they are stored, computed from indexes alone.
     ///
     /// # Errors
     /// As [`Array::explain`].
@@ -158,8 +159,8 @@ impl Array {
         known.with_plan(&all, |plan| priced(plan).map(|(cost, _)| cost.bytes))
     }
 
-    /// Encoded bytes for each byte of the elements of stored chunks; nothing where none is stored, or where more
-    /// than 4,096 objects would have to be opened for it.
+    /// The encoded bytes per byte of elements in stored chunks. `None` if no chunk is stored, or if
+    /// more than 4,096 objects would have to be opened.
     ///
     /// # Errors
     /// As [`Array::explain`].
@@ -175,17 +176,18 @@ impl Array {
             let (cost, _) = priced(plan)?;
             let chunks_bytes = grid.chunk_count().unwrap_or(u64::MAX) as f64
                 * known.layout().codec.decoded_bytes() as f64;
-            // The padding of chunks that overhang the array counts for nothing.
+            // The padding of chunks that pass the end of the array does not count.
             let valid_bytes = cost.decoded_bytes as f64 * plan.result_bytes() as f64 / chunks_bytes;
             Ok((valid_bytes > 0.0).then(|| cost.bytes as f64 / valid_bytes))
         })
     }
 
-    /// The requests of a read of `selection` that `clients` share, as
-    /// [`Machine::simulate`](bedform_machine::Machine::simulate) takes them: those of the plan
-    /// that [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
-    /// are cut into as many runs as there are clients, of as many requests, one more or less; a client
-    /// opens each object that it has requests of and reads its index, unless this process has it cached.
+    /// The requests of a read of `selection` that `clients` share, as input of
+    /// [`Machine::simulate`](bedform_machine::Machine::simulate). They are those of the plan that
+    /// [`Array::explain`] prices. Each object is a file. Its requests, in the order of the plan,
+    /// are divided into as many runs as there are clients, of equal length up to one request. A
+    /// client opens each object of its requests and reads its index, unless this process has it
+    /// cached.
     ///
     /// # Errors
     /// As [`Array::explain`]; `LimitExceeded` for more requests or clients than are simulated.
@@ -193,11 +195,12 @@ impl Array {
         self.known()?.with_plan(selection, |plan| read_workload(plan, clients))
     }
 
-    /// The texts of a selection of a variable of a foreign file, in C order, without the file's library.
+    /// Reads the texts of a selection of a foreign variable, in C order, without the format's
+    /// library.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for a variable of something else, and for what only the library reads; as
-    /// [`Array::read`].
+    /// `NotFound`; `Unsupported` for a variable without text, and for texts that only the library
+    /// can read; as [`Array::read`].
     pub fn texts_of_file(
         file: &ForeignFile,
         path: &str,

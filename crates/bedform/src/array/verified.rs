@@ -1,7 +1,7 @@
-//! Arrays that are checked together: what the newest root of their log names, then every object of
-//! theirs.
+//! Checks of arrays together: first everything that the newest root of their log names, then each
+//! of their objects.
 //!
-//! In this order, so that data which are settled meanwhile are checked in one place or the other.
+//! In this order data that are settled meanwhile are checked in one place or the other.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,35 +15,36 @@ use crate::log::opened::OpenedStore;
 use crate::options::Progress;
 use crate::threads::workers::check_goes_on;
 
-/// Roots that are checked while others settle.
+/// Attempts to check a root while others settle.
 const ATTEMPTS_MAX: usize = 100;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verified {
-    /// A line for everything that is damaged: an object, a chunk, a record or blocks of the log.
+    /// A line for each damage: an object, a chunk, a record or blocks of the log.
     pub problems: Vec<String>,
-    /// The arrays of which objects are not there.
+    /// The arrays with missing objects.
     pub absent: Vec<AbsentObjects>,
 }
 
-/// Objects of an array that are not there.
+/// Missing objects of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AbsentObjects {
     /// The array.
     pub array: ObjectPath,
-    /// How many: of those without data in the log nothing tells whether they were never written or
-    /// are lost.
+    /// The number of missing objects. An object without data in the log was never written or is
+    /// lost; nothing tells which.
     pub objects: u64,
-    /// Objects that the array's shape has room for.
+    /// The number of objects in the array's shape.
     pub of: u64,
-    /// Those of `objects` that the log has data of.
+    /// The number of missing objects with data in the log.
     pub in_log: u64,
 }
 
-/// Checks what the log has of the arrays, then their objects; `is_all` for what the log has of arrays that were removed, too.
+/// Checks the log of the arrays, then their objects. `is_all` checks data of removed arrays in the
+/// log, too.
 ///
 /// # Errors
 /// `Interrupted`; those of storage.
@@ -72,13 +73,13 @@ pub(crate) fn verify_arrays(
         }
     }
     progress(sections + count, sections + count);
-    // What several arrays need is damaged once.
+    // Damage that concerns several arrays is reported once.
     let mut said = HashSet::new();
     found.problems.retain(|line| said.insert(line.clone()));
     Ok(found)
 }
 
-/// Checks the log, and counts the objects that are not there.
+/// Checks the log, and counts the missing objects.
 fn verify_log(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
@@ -93,7 +94,7 @@ fn verify_log(
         let (mut paths, mut problems) = (Vec::new(), Vec::new());
         for array in arrays {
             step(0, 0)?;
-            // An error is said when its objects are checked.
+            // The check of its objects reports the error.
             if let Ok(checked) = array.checked() {
                 asked.arrays.push(checked);
                 paths.push(array.path.clone());
@@ -101,7 +102,7 @@ fn verify_log(
         }
         if let Some(view) = view {
             let found = check_log(&view, &mut asked, step)?;
-            // What a root names that was pinned after it was seen to be missing is lost.
+            // An object that is missing again under a newly pinned root is lost.
             if !found.missing.is_subset(&missing) {
                 missing = found.missing;
                 continue;
@@ -128,7 +129,7 @@ fn verify_log(
     ))
 }
 
-/// Notes what is damaged; other errors end the check.
+/// Turns damage into a line; other errors end the check.
 pub(crate) fn note(error: Error, problems: &mut Vec<String>) -> Result<()> {
     match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Conflict => {

@@ -1,4 +1,4 @@
-//! Reads everything that is stored of an array and checks it.
+//! Checks of the stored objects of an array: their tails, and every chunk.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ use crate::threads::workers::check_goes_on;
 use crate::write::sink::{Sink, StoredUnit};
 use crate::zarr::state::ArrayState;
 
-/// Snapshots that the check of an object tries while others settle.
+/// Attempts to check an object while others settle.
 const ATTEMPTS_MAX: usize = 100;
 
 impl Array {
-    /// How many objects (shards, or chunks of an array without them) are stored, and how many the
-    /// array's shape has room for. Those that are not there were never written, have all their data
-    /// in the log, or are lost: nothing in plain Zarr tells which.
+    /// Returns the number of stored objects (shards, or chunks of an array without them), and the
+    /// number in the array's shape. A missing object was never written, has all its data in the
+    /// log, or is lost: nothing in plain Zarr tells which.
     ///
     /// # Errors
     /// Those of storage.
@@ -35,10 +35,10 @@ impl Array {
 }
 
 impl Array {
-    /// Reads every stored object of the array (and, while there is a log, looks for those that must
-    /// be there), checks its tail and decodes every chunk; and all that the log has of the array,
-    /// as [`Store::verify`](crate::Store::verify) does. Gives one line for everything that is damaged.
-    /// Memory is bounded.
+    /// Reads every stored object of the array, checks its tail and decodes every chunk. With a log,
+    /// objects that must exist are looked for, and the array's data in the log are checked, as
+    /// [`Store::verify`](crate::Store::verify) does. Returns one line for each damage. Memory is
+    /// bounded.
     ///
     /// # Errors
     /// `Interrupted`, and those of storage that are not about one object.
@@ -49,7 +49,7 @@ impl Array {
 }
 
 impl ArrayHandle {
-    /// What the check of the log needs to know, and which objects are there.
+    /// The facts that the check of the log needs, with the list of existing objects.
     pub(crate) fn checked(&self) -> Result<CheckedArray> {
         let state = self.state()?;
         let pinned = self.pinned(&state)?;
@@ -68,7 +68,7 @@ impl ArrayHandle {
         })
     }
 
-    /// Checks every object that is there, or must be; calls `add` with a line for each damage.
+    /// Checks every object that exists, or must exist; calls `add` with a line for each damage.
     ///
     /// # Errors
     /// As [`Array::verify`].
@@ -92,10 +92,10 @@ impl ArrayHandle {
         Ok(())
     }
 
-    /// A line for each damage of one object, as it is at one time.
+    /// Returns a line for each damage of one object, as of one moment.
     ///
     /// # Errors
-    /// `SnapshotMoved` for a held store that the object is not of any more.
+    /// `SnapshotMoved` if the object no longer belongs to the snapshot.
     fn verify_object<'a>(
         &'a self,
         state: &'a ArrayState,
@@ -111,7 +111,8 @@ impl ArrayHandle {
                     let name = pinned.source.object_name_of(at);
                     let mut add = |line| lines.push(line);
                     verify_chunks(state, (&name, &*object, &locations), scratch, &mut add);
-                    // What was replaced meanwhile is not damaged for that.
+                    // Damage counts only if the object was not replaced meanwhile; otherwise the
+                    // new one is checked.
                     if lines.is_empty() || object.is_current().unwrap_or(true) {
                         break;
                     }
@@ -131,7 +132,7 @@ impl ArrayHandle {
         Ok(lines)
     }
 
-    /// Calls `act`, again with what is newest where the data have moved on.
+    /// Calls `act`, again with the newest snapshot where the data have moved on.
     fn in_newest<'a, T>(
         &'a self,
         state: &'a ArrayState,
@@ -157,11 +158,11 @@ impl ArrayHandle {
     }
 }
 
-/// What a check that was cancelled says.
+/// The message of a cancelled check.
 pub(crate) const STOPPED: &str = "the check was stopped";
 
-/// The object at `coordinates` as storage has it, and where its chunks are; nothing if it is not
-/// there and need not be.
+/// Opens the object at `coordinates` and locates its chunks; `None` if it does not exist and need
+/// not.
 fn open_checked(pinned: &PinnedArray<'_>, coordinates: &[u64]) -> Result<Option<StoredUnit>> {
     let sink = pinned.sink(None);
     let stored = sink.open_unit(coordinates)?;
@@ -170,7 +171,7 @@ fn open_checked(pinned: &PinnedArray<'_>, coordinates: &[u64]) -> Result<Option<
     Ok(stored)
 }
 
-/// Decodes every chunk of an object.
+/// Decodes every chunk of an object; calls `add` with a line for each damage.
 fn verify_chunks(
     state: &ArrayState,
     (name, object, locations): (&str, &dyn Object, &ChunkLocations),

@@ -15,13 +15,13 @@ use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
 use crate::run::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
 
-/// Larger chunks of a foreign file that are stored as their elements are visited in blocks: a contiguous
-/// variable is one chunk, of any size.
+/// Raw chunks of a foreign file that are larger are visited in blocks: a contiguous variable is one
+/// chunk, of any size.
 const WHOLE_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of such a block.
 const BLOCK_BYTES: u64 = 4 << 20;
 
-/// A chunk of an array that a visitor sees; see [`Array::visit`].
+/// A chunk of an array that is shown to a visitor; see [`Array::visit`].
 #[derive(Debug)]
 pub struct VisitedChunk<'a> {
     geometry: &'a Geometry,
@@ -41,19 +41,19 @@ pub enum ChunkElements<'a> {
     Texts(&'a [&'a str]),
 }
 
-/// Elements of a visited chunk that follow each other in the chunk and in the result.
+/// Elements of a visited chunk that are consecutive in the chunk and in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelectedRun {
-    /// Place of the first one among the chunk's elements.
+    /// Index of the first one among the chunk's elements.
     pub element: usize,
-    /// Place of the first one in the result of a read of the selection.
+    /// Index of the first one in the result of a read of the selection.
     pub result: usize,
-    /// How many there are.
+    /// Number of elements.
     pub count: usize,
 }
 
 impl<'a> VisitedChunk<'a> {
-    /// The elements of the array that the chunk has.
+    /// The region of the array that the chunk covers.
     pub fn region(&self) -> &Region {
         &self.region
     }
@@ -63,7 +63,7 @@ impl<'a> VisitedChunk<'a> {
         self.elements
     }
 
-    /// The elements of the chunk's region as bytes, selected or not; nothing for text.
+    /// The elements of the chunk's region as bytes, selected or not; empty for text.
     pub fn bytes(&self) -> &'a [u8] {
         match self.elements {
             ChunkElements::Bytes(bytes) => bytes,
@@ -76,8 +76,8 @@ impl<'a> VisitedChunk<'a> {
         self.geometry.covers_chunk(self.cell, self.task)
     }
 
-    /// Calls `act` with the elements that the selection takes, run by run. An element that is selected
-    /// twice is in two runs.
+    /// Calls `act` with the selected elements, run by run. An element that is selected twice is in
+    /// two runs.
     ///
     /// # Errors
     /// Those of `act`.
@@ -98,30 +98,30 @@ impl<'a> VisitedChunk<'a> {
     }
 }
 
-/// What [`Array::prefetch`] did.
+/// The result of [`Array::prefetch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Prefetched {
-    /// What was fetched; its `chunks` were decoded for the cache, blocks of a log among them.
+    /// The fetched bytes; its `chunks` were decoded into the cache, blocks of a log among them.
     pub read: ReadStatistics,
     /// Chunks of the selection that were in the cache already.
     pub present: u64,
-    /// Chunks of the selection, and blocks of a log, that were not fetched: the handle's cache has no room
-    /// for them, or their elements are texts or stored as they are, which no cache keeps.
+    /// Chunks of the selection, and blocks of a log, that were not fetched. The handle's cache has
+    /// no room for them, or they are texts or raw elements, which are never cached.
     pub left_out: u64,
 }
 
-/// A function that is shown chunks.
+/// A function that is called with chunks.
 type Visitor<'v> = dyn Fn(&VisitedChunk<'_>) -> Result<()> + Sync + 'v;
 
 impl Array {
-    /// Shows every chunk that `selection` touches to `visitor`, each once: its elements, its region of the
-    /// array, and which of them are selected. Chunks that were never written come as fill values, and
-    /// everything that lies over a chunk in a log is applied.
+    /// Shows every chunk that `selection` touches to `visitor`, each once: its elements, its region
+    /// of the array, and which of them are selected. Chunks that were never written are shown as
+    /// fill values, and commits over a chunk are applied.
     ///
-    /// The visitor is called **from several threads at once**, in no order; an error of it ends the visit
-    /// and is its error. A variable of a foreign file without chunks comes in blocks of a few MiB, unless
-    /// it is small.
+    /// The visitor is called **from several threads at once**, in no order; an error of it ends the
+    /// visit and is returned. A large variable of a foreign file without chunks is shown in blocks
+    /// of a few MiB.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -171,8 +171,8 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// As [`Array::read`], and those of `visitor`. `SnapshotMoved` if the store was settled after the first
-    /// chunk had been shown: visit again.
+    /// As [`Array::read`], and those of `visitor`. `SnapshotMoved` if the store was settled after
+    /// the first chunk was shown: visit again.
     pub fn visit(&self, selection: &Selection, visitor: &Visitor<'_>) -> Result<ReadStatistics> {
         let known = self.known()?;
         if known.has_large_raw_chunks(WHOLE_BYTES_MAX) {
@@ -210,12 +210,12 @@ impl Array {
         Ok(statistics)
     }
 
-    /// Decodes the chunks of `selection` into the cache of the process, where later reads find them, and
-    /// says how much that was. What lies over them in a log is kept likewise. No more is fetched than this
-    /// handle's cache may keep ([`cache_bytes`](crate::OpenOptions::cache_bytes)); nothing without one.
+    /// Decodes the chunks of `selection` into the cache of the process for later reads, and blocks
+    /// of the log over them. Returns counts. It fetches at most the bytes that this handle's cache
+    /// may keep ([`cache_bytes`](crate::OpenOptions::cache_bytes)), and nothing without a cache.
     ///
-    /// A read whose chunks take more than half of the cache does not use it: prefetch pays for reads of
-    /// parts. See [`Array::visit`] for an example.
+    /// A read whose chunks take more than half of the cache does not use it: prefetch pays for
+    /// reads of parts. See [`Array::visit`] for an example.
     ///
     /// # Errors
     /// As [`Array::read`].
@@ -227,7 +227,7 @@ impl Array {
         Ok(Prefetched { read, present, left_out })
     }
 
-    /// As [`Array::visit`], for a visitor that may see a chunk again.
+    /// As [`Array::visit`], for a visitor that tolerates being shown a chunk again.
     pub(super) fn visit_again(
         &self,
         known: &Known<'_>,
@@ -239,7 +239,7 @@ impl Array {
     }
 }
 
-/// A region as a selection.
+/// Turns a region into a selection.
 fn whole_region(region: &Region) -> Result<Selection> {
     let ranges = region.start().iter().zip(region.shape());
     let ranges = ranges
@@ -247,14 +247,14 @@ fn whole_region(region: &Region) -> Result<Selection> {
     Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
 }
 
-/// The region `by` positions further along an axis.
+/// Shifts a region by `by` elements along an axis.
 fn moved(region: &Region, axis: usize, by: u64) -> Result<Region> {
     let mut start = region.start().to_vec();
     start[axis] = start[axis].saturating_add(by);
     Ok(Region::new(start, region.shape().to_vec())?)
 }
 
-/// Gives the chunks of a read the form in which a visitor sees them.
+/// Converts the decoded chunks of a read for a visitor.
 struct Shown<'v> {
     visitor: &'v Visitor<'v>,
     /// True once the visitor has been called.
@@ -289,7 +289,7 @@ impl TakeChunk for Shown<'_> {
     }
 }
 
-/// The elements of `region` in C order, as a visitor gets them: as they are in the chunk, if they lie so, else in
+/// The elements of `region` in C order: a part of the chunk if it has this order, else a copy in
 /// `room`.
 fn bytes_of<'c>(
     chunk: &DecodedChunk<'c>,
@@ -335,7 +335,7 @@ fn texts_of<'c>(chunk: &DecodedChunk<'c>, region: &Region, fill: &'c str) -> Res
     Ok(places.map(|at| at.and_then(|at| texts.get(at).copied()).unwrap_or_default()).collect())
 }
 
-/// Bytes of the elements of a region.
+/// The bytes of the elements of a region.
 fn byte_count(region: &Region, item: usize) -> Result<usize> {
     let count = region.len().and_then(|count| usize::try_from(count).ok());
     count
@@ -343,7 +343,7 @@ fn byte_count(region: &Region, item: usize) -> Result<usize> {
         .ok_or_else(|| Error::new(ErrorKind::LimitExceeded, "a chunk is larger than memory"))
 }
 
-/// Bytes from an element to the next along each axis of a box in C order.
+/// The bytes from an element to the next along each axis of a box in C order.
 fn byte_strides(shape: &[u64], item: usize) -> Vec<i64> {
     let step = |count: u64| i64::try_from(count.saturating_mul(item as u64)).unwrap_or(i64::MAX);
     strides(shape).into_iter().map(step).collect()

@@ -26,30 +26,30 @@ use crate::zarr::region::{Planned, Way, write_plan, write_plans};
 use crate::zarr::state::ArrayState;
 
 impl Array {
-    /// Writes `elements` to `selection`. Atomic per shard, durable on return; merges with what other
-    /// writers put into the same shards meanwhile.
+    /// Writes `elements` to `selection`. Atomic per shard, durable on return; merges with the
+    /// elements that other writers put into the same shards meanwhile.
     ///
     /// # Errors
     /// `OutOfBounds`, `InvalidArgument` by the selection or the number of elements; `ReadOnly`,
-    /// `NoSpace`, `Conflict` (also if a writer has died that may have promised commits: they come first,
-    /// see [`Store::recover`](crate::Store::recover)), `Corrupt` if a chunk to merge with is damaged.
-    /// Shards written before the error stay written.
+    /// `NoSpace`; `Conflict` after lost races, and if a dead writer may have promised commits,
+    /// which must be recovered first ([`Store::recover`](crate::Store::recover)); `Corrupt` if a
+    /// chunk to merge with is damaged. Shards written before the error stay written.
     pub fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
         self.stored()?.write(selection, elements)
     }
 
     /// Appends `elements`, an array of `shape`, behind the last element along `axis`. Readers see
-    /// all of it or nothing; durable on return. Returns where the new elements start along `axis`.
+    /// all of it or nothing; durable on return. Returns the start of the new elements along `axis`.
     ///
     /// # Errors
-    /// As [`Array::write`]; after an error the array is as before.
+    /// As [`Array::write`]; after an error the array has its old shape.
     pub fn append(&self, axis: usize, shape: &[u64], elements: Elements<'_>) -> Result<u64> {
         let part = Append { array: self, axis, shape, elements };
         let starts = append(std::slice::from_ref(&part))?;
         Ok(starts.first().copied().unwrap_or(0))
     }
 
-    /// Changes the shape. New elements are the fill value, also where the array once was larger.
+    /// Changes the shape. New elements are the fill value, even where the array was larger before.
     /// Readers see the old shape or the new one; durable on return.
     ///
     /// # Errors
@@ -79,13 +79,13 @@ impl ArrayHandle {
             self.check_promises_kept()?;
             return write(None);
         }
-        // A promise counts from when it was made: it is enough to have looked since this call began, and
-        // before anything of it is there.
+        // A promise counts from the moment that it was made. So it suffices to have looked since
+        // this call began, before any shard of it is visible.
         concurrent_check(|| self.check_promises_kept(), |check| write(Some(check)))
     }
 
-    /// As [`OpenedStore::check_promises_kept`]; for a growth that was done when it began, and for the blocks of
-    /// a draft it is done once.
+    /// As [`OpenedStore::check_promises_kept`]. A growing array was checked when its growth began;
+    /// a draft is checked once.
     fn check_promises_kept(&self) -> Result<()> {
         if self.growing || self.draft.as_ref().is_some_and(|draft| draft.are_promises_kept()) {
             return Ok(());
@@ -97,8 +97,8 @@ impl ArrayHandle {
         Ok(())
     }
 
-    /// Fails if somebody has committed since a write found all settled: whole shards were put in place
-    /// whatever was there, as those of a time before that commit, and are to be written again.
+    /// Fails if another writer has committed since this write found all settled. Whole shards were
+    /// published unconditionally, as of a moment before that commit, and have to be written again.
     fn check_still_settled(&self, pinned: &PinnedArray<'_>) -> Result<()> {
         if !pinned.moment.is_settled() {
             return Ok(());
@@ -112,7 +112,8 @@ impl ArrayHandle {
         Err(Error::new(ErrorKind::SnapshotMoved, text))
     }
 
-    /// The array with codecs, and a snapshot, for a write of `elements`; nothing if the write changes nothing.
+    /// The state with codecs, and a snapshot, for a write of `elements`; `None` if the write
+    /// changes nothing.
     fn state_to_write(
         &self,
         selection: &Selection,
@@ -130,30 +131,33 @@ impl ArrayHandle {
         Ok(Some(self.state_in_newest_snapshot()?))
     }
 
-    /// True for fill values that go to an open array of which nothing is there yet. They say nothing of what
-    /// comes, so that it stays open, as a field of which the first region is land.
+    /// True for fill values that are written to an open array without any data. They say nothing
+    /// about later elements, so the array stays open: for example, the first region of a field may
+    /// be land.
     fn is_nothing(&self, pinned: &PinnedArray<'_>, given: &Given<'_>) -> bool {
         let fill = pinned.source.state.layout.fill.bytes();
         pinned.moment.is_settled()
             && matches!(given.elements, Elements::Bytes(elements) if consists_of(elements, fill))
-            // Where nobody may list, nobody knows.
+            // Where listing is denied, data are assumed to exist.
             && pinned.source.existing().is_ok_and(|existing| existing.is_empty())
     }
 
-    /// Gives the array, which is open as `state` has it, codecs by the elements that are about to be written.
+    /// Closes the array, which is open in `state`, with codecs chosen by the elements about to be
+    /// written.
     fn close_by(&self, state: &ArrayState, given: &Given<'_>) -> Result<()> {
         self.close(state, Some(&|| sample(&state.layout, &given.plan, &given.input())))
     }
 
-    /// As [`ArrayHandle::state_in_snapshot`], however seldom this handle looks for changes: what commits have
-    /// behind an end that is known no more would be lost with the shard that is merged with them.
+    /// As [`ArrayHandle::state_in_snapshot`], regardless of the handle's freshness. With an
+    /// outdated shape, a merge of the last shard would lose the elements that commits added behind
+    /// it.
     fn state_in_newest_snapshot(&self) -> Result<(Arc<ArrayState>, Snapshot)> {
         let found = self.state_in_snapshot()?;
         let looks_always = self.store.options.freshness == Freshness::Read;
         if looks_always || self.growing || found.1.view.is_none() {
             return Ok(found);
         }
-        // Later commits than those that are known would lie over what is written.
+        // Later commits than the known ones would cover the written elements.
         self.store.look_again()?;
         self.reload()?;
         self.state_in_snapshot()
@@ -170,7 +174,7 @@ impl ArrayHandle {
         write_plan(&pinned.source, &given.plan, given.input(), way)
     }
 
-    /// Elements that are written to a selection of the array, in `state`.
+    /// Plans a write of elements to a selection of the array in `state`, and checks their number.
     fn given<'e>(
         &self,
         state: &ArrayState,
@@ -211,7 +215,7 @@ impl ArrayHandle {
         })
     }
 
-    /// As [`Array::resize`]; `SnapshotMoved` if somebody has committed meanwhile.
+    /// As [`Array::resize`]; `SnapshotMoved` if another writer has committed meanwhile.
     fn resize_settled(&self, shape: &[u64]) -> Result<()> {
         let _lock = self.lock()?;
         check_not_grown(&self.store, &[self])?;
@@ -231,20 +235,20 @@ impl ArrayHandle {
         };
         let growing = axes(u64::gt);
         if !growing.is_empty() {
-            // What crashed appends or earlier shrinking left behind must not come to light.
+            // The remains of crashed appends or earlier shrinking must not become visible.
             self.clean_outside(&state, old, &growing)?;
         }
         commit_shapes(&self.store, &[(&self.path, &grown)])?;
         if growing.is_empty() {
-            // What cannot be removed now is, before the array grows again.
+            // Objects that cannot be removed now are removed before the array grows again.
             let _ = self.clean_outside(&grown, shape, &axes(u64::lt));
         }
         self.advance(grown);
         Ok(())
     }
 
-    /// Removes objects outside `shape`, and makes fill values of stored elements behind its ends along
-    /// `axes`. Behind the others lies the part of an object that no element of the array is in.
+    /// Removes objects outside `shape`, and sets stored elements behind its ends along `axes` to
+    /// the fill value. Behind the ends of other axes lies only the padding of objects.
     fn clean_outside(&self, state: &ArrayState, shape: &[u64], axes: &[usize]) -> Result<()> {
         let pinned = self.pinned(state)?;
         let source = pinned.source;
@@ -262,8 +266,8 @@ impl ArrayHandle {
             return self.clean_outside(&closed, shape, axes);
         }
         if self.store.options.durability == Durability::Disk {
-            // What somebody has deleted before us, and perhaps did not live to sync, must not come
-            // back either.
+            // The deleter of an object may have crashed before it synced the directory; the object
+            // must not reappear.
             directories.iter().try_for_each(|directory| self.store.storage.sync(directory))?;
         }
         for coordinates in existing {
@@ -308,23 +312,23 @@ pub struct Append<'a> {
     pub elements: Elements<'a>,
 }
 
-/// Appends to several arrays of one store: readers see all of it or nothing. Returns where the new
-/// elements start in each.
+/// Appends to several arrays of one store: readers see all of it or nothing. Returns the start of
+/// the new elements in each.
 ///
 /// # Errors
-/// As [`Array::append`]; after an error the arrays are as before.
+/// As [`Array::append`]; after an error the arrays have their old shapes.
 pub fn append(parts: &[Append<'_>]) -> Result<Vec<u64>> {
     let arrays = parts.iter().map(|part| part.array.stored()).collect::<Result<Vec<_>>>()?;
     memory::check()?;
     let Some((store, _locks)) = lock_all(&arrays)? else { return Ok(Vec::new()) };
-    // Nobody makes the arrays larger now; what others commit to them, and write directly, is merged.
+    // The locks exclude other appends; commits and direct writes by others are merged.
     let grown = store.in_one_snapshot(|| write_appended(&store, &arrays, parts))?;
     let starts = grown.iter().map(|grown| grown.start).collect();
     commit_grown(&store, &arrays, grown.into_iter().map(|grown| grown.state).collect())?;
     Ok(starts)
 }
 
-/// Gives the arrays, whose elements are there, their new shapes: all at once.
+/// Publishes the new shapes of arrays whose elements are written, all at once.
 fn commit_grown(
     store: &OpenedStore,
     arrays: &[&ArrayHandle],
@@ -337,22 +341,22 @@ fn commit_grown(
     Ok(())
 }
 
-/// How one array grows in [`append_with`].
+/// The growth of one array in [`append_with`].
 pub struct Growth<'a> {
     /// The array that grows.
     pub array: &'a Array,
     /// The axis that grows.
     pub axis: usize,
-    /// How many elements come to it.
+    /// The number of new elements along the axis.
     pub length: u64,
 }
 
-/// As [`append`], for elements that do not fit into memory: `fill` writes them, piece by piece and
-/// from any process, through [`Store::grown`](crate::Store::grown) arrays of the shapes that it is
-/// given. Nobody else can append meanwhile. Readers see all of it or nothing.
+/// As [`append`], for elements that do not fit into memory: `fill` writes them in parts, from any
+/// process, through [`Store::grown`](crate::Store::grown) arrays of the shapes that it is called
+/// with. Other appends wait until it has ended. Readers see all of it or nothing.
 ///
 /// # Errors
-/// As [`append`], and what `fill` returns; after an error the arrays are as before.
+/// As [`append`], and the error of `fill`; after an error the arrays have their old shapes.
 pub fn append_with(
     parts: &[Growth<'_>],
     fill: &mut dyn FnMut(&[Vec<u64>]) -> Result<()>,
@@ -366,7 +370,7 @@ pub fn append_with(
         let old = shape.get(*axis).ok_or_else(|| Error::invalid("no such axis"))?;
         shape[*axis] = old.checked_add(*length).ok_or_else(|| Error::invalid("too large"))?;
         array.with_shape(&state, &shape)?;
-        // What a crashed append left behind the end must not come to light.
+        // The remains of a crashed append behind the end must not become visible.
         let clean = || array.clean_outside(&state, &state.metadata.shape, &[*axis]);
         store.in_one_snapshot(clean)?;
         shapes.push(shape);
@@ -374,18 +378,18 @@ pub fn append_with(
     fill(&shapes)?;
     let mut grown = Vec::with_capacity(parts.len());
     for (array, shape) in arrays.iter().zip(&shapes) {
-        // Attributes may have changed meanwhile, the shape not.
+        // Attributes may have changed meanwhile, but not the shape.
         let state = array.reload()?;
         grown.push(array.with_shape(&state, shape)?);
     }
     commit_grown(&store, &arrays, grown)
 }
 
-/// What arrays have in common, and their locks.
+/// The store of several arrays, and the arrays' locks.
 type Locked = (Arc<OpenedStore>, Vec<Box<dyn Lock>>);
 
-/// Commits become shards before a shape changes, so that none of them lies outside the new one and
-/// comes to light when the array grows again.
+/// Settles all commits before a shape changes, so that no commit lies outside the new shape and
+/// reappears when the array grows again.
 fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
     if store.snapshot()?.view.is_some_and(|view| view.root.has_commits()) {
         store.settle_with(&SettleOptions::default(), &|_, _| ())?;
@@ -393,7 +397,7 @@ fn settle_first(store: &Arc<OpenedStore>) -> Result<()> {
     Ok(())
 }
 
-/// The locks of arrays whose shapes are to change together; `None` without arrays.
+/// Locks arrays whose shapes are to change together; `None` without arrays.
 fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
     let Some(first) = arrays.first() else { return Ok(None) };
     let store = first.store.clone();
@@ -409,7 +413,7 @@ fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
     }
     store.in_one_snapshot(|| {
         settle_first(&store)?;
-        // Always in the order of paths, so that two appends cannot wait for each other.
+        // Always in the order of paths, so that two appends never wait for each other.
         let locks = sorted.iter().map(|array| array.lock()).collect::<Result<_>>()?;
         check_not_grown(&store, &sorted)?;
         Ok(Some((store.clone(), locks)))
@@ -419,11 +423,11 @@ fn lock_all(arrays: &[&ArrayHandle]) -> Result<Option<Locked>> {
 /// An array that grows along one axis.
 struct Grown {
     old: Vec<u64>,
-    /// Where the new elements are.
+    /// The region of the new elements.
     selection: Selection,
     start: u64,
     state: ArrayState,
-    /// Nothing is to be written: see [`ArrayHandle::is_nothing`].
+    /// True if nothing has to be written: see [`ArrayHandle::is_nothing`].
     is_nothing: bool,
 }
 
@@ -454,7 +458,7 @@ fn write_appended(
     Ok(grown)
 }
 
-/// The array with the elements of an append.
+/// The array with its new shape, and the place of an append's elements.
 fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
     let Append { axis, shape, .. } = part;
     let state = array.reload()?;
@@ -494,11 +498,11 @@ fn grown(array: &ArrayHandle, part: &Append<'_>) -> Result<Grown> {
     Ok(Grown { old, selection, start, state, is_nothing })
 }
 
-/// Elements that are written, and where they go.
+/// Elements of a write, and their places.
 struct Given<'a> {
     plan: Geometry,
     elements: Elements<'a>,
-    /// The numbers of texts, from 1.
+    /// The numbers of the texts, from 1; empty for elements of fixed size.
     numbers: Vec<u8>,
 }
 

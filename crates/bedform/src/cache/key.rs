@@ -1,4 +1,4 @@
-//! What entries of the cache are known by.
+//! Keys of cache entries, and the test whether a version identifies an object.
 
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 use bedform_format::chunk_map::SourceVersion;
 use bedform_storage::Version;
 
-/// The steps in which most file systems count time, twice over. (Linux before 6.13 counts the ticks of its timer, of
-/// 1 to 10 ms.)
+/// Twice the clock step of most file systems, in nanoseconds. (Linux before 6.13 counts the ticks
+/// of its timer, of 1 to 10 ms.)
 const CLOCK_STEP_NS: i64 = 20_000_000;
-/// More than a step of file systems that count whole seconds, as ext4 with small inodes, ext3 and sshfs do, or every
-/// second one, as FAT does.
+/// More than a step of file systems that count whole seconds (ext4 with small inodes, ext3, sshfs)
+/// or two seconds (FAT), in nanoseconds.
 const COARSE_STEP_NS: i64 = 3_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// What an entry is.
+/// The kind of a cache entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// The index of a shard.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Directory,
     /// The index of a table of a log, or one of its blocks.
     Table,
-    /// A section of a log: boxes, and where their blocks lie.
+    /// A section of a log: boxes, and the places of their blocks.
     Section,
     /// A decoded block of a log.
     Block,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Which entries it competes with for memory.
+    /// The class of entries that it competes with for memory.
     pub(super) fn class(self) -> Class {
         match self {
             Self::Index | Self::Directory | Self::Table => Class::Index,
@@ -63,13 +63,14 @@ impl Kind {
 /// Entries that compete for the same part of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Class {
-    /// Small, and each spares a request: a floor is kept for them.
+    /// Small entries, each of which saves a request: a floor is kept for them.
     Index,
     /// Everything else.
     Data,
 }
 
-/// The canonical identity of a storage place, credentials included. Equal texts are the same place.
+/// The canonical identity of a storage place, credentials included. Equal texts name the same
+/// place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PlaceId(Arc<str>);
 
@@ -80,8 +81,8 @@ impl PlaceId {
     }
 }
 
-/// What all objects of one array (or one log, or one file) have in common in their keys. It is made once
-/// for an opened array, so that a lookup neither allocates nor hashes it again.
+/// The part of a key that all objects of one array (or log, or file) share. It is made once for an
+/// opened array, so that lookups neither allocate nor hash it again.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Scope {
     // First, so that most comparisons end here.
@@ -92,8 +93,8 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Objects at or below `path` of a place, decoded as `decoding` says: a hash of codecs, data type and
-    /// chunk shape.
+    /// The scope of objects at or below `path` of a place. `decoding` is a hash of codecs, data
+    /// type and chunk shape.
     pub(crate) fn new(place: Option<&PlaceId>, path: &str, decoding: u64) -> Arc<Self> {
         let mut hasher = DefaultHasher::new();
         (seed(), place, path, decoding).hash(&mut hasher);
@@ -112,10 +113,11 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// Which object of a scope.
+/// The identity of an object within a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ObjectKey {
-    /// The object at these coordinates in the grid of objects: as many as `rank` says, zeros behind them.
+    /// The object at these coordinates in the grid of objects: the first `rank` of them, followed
+    /// by zeros.
     Few { rank: u8, coordinates: [u64; FEW_AXES] },
     /// The object at these coordinates, which are more than [`FEW_AXES`].
     Many(Arc<[u64]>),
@@ -140,13 +142,13 @@ impl ObjectKey {
     }
 }
 
-/// The key of an entry. Equal keys stand for equal values, whichever handle asks.
+/// The key of an entry. Equal keys have equal values, for all handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     // First, so that most comparisons end here.
     hash: u64,
     kind: Kind,
-    /// The handle that alone may see the entry; 0 if all may.
+    /// The only handle that may see the entry; 0 if all may.
     handle: u64,
     position: u64,
     version: Version,
@@ -177,12 +179,12 @@ impl Key {
         self.kind
     }
 
-    /// As the function of this name, of the object's version.
+    /// As the function of this name, for the version in the key.
     pub(super) fn is_too_young(&self) -> bool {
         is_too_young(&self.version)
     }
 
-    /// The handle that alone may see the entry; 0 if all may.
+    /// The only handle that may see the entry; 0 if all may.
     pub(super) fn handle(&self) -> u64 {
         self.handle
     }
@@ -194,13 +196,14 @@ impl Hash for Key {
     }
 }
 
-/// True if another version of the object could look the same, because this one is as young as the steps in which
-/// its file system counts time.
+/// True if another version of the object could look the same: this one is not older than a clock
+/// step of its file system.
 pub(super) fn is_too_young(version: &Version) -> bool {
     was_too_young(version, SystemTime::now())
 }
 
-/// As [`is_too_young`], for who has looked at the object at `time`, and needs it to be the same since.
+/// As [`is_too_young`], for a caller that saw the object at `time` and needs to know that it has
+/// not changed since.
 pub(crate) fn was_too_young(version: &Version, time: SystemTime) -> bool {
     if version.changed_ns == 0 {
         return false;
@@ -210,35 +213,37 @@ pub(crate) fn was_too_young(version: &Version, time: SystemTime) -> bool {
     version.changed_ns > time.saturating_sub(clock_step_ns(version.changed_ns))
 }
 
-/// As [`was_too_young`], of the version of a source.
+/// As [`was_too_young`], for the version of a source: true for an object that was changed just before `time`, so
+/// that a later write may leave the same version.
 pub(crate) fn is_young(version: &SourceVersion, time: SystemTime) -> bool {
     was_too_young(&Version { changed_ns: version.changed_ns, ..Version::default() }, time)
 }
 
-/// As [`is_young`], where the file system counts whole seconds: a program that writes a file again within one leaves
-/// the same version. A chunk map of such a file is not kept.
+/// As [`is_young`], for file systems that count whole seconds only. A program that rewrites a file within one second
+/// leaves the same version, so no chunk map of such a file is kept.
 pub(crate) fn is_coarsely_young(version: &SourceVersion, time: SystemTime) -> bool {
     version.changed_ns % SECOND_NS == 0 && is_young(version, time)
 }
 
-/// More than a step of the clock that gave a time: where that has no fraction of a second, the clock has none.
-/// A finer one gives such a time once in many millions, which then counts as young a little longer.
+/// A bound of the clock step behind a time, in nanoseconds: a time in whole seconds comes from a
+/// clock without fractions. A finer clock gives such a time once in many millions; then the object
+/// counts as young for longer.
 fn clock_step_ns(changed_ns: i64) -> i64 {
     if changed_ns % SECOND_NS == 0 { COARSE_STEP_NS } else { CLOCK_STEP_NS }
 }
 
-/// As long as an object that was changed at a time may look the same after another change.
+/// The time after a change during which another change may leave the same time.
 pub(crate) fn clock_step(changed_ns: i64) -> Duration {
     Duration::from_nanos(clock_step_ns(changed_ns).unsigned_abs())
 }
 
-/// True if two objects with this version under one name, at whatever time, are the same bytes. A time
-/// alone does not tell: servers give it in seconds.
+/// True if this version identifies the bytes under one name at all times. A time alone does not:
+/// servers give it in seconds.
 pub(super) fn tells_apart(version: &Version) -> bool {
     version.identity != (0, 0)
 }
 
-/// Hashes what is a hash already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 pub(super) struct PassThrough(u64);
 
@@ -261,8 +266,8 @@ impl Hasher for PassThrough {
     }
 }
 
-/// A random number that hashes begin with, so that no data can be made to collide in the tables. It is
-/// found without a lock, for the sake of forked children.
+/// A random number with which all hashes begin, so that no data can be crafted to collide in the
+/// tables. It is initialized without a lock, because a forked child could inherit that as held.
 fn seed() -> u64 {
     static SEED: AtomicU64 = AtomicU64::new(0);
     match SEED.load(Ordering::Relaxed) {

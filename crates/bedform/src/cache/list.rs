@@ -1,14 +1,14 @@
-//! Entries in lists by age. An entry is in two lists at a time: that of the whole cache and that of the
-//! handle that it is charged to.
+//! Linked lists of entries by age. An entry is in two lists at a time: that of the whole cache and
+//! that of the handle that is charged for it.
 
 use std::sync::Arc;
 
 use super::key::Key;
 
-/// The number that stands for no node.
+/// The index that stands for no node.
 const NONE: usize = usize::MAX;
 
-/// Which of its two lists of a node is meant.
+/// One of the two lists that a node is in.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Chain {
     /// The list of the whole cache.
@@ -17,20 +17,20 @@ pub(super) enum Chain {
     Handle,
 }
 
-/// Where an entry stands in the order of eviction.
+/// The segment of an entry in the order of eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Segment {
     /// New entries.
     Small,
-    /// Entries that were asked for again.
+    /// Entries that were looked up again.
     Main,
 }
 
-/// What the order of eviction knows of an entry.
+/// An entry in the order of eviction.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) key: Arc<Key>,
-    /// The handle that it is charged to.
+    /// The handle that is charged for it.
     pub(super) handle: u64,
     pub(super) bytes: u64,
     pub(super) segment: Segment,
@@ -76,7 +76,7 @@ impl List {
     }
 }
 
-/// The memory of all nodes.
+/// The arena of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     slots: Vec<Option<Node>>,
@@ -84,7 +84,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// How many there are.
+    /// The number of nodes.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -102,7 +102,7 @@ impl Nodes {
         }
     }
 
-    /// Takes out a node that is in no list.
+    /// Removes a node that is in no list.
     pub(super) fn remove(&mut self, at: usize) -> Option<Node> {
         let node = self.slots.get_mut(at)?.take();
         if node.is_some() {
@@ -136,7 +136,7 @@ impl Nodes {
         list.newest = at;
     }
 
-    /// Takes a node out of the list that it is in.
+    /// Removes a node from its list.
     pub(super) fn unlink(&mut self, list: &mut List, chain: Chain, at: usize) {
         let Some(&mut Link { older, newer }) = self.link(at, chain) else { return };
         match self.link(older, chain) {

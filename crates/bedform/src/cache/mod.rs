@@ -1,28 +1,30 @@
-//! What a process keeps in memory between reads: one cache for all stores, files and logs.
+//! The cache of the process: decoded chunks, indexes and parts of logs, for all stores, files and
+//! handles.
 //!
 //! Promises:
 //!
-//! - **One budget.** The bytes that are kept, and those of values on their way into the cache, never exceed
-//!   the budget of the process. It is what [`set_cache_budget`] says, or else the variable `BEDFORM_CACHE`, or
-//!   else the largest cap that a handle of this process has asked for: a process with one store takes no
-//!   more than `cache=` says, and a hundred stores share that. (A share of the machine's memory would be
-//!   another number in every container, and never the one that the user has typed.)
-//! - **Shared.** A handle finds what other handles of the same place have kept. Keys say all that decides
-//!   about a value: kind, place and credentials, object, version, position, decoding. An object whose
-//!   version cannot be told from another one's is found by the handle that kept it, and by no other.
-//! - **Never stale.** An object that was changed within the steps of its file system's clock is not kept:
-//!   its next version could have the same time, size and number.
-//! - **Caps.** A handle is charged for what it keeps. Beyond its cap entries of its own go. A cap of 0 is a
-//!   bypass: the handle neither reads nor writes the cache.
-//! - **A floor for indexes.** Data evict no shard index and no directory of a log while these have no more
-//!   than an eighth of the budget.
-//! - **A scan evicts nothing that is used.** See `policy`.
-//! - **Forks.** A child makes a cache of its own and waits for no lock of its parent's. See
+//! - **One budget.** Kept bytes and reserved bytes together never exceed the budget of the process.
+//!   It is set by [`set_cache_budget`], else by the variable `BEDFORM_CACHE`, else it is the
+//!   largest cap that a handle of this process has asked for. So a process with one store takes no
+//!   more than its `cache=`, and a hundred stores share that. (A part of the machine's memory would
+//!   be another number in every container, and never the one that the user typed.)
+//! - **Shared.** A handle finds entries that other handles of the same place have kept. Keys
+//!   contain everything that decides a value: kind, place and credentials, object, version,
+//!   position, decoding. An object whose version does not identify it is found only by the handle
+//!   that kept it.
+//! - **Never stale.** An object that was changed within a clock step of its file system is not
+//!   kept: its next version could have the same time, size and number.
+//! - **Caps.** A handle is charged for the entries that it keeps. Above its cap its own entries are
+//!   evicted. A cap of 0 is a bypass: the handle neither reads nor writes the cache.
+//! - **A floor for indexes.** Data evict no shard index, log directory or log table while these
+//!   have no more than an eighth of the budget.
+//! - **Scan resistance.** A scan evicts no entry that is in use. See `policy`.
+//! - **Forks.** A child makes its own cache and waits for no lock of its parent's. See
 //!   `threads::per_process`.
 //!
-//! How it works: the table of values is cut into shards, each with its lock; a lookup takes that alone and
-//! allocates nothing. The order of eviction and all accounts are under one more lock, which is taken only
-//! to keep or to evict: before that, something was read and decoded, which takes much longer.
+//! How it works: the table of values is divided into shards, each with a lock; a lookup takes only
+//! that lock and allocates nothing. The order of eviction and all accounts are under one more lock.
+//! It is taken only to keep or to evict an entry, after a read and decoding that take much longer.
 //!
 //! | module | holds |
 //! |---|---|
@@ -53,15 +55,15 @@ use crate::threads::per_process::PerProcess;
 use policy::{Policy, Request};
 use table::{Table, Value};
 
-/// Bytes that an entry takes beside its value: its key, its places in the table and in the order of
+/// Bytes of an entry in addition to its value: its key, its places in the table and in the order of
 /// eviction, its ghost. Callers do not count them.
 pub(crate) const ENTRY_BYTES: u64 = 512;
 
 /// The cache of this process.
 static PROCESS: PerProcess<Cache> = PerProcess::new();
 
-/// The cache of this process, made now if there is none. In a child it begins empty, with the budget that
-/// the parent had.
+/// Returns the cache of this process, and makes it at the first call. A child's begins empty, with
+/// its parent's budget.
 fn of_process() -> &'static Cache {
     PROCESS.get(|parent| match parent {
         Some(parent) => Cache { budget: parent.budget.copy(), ..Cache::default() },
@@ -69,9 +71,9 @@ fn of_process() -> &'static Cache {
     })
 }
 
-/// Sets the budget of the process in bytes. What is over it goes at once. Without a call the budget is what
-/// the variable `BEDFORM_CACHE` said when the first store was opened, or else the largest cap that a handle
-/// has asked for.
+/// Sets the budget of the process in bytes. Entries above it are evicted at once. Without a call
+/// the budget is that of the variable `BEDFORM_CACHE` when the first store was opened, else the
+/// largest cap that a handle has asked for.
 ///
 /// ```
 /// bedform::set_cache_budget(1 << 20);
@@ -81,7 +83,7 @@ pub fn set_cache_budget(bytes: u64) {
     of_process().set_budget(bytes);
 }
 
-/// The variable that holds the budget of the process, a size.
+/// The variable with the budget of the process, a size.
 const VARIABLE: &str = "BEDFORM_CACHE";
 
 /// Takes the budget from `BEDFORM_CACHE`, unless one was set before.
@@ -96,18 +98,18 @@ pub(crate) fn take_budget_of_environment() -> Result<()> {
     Ok(())
 }
 
-/// What the cache of this process holds, and how often it was of use.
+/// Counts the entries of this process's cache, its hits and its misses.
 pub fn cache_statistics() -> CacheStatistics {
     of_process().statistics()
 }
 
-/// What a cache holds, and how often it was of use.
+/// Counts of a cache's entries, hits and misses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// Bytes that may be kept.
+    /// The most bytes that may be kept.
     pub budget: u64,
-    /// Bytes that are kept, or reserved for values on their way.
+    /// Bytes that are kept, or reserved for values in preparation.
     pub bytes: u64,
     /// The most that `bytes` ever was.
     pub bytes_peak: u64,
@@ -115,7 +117,7 @@ pub struct CacheStatistics {
     pub kinds: Vec<KindStatistics>,
 }
 
-/// What a cache holds of one kind.
+/// Counts of one kind of entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindStatistics {
@@ -131,7 +133,7 @@ pub struct KindStatistics {
     pub misses: u64,
 }
 
-/// Values within a budget.
+/// A cache with a budget.
 #[derive(Debug, Default)]
 struct Cache {
     table: Table,
@@ -139,10 +141,10 @@ struct Cache {
     budget: Budget,
 }
 
-/// The bytes that a cache may keep.
+/// The budget of a cache, in bytes.
 #[derive(Debug)]
 struct Budget {
-    /// What the user has said; `u64::MAX` for nothing.
+    /// The budget that the user has set; `u64::MAX` if none.
     set: AtomicU64,
     /// The largest cap of a handle so far.
     largest_cap: AtomicU64,
@@ -168,7 +170,7 @@ impl Budget {
     }
 }
 
-/// Room that was reserved for a value. It is given back unless the value is kept.
+/// Room that is reserved for a value, and released on drop unless the value is kept.
 struct Reservation<'c> {
     cache: &'c Cache,
     request: Request,
@@ -182,12 +184,12 @@ impl Drop for Reservation<'_> {
 
 impl Cache {
     fn policy(&self) -> MutexGuard<'_, Policy> {
-        // No code panics between two changes that belong together.
+        // No code panics between two changes that belong together, so a poisoned lock is usable.
         self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_budget(&self, bytes: u64) {
-        // The largest number stands for no budget, and no machine has that much.
+        // The largest number means that no budget is set; no machine has that much memory.
         self.budget.set.store(bytes.min(u64::MAX - 1), Ordering::Relaxed);
         let mut freed = Vec::new();
         self.policy().shrink(&self.table, bytes, &mut freed);
@@ -206,7 +208,7 @@ impl Cache {
         self.table.shard(key).look_up(key)
     }
 
-    /// Keeps what `make` gives, for which room is reserved before.
+    /// Reserves room, and keeps the value that `make` returns.
     fn keep(&self, request: Request, key: Key, make: impl FnOnce() -> Value) {
         if self.table.shard(&key).contains(&key) {
             return;
@@ -216,7 +218,7 @@ impl Cache {
         let mut policy = self.policy();
         let unused = policy.keep(&self.table, request, self.budget.bytes(), key, value);
         drop(policy);
-        // The policy has taken the room over.
+        // The policy has taken over the reserved room.
         std::mem::forget(reservation);
         drop(unused);
     }
@@ -224,10 +226,11 @@ impl Cache {
     fn reserve(&self, request: Request) -> Option<Reservation<'_>> {
         let mut freed = Vec::new();
         let mut policy = self.policy();
-        // The budget is read under the lock: whoever lowers it takes the lock afterwards.
+        // The budget is read under the lock, because a thread that lowers it takes the lock
+        // afterwards.
         let budget = self.budget.bytes();
         let is_reserved = policy.reserve(&self.table, request, budget, &mut freed);
-        // Memory is given back outside of the lock, and before the new value takes some.
+        // Evicted values are dropped outside of the lock, before the new value allocates.
         drop(policy);
         drop(freed);
         is_reserved.then(|| Reservation { cache: self, request })
@@ -254,20 +257,20 @@ impl Cache {
     }
 }
 
-/// What one opened store or file has in the cache of the process.
+/// The use of the process's cache by one opened store or file.
 #[derive(Debug)]
 pub(crate) struct CacheHandle {
-    /// Tells handles of a process, and of its children, apart.
+    /// A number that differs among handles of a process and of its children.
     id: u64,
     cap: u64,
     place: Option<PlaceId>,
-    /// A cache other than that of the process: tests have their own.
+    /// A cache other than that of the process, for tests.
     other: Option<Arc<Cache>>,
 }
 
 impl CacheHandle {
-    /// A handle that keeps at most `cap` bytes; 0 is a bypass. It shares what it keeps with the handles of
-    /// the same place, or with none if the place has no identity.
+    /// Makes a handle that keeps at most `cap` bytes; 0 is a bypass. It shares entries with handles
+    /// of the same place, or with none if the place has no identity.
     pub(crate) fn new(cap: u64, place: Option<PlaceId>) -> Self {
         Self::in_cache(None, cap, place)
     }
@@ -281,12 +284,12 @@ impl CacheHandle {
         handle
     }
 
-    /// Another handle of the same place.
+    /// Makes another handle of the same place.
     pub(crate) fn with_cap(&self, cap: u64) -> Self {
         Self::in_cache(self.other.clone(), cap, self.place.clone())
     }
 
-    /// The most bytes that it may keep.
+    /// The most bytes that the handle may keep.
     pub(crate) fn cap(&self) -> u64 {
         self.cap
     }
@@ -301,13 +304,13 @@ impl CacheHandle {
         if self.is_bypass() { 0 } else { self.cap.min(self.cache().budget.bytes()) }
     }
 
-    /// What the objects at or below `path` have in common in their keys; see [`Scope::new`].
+    /// The scope of objects at or below `path`; see [`Scope::new`].
     pub(crate) fn scope(&self, path: &str, decoding: u64) -> Arc<Scope> {
         Scope::new(self.place.as_ref(), path, decoding)
     }
 
-    /// The key of what lies at `position` of one version of an object. Other handles of the place have the
-    /// same one, unless the version does not tell the object from others.
+    /// The key of the entry at `position` of one version of an object. It is the same in other
+    /// handles of the place, unless the version does not identify the object.
     pub(crate) fn key(
         &self,
         kind: Kind,
@@ -321,7 +324,7 @@ impl CacheHandle {
         Key::new(handle, kind, scope, object, version, position)
     }
 
-    /// The key of something immutable, which the name of the object tells from everything else.
+    /// The key of an entry of an immutable object, which its name identifies.
     pub(crate) fn key_of_immutable(
         &self,
         kind: Kind,
@@ -333,7 +336,7 @@ impl CacheHandle {
         Key::new(handle, kind, scope, object, &Version::default(), position)
     }
 
-    /// The key of something that no other handle may see.
+    /// The key of an entry that no other handle may see.
     pub(crate) fn own_key(
         &self,
         kind: Kind,
@@ -344,7 +347,7 @@ impl CacheHandle {
         Key::new(self.id, kind, scope, object, &Version::default(), position)
     }
 
-    /// The value of a key, if it is kept. Allocates nothing.
+    /// Returns the value of a key, if it is kept. Allocates nothing.
     pub(crate) fn get<V: Cached>(&self, key: &Key) -> Option<V> {
         if self.is_bypass() {
             return None;
@@ -352,8 +355,9 @@ impl CacheHandle {
         V::from_value(self.cache().look_up(key)?)
     }
 
-    /// Keeps what `make` gives, a value of `bytes` bytes, if there is room or room can be made. It is not
-    /// called otherwise, nor if there is a value already, nor for an object that was changed just now.
+    /// Keeps the value that `make` returns, of `bytes` bytes, if there is room or room can be made.
+    /// `make` is not called without room, for a key that is kept already, or for an object that was
+    /// changed just now.
     pub(crate) fn put<V: Cached>(&self, key: Key, bytes: u64, make: impl FnOnce() -> V) {
         let bytes = bytes.saturating_add(ENTRY_BYTES);
         if bytes > self.cap || key.is_too_young() {
@@ -363,7 +367,7 @@ impl CacheHandle {
         self.cache().keep(request, key, || make().into_value());
     }
 
-    /// Evicts what no other handle may see.
+    /// Evicts the entries that no other handle may see.
     pub(crate) fn forget_own(&self) {
         let (cache, mut freed) = (self.cache(), Vec::new());
         cache.policy().evict_own(&cache.table, self.id, &mut freed);
@@ -379,7 +383,7 @@ impl Drop for CacheHandle {
         if self.is_bypass() {
             return;
         }
-        // A child that has used no cache has nothing to forget of its parent's handles.
+        // A child that has used no cache has no entries of its parent's handles to evict.
         let Some(cache) = self.other.as_deref().or_else(|| PROCESS.existing()) else { return };
         let mut freed = Vec::new();
         cache.policy().close(&cache.table, self.id, &mut freed);

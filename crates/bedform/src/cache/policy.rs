@@ -1,18 +1,19 @@
-//! Which entries go when room is needed, and who is charged for what.
+//! The order of eviction, and the accounts of the cache and its handles.
 //!
-//! The order of eviction is S3-FIFO (Yang et al., SOSP 2023), by bytes. A new entry comes into a small
-//! segment. If nobody asks for it until it is the oldest there, it goes, and its hash is remembered (a
-//! ghost); otherwise it moves to the main segment. There the oldest goes, unless it was asked for since it
-//! was looked at last. An entry that comes back while its ghost is remembered starts in the main segment.
+//! The order of eviction is S3-FIFO (Yang et al., SOSP 2023), by bytes. A new entry starts in a
+//! small segment. If no lookup finds it until it is the oldest there, it is evicted, and its hash
+//! is remembered (a ghost); otherwise it moves to the main segment. There the oldest is evicted,
+//! unless a lookup has found it since its last turn. An entry that returns while its ghost is
+//! remembered starts in the main segment.
 //!
-//! - A scan passes through the small segment and evicts nothing of the main one.
-//! - A new working set replaces an old one even if it does not fit the small segment: its ghosts are
-//!   remembered. A segmented LRU would keep the old one for ever.
-//! - A hit changes one counter in the table's shard. It takes no lock that all threads share.
+//! - A scan passes through the small segment and evicts nothing from the main one.
+//! - A new working set replaces an old one even if it does not fit the small segment: its ghosts
+//!   are remembered. A segmented LRU would keep the old one for ever.
+//! - A hit changes one counter in the table's shard, without a lock that all threads share.
 //!
-//! Every handle has the same two segments of what it is charged for, for its cap. Indexes have segments of
-//! their own. Room is taken from data while indexes have no more than the floor, an eighth of the limit in
-//! question, and from indexes when they have more.
+//! Each handle has the same two segments for the entries that it is charged for, against its cap.
+//! Indexes have separate segments. Room is taken from data while indexes have no more than the
+//! floor, an eighth of the limit in question, and from indexes when they have more.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,14 +22,15 @@ use super::key::{Class, Key, Kind};
 use super::list::{Chain, List, Node, Nodes, Segment};
 use super::table::{Table, Value};
 
-/// The part of a limit that is kept for indexes.
+/// The divisor of a limit whose quotient is kept for indexes.
 const FLOOR_PART: u64 = 8;
-/// The part of a class's bytes that its small segment keeps at least.
+/// The divisor of a class's bytes: its small segment keeps at least this part.
 const SMALL_PART: u64 = 10;
-/// Ghosts that are remembered at least, however few the entries are.
+/// The least number of ghosts that are remembered, however few the entries are.
 const GHOSTS_MIN: usize = 64;
 
-/// The order of eviction, and all accounts. It is locked before a shard of the table, never after one.
+/// The order of eviction, and all accounts. It is locked before a shard of the table, never after
+/// one.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     nodes: Nodes,
@@ -44,7 +46,7 @@ pub(super) struct Policy {
 struct Account {
     lists: [[List; 2]; 2],
     bytes: [[u64; 2]; 2],
-    /// Bytes by class that values on their way will take.
+    /// Bytes by class that are reserved for values in preparation.
     reserved: [u64; 2],
 }
 
@@ -61,7 +63,7 @@ pub(super) struct KindAccount {
     pub(super) bytes: u64,
 }
 
-/// Room that an entry needs.
+/// The room that an entry needs, and its kind and handle.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) handle: u64,
@@ -86,7 +88,7 @@ impl Account {
         self.used() == 0 && self.lists.iter().flatten().all(List::is_empty)
     }
 
-    /// The entry that is to be looked at first when `bytes` more of a class need room below `limit`.
+    /// The entry that has the next turn when `bytes` more of a class need room below `limit`.
     fn candidate(&self, limit: u64, class: Class, bytes: u64) -> Option<usize> {
         let more = if class == Class::Index { bytes } else { 0 };
         let has_excess = self.class_bytes(Class::Index) + more > limit / FLOOR_PART;
@@ -139,8 +141,8 @@ impl Policy {
         self.kinds[kind as usize]
     }
 
-    /// Reserves room for an entry below the handle's cap and below `budget`. Values that have to go for it
-    /// are added to `freed`. False if there is no room.
+    /// Reserves room for an entry below the handle's cap and below `budget`. Evicted values are
+    /// added to `freed`. False if there is no room.
     pub(super) fn reserve(
         &mut self,
         table: &Table,
@@ -169,7 +171,7 @@ impl Policy {
         true
     }
 
-    /// Gives reserved room back.
+    /// Releases reserved room.
     pub(super) fn release(&mut self, request: Request) {
         let Request { handle, kind, bytes, .. } = request;
         let class = kind.class() as usize;
@@ -178,8 +180,8 @@ impl Policy {
         self.forget_if_unused(handle);
     }
 
-    /// Keeps a value for which room was reserved. It comes back if it is not kept: because another thread
-    /// was first, or because the budget has become smaller.
+    /// Keeps a value for which room was reserved. Returns the value if it is not kept: another
+    /// thread was first, or the budget has become smaller.
     pub(super) fn keep(
         &mut self,
         table: &Table,
@@ -230,7 +232,7 @@ impl Policy {
         }
     }
 
-    /// Notes that a handle is gone. What it has shared stays.
+    /// Closes a handle. Entries that it has shared stay.
     pub(super) fn close(&mut self, table: &Table, handle: u64, freed: &mut Vec<Value>) {
         self.evict_own(table, handle, freed);
         if let Some(account) = self.handles.get_mut(&handle) {
@@ -239,7 +241,7 @@ impl Policy {
         }
     }
 
-    /// Looks at an entry whose turn it is: it moves on, or it goes.
+    /// Gives an entry its turn: it moves on, or is evicted.
     fn look_at(&mut self, table: &Table, at: usize, freed: &mut Vec<Value>) {
         let Some((key, segment)) = self.nodes.get(at).map(|node| (node.key.clone(), node.segment))
         else {
@@ -308,17 +310,17 @@ impl Default for HandleAccount {
     }
 }
 
-/// Hashes of the keys that were evicted last without having been asked for.
+/// Hashes of the keys that were evicted last without another lookup.
 #[derive(Debug, Default)]
 struct Ghosts {
-    /// Hashes, and the number of each one's eviction.
+    /// The hashes, with the number of each one's eviction.
     numbers: HashMap<u64, u64>,
     order: VecDeque<(u64, u64)>,
     next: u64,
 }
 
 impl Ghosts {
-    /// Remembers a hash, and as many as there are entries.
+    /// Remembers a hash; the number of ghosts is limited to that of entries.
     fn add(&mut self, hash: u64, entries: usize) {
         self.next += 1;
         self.numbers.insert(hash, self.next);
@@ -331,7 +333,7 @@ impl Ghosts {
         }
     }
 
-    /// True if a hash was remembered. It no longer is.
+    /// True if a hash was remembered; forgets it.
     fn take(&mut self, hash: u64) -> bool {
         self.numbers.remove(&hash).is_some()
     }
@@ -339,7 +341,8 @@ impl Ghosts {
 
 #[cfg(test)]
 impl Policy {
-    /// Checks that all accounts agree with the entries, and that no handle has more than `cap` bytes.
+    /// Checks that all accounts agree with the entries, and that no handle has more than `cap`
+    /// bytes.
     pub(super) fn check(&self, cap: u64) {
         let mut total = 0;
         for (handle, HandleAccount { account, is_open }) in &self.handles {
@@ -360,7 +363,7 @@ impl Policy {
         self.all.bytes.iter().flatten().sum()
     }
 
-    /// Handles of which something is known.
+    /// The number of handles with an account.
     pub(super) fn open_accounts(&self) -> usize {
         self.handles.len()
     }

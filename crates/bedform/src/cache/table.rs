@@ -1,4 +1,4 @@
-//! The values by their keys, in shards that are locked one by one.
+//! The values by their keys, in shards with separate locks.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::key::{BuildPassThrough, Key, Kind};
 
-/// Shards of the table: more than the threads that are likely to meet.
+/// The number of shards of the table: more than threads that are likely to contend.
 const SHARDS: usize = 32;
-/// Hits that are counted of an entry since it was looked at last.
+/// The most hits that are counted for an entry between two turns in the order of eviction.
 const HITS_MAX: u8 = 3;
 
-/// A value that is kept.
+/// A cached value.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     /// Decoded bytes.
@@ -20,11 +20,11 @@ pub(crate) enum Value {
     Other(Arc<dyn Any + Send + Sync>),
 }
 
-/// Types that the cache keeps.
+/// A type that the cache can keep.
 pub(crate) trait Cached: Sized {
-    /// The value as the cache has it.
+    /// Wraps the value for the cache.
     fn into_value(self) -> Value;
-    /// The value of this type; `None` if it is of another one.
+    /// Unwraps a value of this type; `None` if it has another one.
     fn from_value(value: Value) -> Option<Self>;
 }
 
@@ -54,7 +54,7 @@ impl<T: Any + Send + Sync> Cached for Arc<T> {
     }
 }
 
-/// All values.
+/// The shards of all values.
 #[derive(Debug)]
 pub(super) struct Table {
     shards: [Mutex<Shard>; SHARDS],
@@ -64,14 +64,14 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     entries: HashMap<Arc<Key>, Entry, BuildPassThrough>,
-    /// Lookups by kind: those that found something, and those that did not.
+    /// Hits and misses by kind.
     lookups: [Lookups; Kind::ALL.len()],
 }
 
 #[derive(Debug)]
 struct Entry {
     value: Value,
-    /// Lookups that found it since the order of eviction looked at it last.
+    /// Hits since its last turn in the order of eviction.
     hits: u8,
 }
 
@@ -89,14 +89,14 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The shard of a key, locked.
+    /// Locks the shard of a key.
     pub(super) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        // Hash tables take their bits from both ends of a hash: the middle is free.
+        // Hash tables use the bits at both ends of a hash, so the middle is free.
         let at = (key.digest() >> 32) as usize % SHARDS;
         lock(&self.shards[at])
     }
 
-    /// Lookups of a kind, of all shards.
+    /// Sums the lookups of a kind over all shards.
     pub(super) fn lookups(&self, kind: Kind) -> Lookups {
         self.shards.iter().fold(Lookups::default(), |all, shard| {
             let one = lock(shard).lookups[kind as usize];
@@ -106,12 +106,12 @@ impl Table {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // No code panics between two changes that belong together.
+    // No code panics between two changes that belong together, so a poisoned lock is usable.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {
-    /// The value of `key`, which counts as asked for.
+    /// Looks up the value of `key`, and counts a hit or a miss.
     pub(super) fn look_up(&mut self, key: &Key) -> Option<Value> {
         let lookups = &mut self.lookups[key.kind() as usize];
         let Some(entry) = self.entries.get_mut(key) else {
@@ -135,7 +135,7 @@ impl Shard {
         self.entries.remove(key).map(|entry| entry.value)
     }
 
-    /// True if lookups found an entry since it was looked at last; one of them is forgotten, or all.
+    /// True if an entry had hits since its last turn; forgets one of them, or all.
     pub(super) fn was_asked_for(&mut self, key: &Key, forget_all: bool) -> bool {
         let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.hits > 0) else {
             return false;

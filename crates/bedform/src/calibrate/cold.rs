@@ -1,8 +1,10 @@
-//! What cold requests take, by reads of the engine: small ones and large ones, alone and many.
+//! Measurement of cold requests, by reads of the engine: small and large ones, one at a time and
+//! many at once.
 //!
-//! Arrays of raw chunks with a checksum, one for each size, are written and made to leave the page cache. A read
-//! of one element of chunks that lie apart asks for each of these chunks by a request of its own. So what is
-//! measured has all that a read has: reading ahead, threads that wait, the page cache or the way past it.
+//! Arrays of raw chunks with a checksum, one array for each size, are written and removed from the
+//! page cache. A read of one element from each of several distant chunks requests each of these
+//! chunks separately. So the measurement contains everything that a read does: readahead, waiting
+//! threads, the page cache or direct reads.
 //!
 //! ```text
 //! open        = a read of one chunk, cached
@@ -10,7 +12,7 @@
 //! many(size)  = (a read of n chunks, cold - open - index_wait) / n
 //! ```
 //!
-//! with the wait for the index, a small request, from the smallest size.
+//! The wait for the index, which is a small request, comes from the smallest size.
 
 #![allow(clippy::disallowed_methods, reason = "it writes a directory of its own")]
 
@@ -37,8 +39,9 @@ use crate::options::OpenOptions;
 use crate::store::Store;
 use crate::zarr::NewArray;
 
-/// Bytes of a chunk, the chunks that are asked for, and how many chunks lie from one to the next: small ones far
-/// apart, as those of a series are. Above 256 KiB reads go past the page cache, which is another matter.
+/// Bytes of a chunk, number of chunks that are read, and distance between them in chunks. Small
+/// chunks are far apart, as those of a series are. Reads of more than 256 KiB take another path:
+/// they bypass the page cache.
 const SIZES: [(u64, u64, u64); 6] = [
     (4 << 10, 64, 64),
     (16 << 10, 64, 16),
@@ -47,18 +50,18 @@ const SIZES: [(u64, u64, u64); 6] = [
     (256 << 10, 32, 2),
     (2 << 20, 8, 1),
 ];
-/// Sizes that are measured however slow the place is.
+/// The number of sizes that are measured even on a slow place.
 const SIZES_MIN: usize = 2;
-/// The part of the whole time that writing them may take.
+/// The part of the total time that writing the arrays may take.
 const WRITE_SHARE: f64 = 0.1;
 const ROUNDS: usize = 5;
 const DIRECTORY_START: &str = ".bedform-calibrate-";
 const LOCK: &str = "lock";
 
-/// Measures cold requests in `place`, for a profile whose storage and processor were measured.
+/// Measures cold requests in `place`, for a profile with measured storage and processor.
 ///
 /// # Errors
-/// Of storage; `Interrupted`.
+/// Those of storage; `Interrupted`.
 pub(super) fn measure(
     profile: &mut Profile,
     place: &Path,
@@ -105,7 +108,7 @@ struct Sample {
     apart: u64,
 }
 
-/// What a read took.
+/// Elapsed seconds and CPU seconds of a read.
 #[derive(Clone, Copy)]
 struct Taken {
     seconds: f64,
@@ -124,13 +127,13 @@ impl Sample {
         Random(chunk).fill(&mut bytes);
         array.write(&Selection::all(&[length]), Elements::Bytes(&bytes))?;
         let object = directory.join("store").join(&name).join("c/0");
-        // What is not on the device yet cannot leave memory.
+        // Pages that are not on the device yet cannot be dropped.
         let failed = |error| StorageError::from_io("sync", object.display(), error);
         File::open(&object).and_then(|file| file.sync_all()).map_err(failed)?;
         Ok(Self { array, object, chunk, count, apart })
     }
 
-    /// Asks the system to drop the pages of the chunks.
+    /// Asks the kernel to drop the pages of the chunks.
     fn forget(&self) -> Result<()> {
         check_goes_on(&self.object.to_string_lossy())?;
         let failed = |error| StorageError::from_io("open", self.object.display(), error);
@@ -139,7 +142,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Reads one element of `count` chunks, of which `first` is the first.
+    /// Reads one element of `count` chunks, starting with chunk `first` of those.
     fn read(&self, first: u64, count: u64) -> Result<Taken> {
         let step = i64::try_from(self.chunk * self.apart).unwrap_or(1);
         let range = AxisRange::new(first * self.chunk * self.apart, step, count)?;
@@ -151,8 +154,8 @@ impl Sample {
         Ok(Taken { seconds, processor: processor_seconds() - processor })
     }
 
-    /// The median of several reads between other work, each of other chunks if there is one of them; cold ones if
-    /// `is_cold`.
+    /// The median of several reads between other work, each of other chunks if it reads a single
+    /// one; cold reads if `is_cold`.
     fn time(&self, count: u64, is_cold: bool) -> Result<Taken> {
         let (mut all, mut other) = (Vec::with_capacity(ROUNDS), OtherWork::default());
         for round in 0..=ROUNDS as u64 {
@@ -163,7 +166,7 @@ impl Sample {
             let first = if count == 1 { (3 * round + 1) % self.count } else { 0 };
             all.push(self.read(first, count)?);
         }
-        // The first one finds the document not looked at yet.
+        // The first read includes the first look at the document.
         all.remove(0);
         let middle = |figure: fn(&Taken) -> f64| {
             let mut figures: Vec<f64> = all.iter().map(figure).collect();
@@ -177,7 +180,7 @@ impl Sample {
     }
 }
 
-/// What was found so far.
+/// The figures so far.
 #[derive(Default)]
 struct Figures {
     open: f64,
@@ -195,7 +198,8 @@ impl Figures {
         let mut known = machine.read_seconds + machine.object_seconds;
         if self.requests.is_empty() {
             let more = cached.seconds - known - checked - bytes / machine.cached_bytes_per_second;
-            // What only a measurement can see is no wait, but what a read of a file takes more than one of memory.
+            // A large difference is a wait; a small one is the extra time of a read of a file over
+            // one of memory.
             let is_wait = more > 10.0 * known;
             self.open = if is_wait { more } else { 0.0 };
             if !is_wait {
@@ -223,10 +227,10 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its contents on drop.
 struct Directory {
     path: PathBuf,
-    /// Held for as long as the directory is used.
+    /// Held while the directory is in use.
     _lock: File,
 }
 
@@ -249,7 +253,7 @@ impl Drop for Directory {
     }
 }
 
-/// Removes what processes left that were killed.
+/// Removes the directories of killed processes.
 fn remove_left_over(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.flatten() {

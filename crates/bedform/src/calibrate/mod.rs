@@ -1,5 +1,5 @@
-//! Measures the profile that reads are priced by: of the storage, of the machine, and of cold reads through the
-//! engine.
+//! Measurement of a profile, by which reads are priced: of the storage, of the machine, and of cold
+//! reads by the engine.
 
 mod cold;
 mod processor;
@@ -14,18 +14,18 @@ use bedform_storage::{
 use crate::config;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The parts of the whole that are done after the storage, and after the cold reads.
+/// The parts of the progress that end with the storage, and with the cold reads.
 const STORAGE_DONE: f64 = 0.7;
 const COLD_DONE: f64 = 0.85;
-/// Requests in flight to a place that is slowed down.
+/// Requests in flight to a throttled place.
 const SLOWED_IN_FLIGHT: u32 = 32;
 
-/// Measures the storage system that holds the directory `path`, and this machine; about ten seconds by
-/// default. A place that `BEDFORM_THROTTLE` slows down is measured as slow as it is.
+/// Measures the storage system that holds the directory `path`, and this machine; takes about ten
+/// seconds by default. A place that `BEDFORM_THROTTLE` throttles is measured with the throttle.
 ///
-/// Where a file can be made to leave the page cache, a store of at most 64 MiB is written to a directory
-/// `.bedform-calibrate-...` there and read cold; it is removed before the call returns. One that was left by a process
-/// that was killed is removed by the next calibration.
+/// Where the page cache can be emptied for a file, a store of at most 64 MiB is written to a
+/// directory `.bedform-calibrate-...` there and read cold. It is removed before the call returns.
+/// The directory of a killed process is removed by the next calibration.
 ///
 /// ```
 /// use bedform_storage::CalibrateOptions;
@@ -37,7 +37,8 @@ const SLOWED_IN_FLIGHT: u32 = 32;
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` for options out of range; `Interrupted` if the call was cancelled; those of storage.
+/// `InvalidArgument` for options out of range; `Interrupted` if the call was cancelled; those of
+/// storage.
 pub fn calibrate(
     path: &Path,
     options: &CalibrateOptions,
@@ -59,10 +60,10 @@ pub fn calibrate(
     Ok(profile)
 }
 
-/// As [`calibrate()`], of the place at a URL; see [`bedform_remote::calibrate`].
+/// As [`calibrate()`], for the place at a URL; see [`bedform_remote::calibrate`].
 ///
 /// # Errors
-/// As [`calibrate()`]; `Unreachable` and the like of the server.
+/// As [`calibrate()`]; those of the server.
 pub fn calibrate_url(
     storage: &RemoteStorage,
     options: &CalibrateOptions,
@@ -75,7 +76,7 @@ pub fn calibrate_url(
     Ok(profile)
 }
 
-/// What a program does between two reads: the core's own caches hold nothing of the engine then.
+/// Work between two reads, as in a program: it empties the core's own caches.
 struct OtherWork(Vec<u8>);
 
 impl Default for OtherWork {
@@ -97,7 +98,7 @@ fn profile_error(error: ProfileError) -> Error {
     }
 }
 
-/// Progress of a part of the whole.
+/// Maps the progress of a part to that of the whole.
 fn part(
     progress: &mut dyn FnMut(CalibrateProgress),
     from: f64,
@@ -117,7 +118,7 @@ fn stages(
     move |stage, done| progress(CalibrateProgress { stage, done })
 }
 
-/// What was measured of a place, as slow as reads of it will be.
+/// Applies a throttle to the measured figures of a place.
 fn slow_down(profile: &mut Profile, throttle: Throttle) {
     let (rate, latency) = (throttle.bytes_per_second() as f64, throttle.latency().as_secs_f64());
     for bytes in [

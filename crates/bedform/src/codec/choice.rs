@@ -1,23 +1,23 @@
 //! The choice of codecs for an array, by a sample of its elements.
 //!
-//! Every candidate encodes some chunks, as they will be stored. The codecs are taken by which a read of the
-//! array is predicted to be fastest:
+//! Every candidate encodes some chunks, as they will be stored. The choice is
+//! the candidate with the fastest predicted read of the array:
 //!
 //! ```text
 //! seconds for a byte of elements = encoded size / bandwidth of the storage + decoding / cores
 //! ```
 //!
-//! among the candidates that are at most 2 % larger than `zstd` alone: speed is never paid for with a store
-//! that is larger than it was without a choice. All candidates are lossless; those of Zarr's core are read by
-//! every Zarr library, others are candidates only where the user allows them.
+//! It is made among the candidates that are at most 2 % larger than `zstd` alone: a faster choice
+//! never makes a store noticeably larger. All candidates are lossless. Every Zarr library reads
+//! those of Zarr's core; others are candidates only where the user allows them.
 //!
-//! **The choice is a pure function** of the sample, the options and the profile. The profile gives the bandwidth,
-//! the cores and the speed of each codec, the encoded sample the work that decoding it takes
-//! ([`super::work`]). No clock is read, and predictions that are nearly the same go by the order of the
-//! candidates.
+//! **The choice is a pure function** of the sample, the options and the profile. The profile gives
+//! the bandwidth, the cores and the speed of each codec; the encoded sample gives the work of
+//! decoding it ([`super::work`]). No clock is read, and predictions that are nearly equal are
+//! decided by the order of the candidates.
 //!
-//! Nothing here reads or writes. `write::sample` takes the blocks from the elements of a write, and
-//! `zarr::choosing` says when an array gets its codecs.
+//! This module does no I/O. `write::sample` takes the blocks from the elements of a write, and
+//! `zarr::choosing` decides when an array gets its codecs.
 
 use bedform_codec::{ChunkCodec, Result, Scratch};
 use bedform_format::codec::{
@@ -30,41 +30,43 @@ use bedform_storage::Profile;
 use super::cost::{CodecSpeeds, encoding_seconds};
 use super::work::DecodingWork;
 
-/// The level that the Zstandard tools take.
+/// The default level of the Zstandard tools.
 pub(crate) const ZSTD_LEVEL: i32 = 3;
-/// Blosc's level. Of Zstandard it makes 5 of it, and 9 of its own default: writers would wait for that.
+/// Blosc's level. It runs Zstandard at level 5; Blosc's default level would run it at 9, and slow
+/// down writers.
 const BLOSC_LEVEL: u8 = 3;
-/// The size of a candidate over that of `zstd` alone, at most.
+/// The largest size of a candidate relative to `zstd` alone.
 const LARGER_MAX: f64 = 1.02;
-/// Predicted times that differ by less than this part are the same.
+/// Predicted times that differ by less than this part count as equal.
 const SAME_TIME: f64 = 0.015;
-/// Every candidate encodes so many bytes of the first blocks, at most half of them of one.
+/// Bytes of the first blocks that every candidate encodes, at most half of them from one block.
 const FIRST_BYTES: usize = 128 << 10;
-/// After them a candidate goes on only if its size is within this of the limit: codecs that make large blocks do
-/// worse on less. ...
+/// After them a candidate continues only if its size is at most so many times the limit, because
+/// codecs with large blocks do worse on less data, ...
 const HOPELESS_SIZE: f64 = 1.25;
-/// ... and its predicted time within this of the best.
+/// ... and its predicted time at most so many times the best.
 const HOPELESS_TIME: f64 = 1.3;
-/// Candidates that go on encode the rest of the sample as far as that is predicted to take so many seconds for
-/// each byte of it, on the machine that is assumed; ...
+/// The limit of the encoding of the rest of the sample, in predicted seconds per byte of the sample
+/// on the assumed machine; ...
 const ENCODING_BYTE: f64 = 7e-9;
-/// ... or so many bytes at least.
+/// ... and the least number of bytes that is encoded.
 const ENCODED_BYTES_MIN: usize = 256 << 10;
-/// Elements of more bytes are not numbers whose bytes are alike by their place.
+/// The most bytes of an element whose bytes are shuffled: larger ones are no numbers.
 const SHUFFLED_BYTES_MAX: usize = 16;
-/// Bytes of the blocks that Blosc makes at [`BLOSC_LEVEL`] for Zstandard, and for LZ4 for each byte of an element.
+/// Bytes of the blocks that Blosc makes at [`BLOSC_LEVEL`] for Zstandard, and for LZ4 per byte of
+/// an element.
 const BLOSC_ZSTD_BLOCK: usize = 128 << 10;
 const BLOSC_LZ4_BLOCK: usize = 64 << 10;
-/// The blocks that Blosc splits by the bytes of elements have so many bytes at least and at most.
+/// The least and the most bytes of blocks that Blosc splits by the bytes of elements.
 const BLOSC_SPLIT_BLOCK_MIN: usize = 64 << 10;
 const BLOSC_SPLIT_BLOCK_MAX: usize = 1 << 20;
-/// A sample of fewer bytes says nothing: its array takes `zstd`.
+/// The least bytes of a sample; with fewer the array gets `zstd`.
 pub(crate) const SAMPLE_BYTES_MIN: usize = 16 << 10;
 
 /// Elements to encode: a chunk as it is stored, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SampleBlock {
-    /// In the order and byte order in which they are stored.
+    /// The elements in their stored order and byte order.
     pub(crate) elements: Vec<u8>,
     /// Bytes of these that lie inside the array; the rest is padding.
     pub(crate) valid_bytes: usize,
@@ -78,7 +80,8 @@ struct SamplePart<'a> {
 }
 
 impl SampleBlock {
-    /// At most `bytes` from its middle, in groups of eight elements: the edges of a field may be fill values.
+    /// At most `bytes` from the middle, in groups of eight elements: a field often has fill values
+    /// at its edges.
     fn middle(&self, bytes: usize, data_type: DataType) -> SamplePart<'_> {
         if self.elements.len() <= bytes {
             return SamplePart { elements: &self.elements, valid_bytes: self.valid_bytes };
@@ -92,11 +95,11 @@ impl SampleBlock {
     }
 }
 
-/// Codecs that an array may get.
+/// A list of codecs that an array may get.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
-    /// Nothing for elements one after another.
+    /// The codec from elements to bytes; `None` for elements one after another.
     pub(crate) serializer: Option<Serializer>,
     pub(crate) codecs: Vec<BytesCodec>,
 }
@@ -117,19 +120,20 @@ impl Chosen {
     }
 }
 
-/// The storage and the machine that reads are predicted for.
+/// The rates of the storage and the machine for which reads are predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReadRates {
-    /// Encoded bytes that arrive in a second.
+    /// Encoded bytes that storage delivers per second.
     pub(crate) bytes_per_second: f64,
-    /// How many times one core's work all cores of the profile do together.
+    /// The throughput of all cores of the profile over that of one core.
     pub(crate) cores: f64,
-    /// How fast each codec decodes.
+    /// The decoding speed of each codec.
     pub(crate) speeds: CodecSpeeds,
 }
 
 impl ReadRates {
-    /// The rates of a profile, without its refinement, which reads make by the clock.
+    /// Takes the rates from a profile without its refinement, which depends on measured times of
+    /// reads.
     pub(crate) fn of(profile: &Profile) -> Self {
         let processor = &profile.processor;
         Self {
@@ -139,26 +143,26 @@ impl ReadRates {
         }
     }
 
-    /// Seconds of a read for a byte of elements.
+    /// Predicted seconds of a read per byte of elements.
     fn seconds(self, measured: &Measured) -> f64 {
         let decoding = measured.decoding_seconds / measured.valid_bytes.max(1) as f64;
         measured.size() / self.bytes_per_second + decoding / self.cores
     }
 }
 
-/// The size of a sample by one candidate, and the predicted time of decoding it.
+/// The encoded size of a sample with one candidate, and the predicted time of decoding it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Measured {
     /// Bytes of elements, without padding.
     pub(crate) valid_bytes: u64,
     pub(crate) encoded_bytes: u64,
-    /// Seconds of one core.
+    /// Predicted seconds of one core.
     pub(crate) decoding_seconds: f64,
 }
 
 #[allow(clippy::cast_precision_loss)]
 impl Measured {
-    /// Encoded bytes for a byte of elements.
+    /// Encoded bytes per byte of elements.
     fn size(&self) -> f64 {
         self.encoded_bytes as f64 / self.valid_bytes.max(1) as f64
     }
@@ -173,8 +177,8 @@ fn zstd() -> Candidate {
     Candidate { name: "zstd", serializer: None, codecs: vec![codec] }
 }
 
-/// The codecs that an array of `data_type` in chunks of `chunk_bytes` may get: `zstd` first, with which the
-/// others are compared.
+/// The candidates for an array of `data_type` in chunks of `chunk_bytes`. The first is `zstd`, with
+/// which the others are compared.
 pub(crate) fn candidates(
     data_type: DataType,
     chunk_bytes: usize,
@@ -216,19 +220,19 @@ pub(crate) fn candidates(
     all
 }
 
-/// The setting `blocksize` of Blosc for chunks of `chunk_bytes`; 0 for its own choice.
+/// Computes the setting `blocksize` of Blosc for chunks of `chunk_bytes`; 0 for Blosc's own choice.
 ///
-/// Blosc cuts a chunk into blocks of a round size, and treats the last one, which has what is left over, worse:
-/// it does not split it by the bytes of its elements for LZ4, and does not put its bits side by side unless it
-/// holds a multiple of eight elements. A chunk of 25 x 30 x 70 elements is such a block as a whole. So the chunk
-/// is cut evenly, and fewer than eight elements for each block are left over.
+/// Blosc divides a chunk into blocks of a round size, and compresses the last, shorter one worse.
+/// For LZ4 it does not split that by the bytes of its elements. Its bits are not shuffled unless it
+/// holds a multiple of eight elements. A chunk of 25 x 30 x 70 elements is one such block as a
+/// whole. So the chunk is divided evenly, and fewer than eight elements per block are left over.
 fn blosc_block(
     compressor: BloscCompressor,
     shuffle: BloscShuffle,
     type_size: usize,
     chunk_bytes: usize,
 ) -> u32 {
-    // Blosc takes the setting for one of the parts that it splits a block into.
+    // For LZ4 the setting is the size of one of the parts into which Blosc splits a block.
     let is_split = compressor == BloscCompressor::Lz4;
     let natural = match is_split {
         true => (BLOSC_LZ4_BLOCK * type_size).min(BLOSC_SPLIT_BLOCK_MAX),
@@ -252,8 +256,8 @@ fn blosc_block(
     u32::try_from(if is_split { cut } else { cut * type_size }).unwrap_or(0)
 }
 
-/// The number of the candidate by which reads are fastest, of those that are small enough. The others are
-/// compared with the first one; candidates that were given up have no measurement.
+/// The index of the candidate with the fastest predicted reads, among those that are small enough.
+/// Sizes are compared with the first one's; candidates that were given up have no measurement.
 pub(crate) fn cheapest(measured: &[Option<Measured>], rates: ReadRates) -> usize {
     let Some(Some(first)) = measured.first() else { return 0 };
     let largest = first.size() * LARGER_MAX;
@@ -275,15 +279,15 @@ struct Trial {
     candidate: Candidate,
     chain: CodecChain,
     measured: Measured,
-    /// Seconds that encoding took, about.
+    /// Approximate seconds that encoding has taken.
     encoding_seconds: f64,
-    /// False once it cannot be taken any more: the blocks that are left are not tried.
+    /// False once it cannot be chosen any more: it skips the remaining blocks.
     goes_on: bool,
 }
 
 impl Trial {
     fn of(candidate: Candidate) -> Self {
-        // With the checksum that arrays carry: it takes longer where there are more bytes.
+        // With the checksum that arrays have, which takes longer for more bytes.
         let bytes = candidate.codecs.iter().copied().chain([BytesCodec::Crc32c]).collect();
         let serializer = candidate.serializer.unwrap_or(Serializer::Bytes(Endian::Little));
         let chain = CodecChain { transpose: None, serializer, bytes };
@@ -296,7 +300,7 @@ impl Trial {
         }
     }
 
-    /// Encodes elements, and counts the work of decoding them.
+    /// Encodes elements, and adds the work of decoding them.
     fn take(
         &mut self,
         part: SamplePart<'_>,
@@ -318,7 +322,8 @@ impl Trial {
     }
 }
 
-/// Encodes parts of `blocks` by every candidate, and then more of them by those that may still be taken.
+/// Encodes parts of `blocks` with every candidate, and then more of them with those that may still
+/// be chosen.
 ///
 /// # Errors
 /// `Memory`.
@@ -377,7 +382,8 @@ fn bytes_of(parts: &[SamplePart<'_>]) -> usize {
     parts.iter().map(|part| part.elements.len()).sum()
 }
 
-/// The bytes of a sample of `all` that candidates which go on encode, by their time for `first`.
+/// The bytes of a sample of `all` bytes that the remaining candidates encode, by their time for
+/// `first`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn bytes_to_encode(all: usize, first: usize, trials: &[Trial]) -> usize {
     let going = trials.iter().filter(|trial| trial.goes_on);
@@ -386,7 +392,7 @@ fn bytes_to_encode(all: usize, first: usize, trials: &[Trial]) -> usize {
     ((all as f64 * part.min(1.0)) as usize).max(ENCODED_BYTES_MIN)
 }
 
-/// Gives up candidates that are much larger than they may be, or much slower than the best.
+/// Gives up candidates that are much larger than allowed, or much slower than the best.
 fn give_up(trials: &mut [Trial], rates: ReadRates) {
     let best = trials.get(cheapest(&results(trials), rates)).map(|best| best.measured);
     let (Some(best), Some((first, others))) = (best, trials.split_first_mut()) else { return };
@@ -397,12 +403,12 @@ fn give_up(trials: &mut [Trial], rates: ReadRates) {
     }
 }
 
-/// The measurements of the candidates that may be taken.
+/// The measurements of the candidates that may be chosen.
 fn results(trials: &[Trial]) -> Vec<Option<Measured>> {
     trials.iter().map(|trial| trial.goes_on.then_some(trial.measured)).collect()
 }
 
-/// The codecs for an array in chunks of `chunk_bytes`, of which `blocks` are a sample.
+/// Chooses the codecs of an array in chunks of `chunk_bytes`, of which `blocks` are a sample.
 ///
 /// # Errors
 /// `Memory`.

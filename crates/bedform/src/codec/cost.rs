@@ -1,4 +1,4 @@
-//! The time of decoding: of a read by the times that were measured of each codec, of a sample by the work that is
+//! The time of decoding: for a read by the measured times of each codec, for a sample by the work
 //! counted in its encoded bytes.
 
 use bedform_format::CodecChain;
@@ -7,13 +7,13 @@ use bedform_storage::{CodecTimes, Processor};
 
 use super::work::DecodingWork;
 
-/// What the times of checksums go by.
+/// The name of the times of all checksums.
 const CHECKSUM: &str = "crc32c";
 
-/// The chunks of a read.
+/// Counts of the chunks of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Decoding {
-    /// How many.
+    /// The number of chunks.
     pub(crate) chunks: f64,
     /// Their bytes on storage.
     pub(crate) encoded_bytes: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    /// So many chunks of so many bytes together.
+    /// Makes the counts of `chunks` chunks with these total bytes.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn of(chunks: u64, encoded_bytes: u64, decoded_bytes: u64) -> Self {
         let [chunks, encoded_bytes, decoded_bytes] =
@@ -31,8 +31,8 @@ impl Decoding {
     }
 }
 
-/// Seconds of one core to decode chunks that went through `chain`. What lies before the first codec that
-/// compresses has the bytes that come out, what lies behind it those on storage.
+/// The seconds of one core to decode chunks that were encoded with `chain`. A codec before the
+/// first compressing one processes decoded bytes, a codec behind it encoded bytes.
 pub(crate) fn decoding_seconds(chain: &CodecChain, processor: &Processor, of: Decoding) -> f64 {
     let Decoding { chunks, encoded_bytes, decoded_bytes } = of;
     let (mut seconds, mut inside) = (0.0, decoded_bytes);
@@ -48,8 +48,8 @@ pub(crate) fn decoding_seconds(chain: &CodecChain, processor: &Processor, of: De
     seconds
 }
 
-/// The name that what is learnt of reads through `chain` goes by: its codecs, of which checksums count where there
-/// is nothing else.
+/// The name under which times learned from reads with `chain` are stored: its codecs. Checksums
+/// count only if there is no other codec.
 pub(crate) fn chain_name(chain: &CodecChain) -> String {
     let is_pcodec = matches!(chain.serializer, Serializer::Pcodec(_));
     let names = chain.bytes.iter().map(time_name);
@@ -62,7 +62,7 @@ pub(crate) fn chain_name(chain: &CodecChain) -> String {
     }
 }
 
-/// The name that a codec's times go by.
+/// The name under which a codec's times are stored.
 pub(crate) fn time_name(codec: &BytesCodec) -> String {
     let name = match codec {
         BytesCodec::Zstd { .. } => "zstd",
@@ -83,8 +83,8 @@ pub(crate) fn time_name(codec: &BytesCodec) -> String {
     name.to_owned()
 }
 
-/// Seconds of one core for each part of the work of decoding: fitted to 290 chunks of fields and counts of all
-/// types, of which three quarters are predicted within a fifth.
+/// Seconds of one core for each unit of decoding work, fitted to 290 chunks of fields and counts of
+/// all types; three quarters of them are predicted within a fifth.
 const ZSTD_SEQUENCE: f64 = 14e-9;
 const HUFFMAN_BYTE: f64 = 0.8e-9;
 const ZSTD_BYTE: f64 = 0.03e-9;
@@ -95,31 +95,31 @@ const UNSHUFFLED_BYTE: f64 = 0.115e-9;
 const UNSHUFFLED_BIT_BYTE: f64 = 0.46e-9;
 const COPIED_BYTE: f64 = 0.033e-9;
 const CONTAINER: f64 = 0.4e-6;
-/// The same for encoding, by the levels that [`super::choice`] takes: seconds for each byte, sequence, and byte of
-/// literals behind Huffman codes.
+/// The same for encoding at the levels that [`super::choice`] uses: seconds per byte, per sequence,
+/// and per byte of Huffman-coded literals.
 const ZSTD_ENCODING: [f64; 3] = [0.64e-9, 45e-9, 2.2e-9];
 const BLOSC_ZSTD_ENCODING: [f64; 3] = [1.1e-9, 130e-9, 2.8e-9];
 const LZ4_ENCODING: [f64; 2] = [0.53e-9, 15.5e-9];
 const PCODEC_ENCODING: f64 = 15e-9;
-/// The chunk by whose time a machine is compared with the one that is assumed: a field that takes half of its
-/// bytes.
+/// The chunk with which a machine is compared to the assumed one: a field that compresses to half
+/// of its bytes.
 const TYPICAL: Decoding =
     Decoding { chunks: 1.0, encoded_bytes: 131_072.0, decoded_bytes: 262_144.0 };
 
-/// How fast a machine decodes.
+/// The decoding speed of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CodecSpeeds {
-    /// Times over those of the machine that is assumed where none was measured. One number for all codecs:
-    /// machines differ less in the ratio of two codecs than measurements of it do.
+    /// The machine's times over those of the assumed machine. One number for all codecs: the ratio
+    /// of two codecs differs less between machines than between measurements.
     slowness: f64,
-    /// Seconds for each byte.
+    /// Seconds per byte.
     checked_byte: f64,
     pcodec_encoded_byte: f64,
     pcodec_byte: f64,
 }
 
 impl CodecSpeeds {
-    /// The speeds of a processor, measured or assumed.
+    /// The speeds of a processor, from measured or assumed times.
     pub(crate) fn of(processor: &Processor) -> Self {
         let assumed = Processor::assumed_codecs();
         let Decoding { chunks, encoded_bytes, decoded_bytes } = TYPICAL;
@@ -138,7 +138,7 @@ impl CodecSpeeds {
         }
     }
 
-    /// Seconds of one core to decode.
+    /// The seconds of one core to decode.
     pub(crate) fn decoding_seconds(&self, work: &DecodingWork) -> f64 {
         let counted = of(work.zstd_sequences, ZSTD_SEQUENCE)
             + of(work.huffman_bytes, HUFFMAN_BYTE)
@@ -157,7 +157,7 @@ impl CodecSpeeds {
     }
 }
 
-/// Seconds that encoding took, about: on the machine that is assumed, by the work of decoding the result.
+/// The approximate seconds of encoding on the assumed machine, by the work of decoding the result.
 pub(crate) fn encoding_seconds(work: &DecodingWork) -> f64 {
     let [byte, sequence, literal] =
         if work.containers > 0 { BLOSC_ZSTD_ENCODING } else { ZSTD_ENCODING };

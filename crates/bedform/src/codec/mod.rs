@@ -1,4 +1,4 @@
-//! The choice of codecs for an array, the price of decoding, and the work that it takes.
+//! The choice of codecs for an array, the predicted time of decoding, and the work behind it.
 //!
 //! `bedform_codec` encodes and decodes; this module knows profiles and prices.
 

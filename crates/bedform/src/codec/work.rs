@@ -1,48 +1,48 @@
 //! The work of decoding, counted in encoded bytes.
 //!
-//! Rates by bytes miss a factor of up to ten between data: LZ4 copies literals at the speed of memory and
-//! takes nanoseconds for each of its sequences, and so does Zstandard, which decodes compressed literals by
-//! Huffman codes besides. Their formats say how many there are: the LZ4 block format (tokens), and RFC 8878,
-//! sections 3.1.1.2 and 3.1.1.3 (blocks, sections of literals and of sequences). Nothing is decoded here, and
-//! no bytes are trusted: the count ends where they make no sense.
+//! Rates per byte are wrong by a factor of up to ten between data. LZ4 copies literals at the speed
+//! of memory and takes nanoseconds for each sequence; so does Zstandard, which also decodes
+//! Huffman-coded literals. The counts are in the formats: the LZ4 block format (tokens), and RFC
+//! 8878, sections 3.1.1.2 and 3.1.1.3 (blocks, sections of literals and of sequences). Nothing is
+//! decoded here, and no bytes are trusted: counting stops where they are invalid.
 
 use std::ops::AddAssign;
 
 use bedform_format::{BytesCodec, CodecChain, Serializer};
 
-/// The parts of decoding some chunks that take time.
+/// The work of decoding some chunks, by parts that take time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DecodingWork {
-    /// Sequences of LZ4: literals and a match.
+    /// Sequences of LZ4: literals and a match each.
     pub(crate) lz4_sequences: u64,
     /// Bytes that LZ4 streams decode to.
     pub(crate) lz4_bytes: u64,
     /// Sequences of Zstandard.
     pub(crate) zstd_sequences: u64,
-    /// Bytes of literals behind Huffman codes.
+    /// Bytes of Huffman-coded literals.
     pub(crate) huffman_bytes: u64,
     /// Bytes that Zstandard frames decode to.
     pub(crate) zstd_bytes: u64,
-    /// Blocks of Zstandard that have tables of their own.
+    /// Compressed blocks of Zstandard, which have their own tables.
     pub(crate) zstd_blocks: u64,
-    /// Bytes whose order by byte of their elements is undone.
+    /// Bytes that are unshuffled by byte.
     pub(crate) unshuffled_bytes: u64,
-    /// Bytes whose order by bit of their elements is undone, as those of elements of several bytes.
+    /// Bytes that are unshuffled by bit, in units of elements of several bytes.
     pub(crate) unshuffled_bit_bytes: u64,
-    /// Bytes that are copied as they are.
+    /// Bytes that are copied unchanged.
     pub(crate) copied_bytes: u64,
     /// Containers of Blosc.
     pub(crate) containers: u64,
-    /// Chunks of Pco, their encoded bytes, and those that they decode to.
+    /// Encoded bytes of Pco chunks, and the bytes that they decode to.
     pub(crate) pcodec_encoded_bytes: u64,
     pub(crate) pcodec_bytes: u64,
-    /// Bytes that a checksum is taken of.
+    /// Bytes of which a checksum is computed.
     pub(crate) checked_bytes: u64,
 }
 
 impl DecodingWork {
-    /// The work of a chunk of `decoded_bytes` that went through `chain`, one of the candidates of
-    /// [`super::choice`].
+    /// Counts the work of a chunk of `decoded_bytes` that was encoded with `chain`, one of the
+    /// candidates of [`super::choice`].
     pub(crate) fn of(chain: &CodecChain, encoded: &[u8], decoded_bytes: usize) -> Self {
         let decoded_bytes = decoded_bytes as u64;
         let mut work = match (&chain.serializer, chain.bytes.first()) {
@@ -85,7 +85,7 @@ pub(crate) fn of_zstd(frame: &[u8], decoded_bytes: u64) -> DecodingWork {
     work
 }
 
-/// Nothing where the frame ends early.
+/// `None` where the frame ends early.
 fn count_zstd(frame: &[u8], work: &mut DecodingWork) -> Option<()> {
     let descriptor = *frame.get(4)?;
     let is_single = descriptor & 0x20 != 0;
@@ -99,7 +99,7 @@ fn count_zstd(frame: &[u8], work: &mut DecodingWork) -> Option<()> {
         let header = little_endian(rest, 3)?;
         let size = usize::try_from(header >> 3).ok()?;
         rest = rest.get(3..)?;
-        // Raw, one byte again and again, compressed.
+        // The types of a block: raw, one repeated byte, compressed.
         let stored = match header >> 1 & 3 {
             1 => 1,
             2 => {
@@ -167,7 +167,7 @@ fn count_blosc(container: &[u8], work: &mut DecodingWork) -> Option<()> {
     if flags & 1 != 0 && type_size > 1 {
         work.unshuffled_bytes += decoded as u64;
     } else if flags & 4 != 0 {
-        // Bits of elements of one byte take 1.6 times as long.
+        // Unshuffling bits of one-byte elements takes 1.6 times as long.
         let decoded = decoded as u64;
         work.unshuffled_bit_bytes += if type_size == 1 { decoded * 8 / 5 } else { decoded };
     }
@@ -187,7 +187,7 @@ fn count_blosc(container: &[u8], work: &mut DecodingWork) -> Option<()> {
     Some(())
 }
 
-/// Counts a stream in a container of Blosc, by the number of its format.
+/// Counts a stream in a Blosc container, by the number of its format.
 fn count_stream(stream: &[u8], decoded_bytes: u64, format: u8, work: &mut DecodingWork) {
     match format {
         _ if stream.len() as u64 == decoded_bytes => work.copied_bytes += decoded_bytes,
@@ -200,7 +200,7 @@ fn count_stream(stream: &[u8], decoded_bytes: u64, format: u8, work: &mut Decodi
     }
 }
 
-/// The sequences of a block of LZ4.
+/// The number of sequences in an LZ4 block.
 fn lz4_sequences(mut block: &[u8]) -> u64 {
     let mut count = 0;
     while let Some(rest) = after_sequence(block) {
@@ -210,16 +210,16 @@ fn lz4_sequences(mut block: &[u8]) -> u64 {
     count
 }
 
-/// The bytes behind the first sequence; nothing behind the last one, which has no match.
+/// The bytes behind the first sequence; `None` behind the last one, which has no match.
 fn after_sequence(block: &[u8]) -> Option<&[u8]> {
     let (token, rest) = block.split_first()?;
     let (literals, rest) = lz4_length(usize::from(token >> 4), rest)?;
-    // The offset of the match.
+    // Skips the offset of the match.
     let rest = rest.get(literals..)?.get(2..)?;
     lz4_length(usize::from(token & 15), rest).map(|(_, rest)| rest)
 }
 
-/// A length that goes on in further bytes where its four bits are all set.
+/// A length that continues in further bytes if its four bits are all set.
 fn lz4_length(mut length: usize, mut rest: &[u8]) -> Option<(usize, &[u8])> {
     if length < 15 {
         return Some((length, rest));
@@ -250,14 +250,15 @@ mod tests {
 
     #[test]
     fn sequences_of_lz4_are_counted_by_their_tokens() {
-        // One literal and a match of 4 + 15 + 255 + 3 bytes; no literal and a match of 4; the last literals.
+        // One literal and a match of 4 + 15 + 255 + 3 bytes; no literal and a match of 4; the last
+        // literals.
         let block = [&[0x1f, b'a', 1, 0, 255, 3][..], &[0x00, 2, 0], &[0x20, b'b', b'c']].concat();
         assert_eq!(lz4_sequences(&block), 2);
         assert_eq!(lz4_sequences(&[0xf0, 255, 255]), 0);
         assert_eq!(lz4_sequences(&[]), 0);
     }
 
-    /// The work of elements of `type_size` bytes by every candidate, by name.
+    /// The work of elements of `type_size` bytes with every candidate, by name.
     fn work_of(elements: &[u8], data_type: DataType) -> Vec<(&'static str, DecodingWork)> {
         let count = elements.len() / data_type.item_size().unwrap_or(1);
         let all = candidates(data_type, elements.len(), false).into_iter();

@@ -1,4 +1,4 @@
-//! Attributes as xarray writes them into Zarr: `_FillValue` is encoded.
+//! Attributes in the form in which xarray writes them into Zarr, with an encoded `_FillValue`.
 
 use bedform_format::DataType;
 use bedform_format::chunk_map::ForeignArray as MapArray;
@@ -15,7 +15,7 @@ pub(super) fn variable_attributes(array: &MapArray, style: Style) -> Map<String,
     if let (Some(DataType::FixedBytes(_)), Some(Value::String(text))) =
         (array.data_type, attributes.get(FILL_VALUE))
     {
-        // Libraries give the fill value of characters as text.
+        // Libraries store the fill value of characters as text.
         let encoded = to_base64(text.trim_end_matches('\0').as_bytes());
         attributes.insert(FILL_VALUE.to_owned(), json!(encoded));
         return attributes;
@@ -26,7 +26,7 @@ pub(super) fn variable_attributes(array: &MapArray, style: Style) -> Map<String,
     }
 }
 
-/// The same attributes with `_FillValue` as xarray writes it into Zarr: text stays as it is.
+/// Encodes `_FillValue` as xarray writes it into Zarr; text stays unchanged.
 pub(super) fn with_encoded_fill(
     mut attributes: Map<String, Value>,
     data_type: DataType,
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(encoded(json!("\u{e000}NaN"), DataType::Float64), json!("AAAAAAAA+H8="));
         assert_eq!(encoded(json!([7.0]), DataType::Int16), json!(7));
         assert_eq!(encoded(json!(1), DataType::Bool), json!(true));
-        // What xarray has written itself.
+        // Values that xarray has written.
         assert_eq!(encoded(json!("AAAAAICHw8A="), DataType::Float32), json!("AAAAAICHw8A="));
     }
 

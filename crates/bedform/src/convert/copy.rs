@@ -1,4 +1,5 @@
-//! Regions of arrays, read from one side and written to, or compared with, the other.
+//! The copy loop of a conversion: regions are read from the source and written to, or compared
+//! with, the target.
 
 use bedform_format::ObjectPath;
 use bedform_geometry::Region;
@@ -19,17 +20,17 @@ use crate::options::Progress;
 use crate::store::Store;
 use crate::threads::workers::check_goes_on;
 
-/// A conversion that runs.
+/// A running conversion.
 pub(super) struct Job<'a> {
     pub(super) source: &'a ConvertSource,
     pub(super) plan: &'a ConvertPlan,
     pub(super) progress: Progress<'a>,
-    /// Who copies; nothing for this process.
+    /// Hands regions to workers; `None` copies in this process.
     pub(super) exchange: Option<Exchange<'a>>,
 }
 
 impl Job<'_> {
-    /// Copies all arrays into those that `target_of` gives, which workers find at `place`.
+    /// Copies all arrays into those that `target_of` returns, which workers find at `place`.
     ///
     /// # Errors
     /// As [`Job::copy`].
@@ -53,11 +54,11 @@ impl Job<'_> {
         Some(Workers { place, exchange })
     }
 
-    /// Copies what is not done yet into the arrays that `target_of` gives, and notes it in the journal.
-    /// Gives the bytes that an earlier run had done.
+    /// Copies the unfinished regions into the arrays that `target_of` returns, and marks them in
+    /// the journal. Returns the bytes that an earlier run had copied.
     ///
     /// # Errors
-    /// Those of reading and writing; `Interrupted`. What is done is kept.
+    /// Those of reading and writing; `Interrupted`. Finished regions are kept.
     fn copy(
         &self,
         target_of: &dyn Fn(&ArrayPlan) -> Result<Array>,
@@ -106,11 +107,11 @@ impl Job<'_> {
         check_goes_on("the conversion was stopped")
     }
 
-    /// Reads both sides once more: every byte of the arrays that `copy_of` gives must be the source's, the
-    /// bits of a NaN included.
+    /// Reads both sides again and compares every byte of the arrays that `copy_of` returns with the
+    /// source, the bits of a NaN included.
     ///
     /// # Errors
-    /// `Differs` names the first region that does; those of reading; `Interrupted`.
+    /// `Differs` names the first region that differs; those of reading; `Interrupted`.
     pub(super) fn compare(
         &self,
         place: Option<&TargetPlace>,
@@ -168,7 +169,7 @@ pub(super) fn copy_region(
     target.write(&selection_of(region)?, elements).map(drop)
 }
 
-/// True if every byte of a region is the same in both, and of the same type.
+/// True if every byte of a region, and the type of the elements, is the same in both.
 pub(super) fn is_same(
     source: &SourceArray,
     copy: &SourceArray,
@@ -185,8 +186,8 @@ pub(super) fn is_same(
     Ok(is_same && source.data_type() == copy.data_type())
 }
 
-/// Reads the part of an array that `source` gives, and its copy, in blocks of whole shards of the copy that fit
-/// `memory_bytes`; `act` gets each block, and the elements of both sides.
+/// Reads both an array of `source` and its copy, in blocks of whole shards of the copy that fit
+/// `memory_bytes`. `act` gets each block with the elements of both sides.
 ///
 /// # Errors
 /// Those of reading and of `act`; `Interrupted`.
@@ -217,7 +218,7 @@ pub(crate) fn read_both(
     Ok(())
 }
 
-/// The error of a region that differs; of the bytes before it where these were compared.
+/// Makes the error of a region that differs; `compared` counts the bytes before it that are equal.
 pub(super) fn differs(array: &str, region: &Region, compared: Option<u64>) -> ConvertError {
     let ranges: Vec<String> = (0..region.rank())
         .map(|axis| format!("{}:{}", region.start()[axis], region.end(axis)))

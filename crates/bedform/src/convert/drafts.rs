@@ -1,7 +1,8 @@
 //! Conversions to a place in which nothing can be renamed, such as an object store.
 //!
-//! The arrays are drafts, which no reader sees, until one commit names all of them. A conversion that is
-//! stopped removes its drafts: it leaves an empty store, with which the next one begins again.
+//! The arrays are drafts, which no reader sees, until one commit names them all. A conversion that
+//! is stopped removes its drafts; it leaves an empty store, and the next run starts from the
+//! beginning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 use crate::store::Store;
 
-/// Copies all arrays; they appear when they are whole and, if asked, verified.
+/// Copies all arrays; they become visible when they are complete and, if asked, verified.
 pub(super) fn convert(
     job: &Job<'_>,
     place: Option<&TargetPlace>,
@@ -32,8 +33,8 @@ pub(super) fn convert(
     let outcome = fill(job, place, &store, &mut drafts, verify);
     if outcome.is_err() {
         let paths = paths_of(&drafts);
-        // On a thread of its own, which whoever has stopped this one does not stop. What cannot be
-        // removed is invisible, and goes when its name is used again.
+        // A thread of its own is not interrupted with the caller's. Drafts that cannot be removed
+        // are invisible, and are removed when their names are used again.
         let discard = || drop(store.discard_drafts(&paths));
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().spawn_scoped(scope, discard);

@@ -1,20 +1,21 @@
-//! Which regions of a conversion are done.
+//! The journal of a conversion: its finished regions.
 //!
-//! Two objects of the work directory hold one line for each finished region: `done` grows while a conversion
-//! runs, `done.earlier` has what earlier runs had finished. A line is appended after the write of its region
-//! returned, which is when the region is durable, so that no line claims what a crash can take back. A lost
-//! line costs the region a second write and nothing else, so lines need not be durable themselves: they are
-//! handed to the system every few MiB, and synced at the end of a run.
+//! Two objects of the work directory hold one line for each finished region: `done` grows while a
+//! conversion runs, `done.earlier` has the regions of earlier runs. A line is appended after the
+//! write of its region has returned, and that write is durable. So no line names a region that a
+//! crash can lose. A lost line costs a second write of the region and nothing else, so lines need
+//! not be durable at once. They are flushed to the system every 4 MiB of regions, and synced every
+//! GiB and at the end of a run.
 //!
-//! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the random key of
-//! the array in the store, the region's start.
+//! A line is the CRC-32C of the rest, eight hexadecimal digits, and JSON: the array's path, the
+//! random key of the array in the store, the region's start.
 //!
 //! ```text
 //! 1d0c37ae ["t","6f2a91c40b7de35883a0d6f4be192c57",[50,0,0]]
 //! ```
 //!
-//! The key ties a line to one array: marks of an array that was removed and created again claim nothing. What is
-//! not such a line is ignored: torn ones, and the zeros with which a growing object is padded.
+//! The key ties a line to one array: marks of an array that was removed and created again do not
+//! count. Other bytes are ignored: torn lines, and the zeros that pad a growing object.
 
 use std::collections::HashSet;
 
@@ -30,29 +31,29 @@ use crate::error::Result;
 
 const CURRENT: &str = "done";
 const EARLIER: &str = "done.earlier";
-/// Marks are handed to the system after so many bytes of regions: each time costs a padded block.
+/// Bytes of regions after which marks are flushed to the system: each flush costs a padded block.
 const FLUSH_BYTES: u64 = 4 << 20;
-/// Marks are made durable after so many bytes of regions.
+/// Bytes of regions after which marks are made durable.
 const SYNC_BYTES: u64 = 1 << 30;
 /// Bytes of a journal that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// No line is longer: a path has 1,024 bytes, a start at most 32 numbers.
+/// The most bytes of a line: a path has 1,024 bytes, a start at most 32 numbers.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// A finished region, as a line has it.
+/// Makes the line of a finished region.
 pub(super) fn mark(array: &str, key: &[u8; 16], start: &[u64]) -> String {
     let text = json!([array, metadata::hex(key), start]).to_string();
     format!("{:08x} {text}", crc32c(text.as_bytes()))
 }
 
-/// The mark that a line is, without its end; nothing if it is none.
+/// The mark in a line without its end; `None` if the checksum does not match.
 fn parse(line: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(line).ok()?.trim_start_matches('\0');
     let (sum, text) = line.split_once(' ')?;
     (sum == format!("{:08x}", crc32c(text.as_bytes()))).then_some(line)
 }
 
-/// Calls `visit` with every mark of a journal, which is read piece by piece.
+/// Calls `visit` with every mark of a journal, which is read in pieces.
 fn each_mark(object: &dyn Object, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     let (mut line, mut at) = (Vec::new(), 0_u64);
@@ -66,7 +67,7 @@ fn each_mark(object: &dyn Object, visit: &mut dyn FnMut(&str) -> Result<()>) -> 
                 Some(part) => (part, true),
                 None => (part, false),
             };
-            // Padding, which no line begins with.
+            // Padding: no line begins with a zero byte.
             let padding = if line.is_empty() {
                 part.iter().take_while(|byte| **byte == 0).count()
             } else {
@@ -86,23 +87,23 @@ fn each_mark(object: &dyn Object, visit: &mut dyn FnMut(&str) -> Result<()>) -> 
 
 /// The journal of a run.
 pub(super) struct Journal {
-    /// Fingerprints of the marks of earlier runs: there may be millions.
+    /// Fingerprints of the marks of earlier runs, instead of the marks: there may be millions.
     done: HashSet<u128>,
     growing: Box<dyn GrowingObject>,
-    /// Bytes of regions whose marks are not with the system, and not durable.
+    /// Bytes of regions whose marks are not flushed yet, and not durable yet.
     unflushed: u64,
     unsynced: u64,
 }
 
 impl Journal {
-    /// Takes up what earlier runs have left in `directory`, and begins to write there.
+    /// Merges the journals of earlier runs in `directory`, and opens a new one there.
     ///
     /// # Errors
     /// Those of storage.
     pub(super) fn open(storage: &dyn Storage, directory: &ObjectPath) -> Result<Self> {
         let (current, earlier) = (directory.join(CURRENT)?, directory.join(EARLIER)?);
         let last = storage.find(&current)?;
-        // First kept elsewhere, durably, then removed: marks are never in neither place.
+        // First copied durably, then removed, so that marks are always in one of the two places.
         let mut kept = match last {
             Some(_) => Some(storage.create(&earlier, Durability::Disk, Hint::default())?),
             None => None,
@@ -203,7 +204,7 @@ mod tests {
         bytes.extend(vec![0; 3 * PIECE_BYTES]);
         bytes.extend(format!("{}\n", marks[1]).into_bytes());
         assert_eq!(marks_in(&bytes), marks);
-        // Torn anywhere, a line is none.
+        // A torn line is no mark, wherever it is torn.
         let first = marks[0].len();
         for length in 0..=first {
             assert!(marks_in(&bytes[..length]).is_empty());

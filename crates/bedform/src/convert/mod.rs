@@ -1,40 +1,42 @@
-//! Any readable input into a store whose layouts fit the reads.
+//! Conversion of any readable input into a store whose layouts fit the reads.
 //!
 //! # Promises
 //!
 //! - The target appears under its name only when it is complete, durable and, if asked, verified.
-//! - A conversion to a directory that was stopped, by a signal, a crash or a full disk, goes on where it
-//!   stopped when the same call is made again. It begins again if the source has changed since.
-//! - Values, encoded shards and kept chunks stay within the memory given, whatever the size of the source.
+//! - A conversion to a directory that is stopped, by a signal, a crash or a full disk, resumes when
+//!   the same call is made again. It starts over if the source has changed since.
+//! - Values, encoded shards and kept chunks stay within the memory given, whatever the size of the
+//!   source.
 //!
 //! # How
 //!
-//! [`plan`] decides layouts and regions and reads no elements; its answer is a plain value. [`run`] copies
-//! one region after another.
+//! [`plan`] decides layouts and regions without reading elements, and returns a plain value.
+//! [`run`] copies one region after another.
 //!
-//! 1. It takes the work directory beside the target, `.<target>.bedform-partial`, alone (`work`).
-//! 2. It matches the plan that lies there with its own, and begins anew if that is of another state of the
-//!    source.
-//! 3. It creates what is missing of the store in the work directory: groups, then arrays, each in one commit.
-//! 4. It copies the regions that the journal does not name (`journal`). A write is durable when it returns,
-//!    and its mark is appended after that.
+//! 1. It locks the work directory beside the target, `.<target>.bedform-partial` (`work`).
+//! 2. It compares the plan in the directory with its own, and starts over if that is of another
+//!    state of the source.
+//! 3. It creates the missing parts of the store in the work directory: groups, then arrays, each in
+//!    one commit.
+//! 4. It copies the regions that the journal does not name (`journal`). A write is durable when it
+//!    returns, and its mark is appended after that.
 //! 5. If asked, it reads both sides again and compares every byte.
-//! 6. It gives the store its name if nothing else has it, and removes the work directory. A crash between the
-//!    two leaves a work directory without a store, which a later conversion to that name uses.
+//! 6. It gives the store its name if that is free, and removes the work directory. A crash between
+//!    the two leaves a work directory without a store, which a later conversion to that name uses.
 //!
-//! All calls go to the storage of the directory that holds the target. In an object store nothing is renamed,
-//! and what was stopped begins again: see `drafts`.
+//! All calls go to the storage of the directory that holds the target. An object store cannot
+//! rename, so a stopped conversion to one starts over: see `drafts`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `source`, `attributes`, `state` | what is converted: arrays, attributes, whether it has changed |
-//! | `target` | where it goes |
+//! | `source`, `attributes`, `state` | the source: arrays, attributes, a fingerprint of its state |
+//! | `target` | the target's place |
 //! | `plan`, `regions`, `question` | layouts and regions, without I/O; options from JSON |
 //! | `new_array` | the arrays of the target |
 //! | `work`, `journal` | the work directory, finished regions |
 //! | `copy`, `drafts` | regions read, written and compared; conversions to object stores |
-//! | `tasks`, `worker` | regions that other processes copy: what they get, and what they do with it |
-//! | `reorganize`, `tree` | a store in other layouts, in its own place: what is not copied, the exchange |
+//! | `tasks`, `worker` | tasks for workers in other processes, and their execution |
+//! | `reorganize`, `tree` | other layouts of a store in its place: links, the exchange |
 //! | `words` | values in messages |
 
 mod attributes;
@@ -80,32 +82,33 @@ pub use tasks::{ArrayRegions, Exchange, Exchanged, RegionTask, TargetPlace};
 use work::WorkDirectory;
 pub use worker::RegionWorker;
 
-/// Memory for decoded chunks of the source that the next region needs again: this part of what is given...
+/// The divisor of the memory: so much caches decoded chunks of the source that the next region
+/// needs again...
 const CACHE_PART: u64 = 4;
-/// ...and at most so much.
+/// ...and at most so many bytes.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
-/// A layout that was asked for.
+/// A layout that the user names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayLayoutChoice {
     /// Elements of a chunk along each axis.
     pub chunks: Vec<u64>,
-    /// Elements of a shard along each axis; without them shards are of about 64 MiB.
+    /// Elements of a shard along each axis; `None` for shards of about 64 MiB.
     pub shards: Option<Vec<u64>>,
     /// The order of the chunks in a shard.
     pub order: Order,
 }
 
-/// Which codecs arrays get.
+/// The user's choice of codecs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CodecWish {
-    /// Those that are fastest to read, by a sample of the elements.
+    /// The codecs that are fastest to read, by a sample of the elements.
     Auto {
-        /// Whether codecs that are not in Zarr's core may be taken.
+        /// Whether codecs outside Zarr's core may be chosen.
         beyond_zarr: bool,
     },
-    /// These, by name or as Zarr metadata have them.
+    /// These codecs, by name or as in Zarr metadata.
     Named(Vec<Value>),
 }
 
@@ -115,32 +118,33 @@ impl Default for CodecWish {
     }
 }
 
-/// What is asked of a conversion.
+/// Options of a conversion.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ConvertOptions {
-    /// The layout of all arrays of its rank; for others, and without it, the one that costs least.
+    /// The layout of all arrays of the same rank; other arrays, and all without it, get the
+    /// cheapest one.
     pub layout: Option<ArrayLayoutChoice>,
-    /// The axes that typical reads span, by name, with weights. A kind that names an axis which an array
-    /// does not have does not count for that array.
+    /// The axes that typical reads span, by name, with weights. A kind with an axis that an array
+    /// lacks is ignored for that array.
     pub reads: Vec<(Vec<String>, f64)>,
-    /// The readers that layouts have to suit.
+    /// The readers for which layouts must be fast.
     pub readers: Vec<Reader>,
-    /// The parameters of the target's storage; without them those that are kept for it.
+    /// The parameters of the target's storage; `None` takes the stored profile.
     pub profile: Option<Profile>,
-    /// The limit for values, encoded shards and kept chunks, in bytes. The source is to be opened with a
-    /// cache of [`ConvertOptions::source_cache_bytes`], which is a part of it.
+    /// The limit of bytes for values, encoded shards and kept chunks. Open the source with a cache
+    /// of [`ConvertOptions::source_cache_bytes`], which is a part of it.
     pub memory_bytes: u64,
     /// The codecs of the arrays.
     pub codecs: CodecWish,
     /// Paths of arrays to leave out.
     pub exclude: Vec<String>,
-    /// Whether the objects of an array lie in one directory, named `c.0.0`: fewer directories to find one in,
-    /// and more objects in each.
+    /// Whether the objects of an array lie in one directory, named `c.0.0`: fewer directories, with
+    /// more objects in each.
     pub flat_keys: bool,
     /// Whether both sides are read again, and every byte compared, before the target appears.
     pub verify: bool,
-    /// Whether to throw away what an unfinished conversion to this target has left.
+    /// Whether to discard an unfinished conversion to this target.
     pub restart: bool,
 }
 
@@ -162,7 +166,7 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// The bytes that the source is to keep of decoded chunks: a part of the memory.
+    /// Bytes of decoded chunks that the source may cache: a part of the memory.
     pub fn source_cache_bytes(&self) -> u64 {
         (self.memory_bytes / CACHE_PART).min(CACHE_BYTES_MAX)
     }
@@ -171,31 +175,31 @@ impl ConvertOptions {
         self.memory_bytes - self.source_cache_bytes()
     }
 
-    /// The memory that leaves `bytes` beside the cache of the source.
+    /// The total memory that leaves `bytes` apart from the source's cache.
     fn memory_with_cache(bytes: u64) -> u64 {
         bytes.saturating_mul(CACHE_PART) / (CACHE_PART - 1)
     }
 }
 
-/// What a conversion did.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Converted {
     /// Decoded bytes that an earlier, unfinished run had copied.
     pub resumed_bytes: u64,
     /// Whether every byte was compared with the source.
     pub verified: bool,
-    /// What should be known of it.
+    /// Messages for the user.
     pub warnings: Vec<String>,
 }
 
-/// Why a conversion did not end with a published target.
+/// The reason that a conversion has not published its target.
 #[derive(Debug)]
 pub enum ConvertError {
     /// Another conversion to the same target is running.
     Busy(String),
     /// The copy differs from its source; it was not published.
     Differs(String),
-    /// Any other failure. To a directory, what is done is kept.
+    /// Any other failure. In a directory, finished regions are kept.
     Other(Error),
 }
 
@@ -228,12 +232,12 @@ impl From<ConvertError> for Error {
     }
 }
 
-/// Decides what is converted, into which layouts, in which regions. Reads no elements, writes nothing.
+/// Decides the arrays, their layouts and their regions. Reads no elements, writes nothing.
 ///
 /// # Errors
-/// `Exists` if something has the name of the target; `InvalidArgument` if the target lies in the source,
-/// an array does not fit the memory or has elements that no store can hold, or the options name what is
-/// not there; those of reading the source's documents.
+/// `Exists` if the target's name is taken; those of reading the source's documents;
+/// `InvalidArgument` in four cases. The target lies in the source, an array does not fit the memory
+/// or has elements that no store can hold, or the options name a missing array or dimension.
 ///
 /// # Examples
 ///
@@ -271,13 +275,13 @@ pub fn plan(
     plan::decide(source, target, options)
 }
 
-/// Does what `plan` says, which [`plan()`] has made of the same source, target and options. The target
-/// appears when all of it is there.
+/// Runs a `plan` that [`plan()`] has made of the same source, target and options. The target
+/// appears when all of it is complete.
 ///
 /// # Errors
-/// [`ConvertError::Busy`], [`ConvertError::Differs`]; `InvalidArgument` if the work directory holds another
-/// conversion, `Exists` if something has got the name of the target meanwhile, `Interrupted`, those of
-/// reading and writing. To a directory, what is done is kept, and the same call goes on.
+/// [`ConvertError::Busy`], [`ConvertError::Differs`]; `InvalidArgument` if the work directory holds
+/// another conversion, `Exists` if the target's name was taken meanwhile, `Interrupted`, those of
+/// reading and writing. In a directory, finished regions are kept, and the same call resumes.
 pub fn run(
     plan: &ConvertPlan,
     source: &ConvertSource,
@@ -288,8 +292,9 @@ pub fn run(
     run_as(&Job { source, plan, progress, exchange: None }, target, options)
 }
 
-/// As [`run`], by workers in other processes, each of which has opened a [`RegionWorker`]: `exchange` hands them
-/// tasks. A conversion that was begun without workers goes on with them, and the other way round.
+/// As [`run`], by workers in other processes, each with an open [`RegionWorker`]: `exchange` hands
+/// them tasks. A conversion that was begun without workers can be resumed with them, and the
+/// reverse.
 ///
 /// # Errors
 /// As [`run`], and those of `exchange`; `Unsupported` for a target that has neither path nor URL.
@@ -305,7 +310,7 @@ pub fn run_on_workers(
 }
 
 fn run_as(job: &Job<'_>, target: &ConvertTarget, options: &ConvertOptions) -> Outcome<Converted> {
-    // By the storage that is written to its codecs are chosen.
+    // The storage that is written to decides the choice of codecs.
     let mut opening = target.options.clone();
     let profile = options.profile.clone().or(opening.profile.take());
     let profile = profile.unwrap_or_else(|| target.profile().clone());
@@ -347,7 +352,7 @@ fn convert_in(
     let mut journal = Some(work.journal()?);
     let target_of = |array: &ArrayPlan| store.array(&ObjectPath::parse(&array.name)?);
     let copied = job.copy_all(place.as_ref(), &target_of, &mut journal);
-    // Whatever has ended it: what is done is worth keeping.
+    // Synced after errors, too: finished regions are worth keeping.
     let kept = journal.as_mut().map_or(Ok(()), journal::Journal::sync);
     let tasks::Distributed { resumed_bytes, warnings: of_workers } = copied?;
     kept?;
@@ -357,7 +362,7 @@ fn convert_in(
         job.compare_store(place.as_ref(), storage, opening)?;
     }
     if place.is_some() || resumed_bytes > 0 {
-        // What killed writers have left; that is hidden, and costs its space.
+        // Remains of killed writers are hidden, and cost only their space.
         let _ = work.sweep();
     }
     warnings.extend(work.publish()?);
@@ -376,7 +381,7 @@ fn open_or_create(work: &WorkDirectory, job: &Job<'_>, opening: &OpenOptions) ->
     }
 }
 
-/// Creates the groups and arrays that are not there: all groups at once, then all arrays.
+/// Creates the missing groups and arrays: all groups at once, then all arrays.
 fn create_missing(store: &Store, job: &Job<'_>) -> Result<()> {
     let there = store.nodes()?;
     let mut groups = job.source.groups()?;

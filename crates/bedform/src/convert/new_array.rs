@@ -15,12 +15,12 @@ use crate::store::Store;
 use crate::zarr::choosing::chosen_for;
 use crate::zarr::{ArrayLayout, NewArray};
 
-/// Arrays of fewer bytes are read whole for their codecs.
+/// Arrays of fewer bytes are read as a whole to choose their codecs.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
 impl Job<'_> {
-    /// The array of `store` that becomes the copy that `plan` describes. Its codecs are chosen by all of its
-    /// elements where these are few bytes, and by the first region that is written otherwise.
+    /// The description of the target's array in `store` for `plan`. All elements of a small array
+    /// choose its codecs, and the first region that is written those of a large one.
     ///
     /// # Errors
     /// Those of reading the source; `InvalidArgument` for codecs that the array cannot have.
@@ -70,10 +70,10 @@ fn new_array(source: &SourceArray, plan: &ArrayPlan, codecs: &CodecWish) -> Resu
     })
 }
 
-/// The codecs of the copy of an array, and whether they are to be chosen.
+/// The codecs of the copy of an array, and the open choice if the first write is to choose them.
 ///
 /// # Errors
-/// `InvalidArgument` for those that it cannot have.
+/// `InvalidArgument` for codecs that the array cannot have.
 pub(super) fn codecs_of(
     source: &SourceArray,
     chunks: &[u64],

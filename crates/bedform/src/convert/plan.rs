@@ -1,4 +1,4 @@
-//! What a conversion will do: a plain value, decided without reading elements.
+//! The plan of a conversion: a plain value, decided without reading elements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::automatic::{Asked, default_shards, request};
 use crate::layout::{Read, Reader, advise};
 
-/// Bytes of a text that are assumed where memory is counted.
+/// Assumed bytes of one text in counts of memory.
 const TEXT_BYTES: u64 = 64;
-/// Bytes of a text that are assumed where a layout is chosen.
+/// Assumed bytes of one text in the choice of a layout.
 const TEXT_BYTES_LAID_OUT: u64 = 16;
-/// Bytes of a text in the counts of progress: those of a pointer.
+/// Bytes of one text in counts of progress: those of a pointer.
 const TEXT_BYTES_COUNTED: u64 = 8;
 
-/// What elements are that no store can hold.
+/// The complaint about elements that no store can hold.
 const NO_TYPE: &str = "Zarr has no type for";
-/// Members that are left out with a line each.
+/// The most members left out that get a warning each.
 const WARNINGS_MAX: usize = 20;
 
-/// What a conversion will do. As JSON it has the same names.
+/// The plan of a conversion. As JSON it has the same names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConvertPlan {
     /// The source as the user named it.
@@ -43,14 +43,14 @@ pub struct ConvertPlan {
     /// Whether the objects of an array lie in one directory.
     #[serde(skip_serializing)]
     pub flat_keys: bool,
-    /// What should be known before it begins: what cannot be read and is left out.
+    /// Warnings for the user before it begins: members that cannot be read and are left out.
     pub warnings: Vec<String>,
 }
 
-/// How one array is converted.
+/// The plan of one array.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArrayPlan {
-    /// Its path in the source and in the target.
+    /// The array's path, the same in the source and in the target.
     pub name: String,
     /// Elements along each axis.
     pub shape: Vec<u64>,
@@ -58,7 +58,7 @@ pub struct ArrayPlan {
     pub dtype: String,
     /// Names of the axes.
     pub dims: Vec<String>,
-    /// Elements of a chunk of the source along each axis; nothing for a source without chunks.
+    /// Elements of a chunk of the source along each axis; `None` for a source without chunks.
     pub source_chunks: Option<Vec<u64>>,
     /// Elements of a chunk of the target along each axis.
     pub chunks: Vec<u64>,
@@ -68,7 +68,7 @@ pub struct ArrayPlan {
     pub order: String,
     /// Elements along each axis that are read and written at a time: whole shards.
     pub region: Vec<u64>,
-    /// Bytes of an element, as they are counted.
+    /// Bytes of an element in counts of progress.
     #[serde(skip_serializing)]
     pub item_size: u64,
 }
@@ -95,7 +95,7 @@ impl ArrayPlan {
     }
 }
 
-/// Decides what is converted, into which layouts, in which regions.
+/// Decides the arrays, their layouts and their regions.
 pub(super) fn decide(
     source: &ConvertSource,
     target: &ConvertTarget,
@@ -145,7 +145,7 @@ pub(super) fn decide(
     })
 }
 
-/// A line for each of the first members that are left out, and one for the number of the others.
+/// A warning for each of the first members left out, and one for the number of the others.
 fn warnings_of(left_out: &[(String, String)]) -> Vec<String> {
     let said = left_out.iter().take(WARNINGS_MAX);
     let mut warnings: Vec<String> =
@@ -158,10 +158,11 @@ fn warnings_of(left_out: &[(String, String)]) -> Vec<String> {
     warnings
 }
 
-/// The arrays to convert.
+/// The names of the arrays to convert.
 ///
 /// # Errors
-/// `InvalidArgument` for those that no store can hold, and for one to leave out that is not there.
+/// `InvalidArgument` for arrays that no store can hold or that nothing can read, and for an unknown
+/// name to leave out.
 fn chosen_names(source: &ConvertSource, exclude: &[String]) -> Result<Vec<String>> {
     let there = source.array_names()?;
     if let Some(unknown) = exclude.iter().find(|name| !there.contains(*name)) {
@@ -180,7 +181,7 @@ fn chosen_names(source: &ConvertSource, exclude: &[String]) -> Result<Vec<String
     Ok(names)
 }
 
-/// Fails if `reason_of` has a reason for any of the arrays.
+/// Fails if `reason_of` returns a reason for any of the arrays.
 fn check_all(
     source: &ConvertSource,
     names: &[String],
@@ -208,7 +209,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The expected reads whose axes the array has; notes which these are.
+/// The expected reads whose axes the array has; adds their numbers to `matched`.
 fn reads_of(
     array: &SourceArray,
     options: &ConvertOptions,
@@ -225,7 +226,7 @@ fn reads_of(
     reads
 }
 
-/// Fails for expected reads that no array can have.
+/// Fails if no array has the axes of an expected read.
 fn check_matched(
     source: &ConvertSource,
     options: &ConvertOptions,
@@ -287,7 +288,7 @@ fn decide_array(
     planned(name, array, layout, &extent, options)
 }
 
-/// How an array gets the layout of `given`, with smaller shards where the memory needs them.
+/// Plans an array in the layout `given`, with smaller shards where the memory requires it.
 ///
 /// # Errors
 /// `InvalidArgument` if it does not fit the memory.
@@ -310,7 +311,7 @@ pub(super) fn decide_given(
     planned(name, array, (given.chunks.clone(), shards, given.order), &extent, options)
 }
 
-/// The plan of an array that gets these chunks, shards and order.
+/// Plans an array with these chunks, shards and order.
 fn planned(
     name: String,
     array: &SourceArray,
@@ -345,7 +346,7 @@ fn planned(
     })
 }
 
-/// Fails for lengths of a given layout that do not fit each other; creating the array says the rest.
+/// Fails if chunks and shards do not fit each other; creating the array checks the rest.
 fn check_layout(name: &str, shape: &[u64], chunks: &[u64], shards: &[u64]) -> Result<()> {
     let fits = shards.len() == shape.len()
         && chunks.iter().zip(shards).all(|(chunk, shard)| *chunk > 0 && shard % chunk == 0);
@@ -389,7 +390,7 @@ fn numpy_name(data_type: DataType) -> String {
     format!("{}{}", if has_order { '<' } else { '|' }, data_type.numpy())
 }
 
-/// The layout that a plan gives an array.
+/// The layout in the plan of an array.
 pub(super) fn layout_of(array: &ArrayPlan) -> Result<ArrayLayoutChoice> {
     Ok(ArrayLayoutChoice {
         chunks: array.chunks.clone(),

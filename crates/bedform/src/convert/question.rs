@@ -1,4 +1,4 @@
-//! Options from JSON, as the doors hand them over.
+//! Options of a conversion from JSON, as the doors pass them on.
 
 use bedform_geometry::Order;
 use bedform_storage::Profile;
@@ -10,9 +10,11 @@ use crate::layout::readers::readers_named;
 use crate::size;
 
 impl ConvertOptions {
-    /// Reads options: `layout` (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`, or
-    /// `{"lat,lon": weight}`), `readers` (`"any"`, a name or a list of them), `profile` (a document of `calibrate`), `memory_bytes`, `codecs` (`"auto"` or a list),
-    /// `codecs_beyond_zarr`, `exclude`, `verify`, `restart`, each optional; null stands for the default.
+    /// Parses options, each optional; null stands for the default: `layout`
+    /// (`{chunks, shards, order}`), `reads` (a list of `[names, weight]`, or
+    /// `{"lat,lon": weight}`), `readers` (`"any"`, a name or a list of them), `profile` (a document
+    /// of `calibrate`), `memory_bytes`, `codecs` (`"auto"` or a list), `codecs_beyond_zarr`,
+    /// `exclude`, `verify`, `restart`.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -40,7 +42,7 @@ impl ConvertOptions {
                 "memory_bytes" => options.memory_bytes = size::from_json(key, value)?,
                 "codecs" => {
                     let wish = codecs_of(value).ok_or_else(bad)?;
-                    // Whatever comes first: the other key says more of "auto".
+                    // The order of the keys does not matter: `codecs_beyond_zarr` refines "auto".
                     if matches!(wish, CodecWish::Named(_)) {
                         options.codecs = wish;
                     }

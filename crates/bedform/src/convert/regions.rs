@@ -1,22 +1,22 @@
-//! Which parts of an array are converted one at a time: pure arithmetic on lengths.
+//! Regions: the parts of an array that are converted one at a time. Pure arithmetic on lengths.
 //!
-//! A region is a block of whole shards, so that every shard is written once. It grows, within the memory,
-//! until it covers whole chunks of the source where it can, so that a chunk of the source is not decoded
-//! again for every shard that it touches.
+//! A region is a block of whole shards, so that every shard is written once. It grows within the
+//! memory until it covers whole chunks of the source where it can. So a chunk of the source is
+//! decoded once, and not again for every shard that it touches.
 
 use bedform_geometry::Region;
 
 use crate::error::Result;
 
-/// A region is in memory as values and, shard by shard, encoded.
+/// Copies of a region in memory: its values, and its encoded shards.
 const BUFFERS: u64 = 2;
 
-/// One array, as far as its regions depend on it.
+/// The lengths of one array that decide its regions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent<'a> {
     /// Elements along each axis.
     pub(super) shape: &'a [u64],
-    /// Elements of a chunk of the source along each axis; nothing for a source without chunks.
+    /// Elements of a chunk of the source along each axis; `None` for a source without chunks.
     pub(super) source_chunks: Option<&'a [u64]>,
     /// Bytes of an element.
     pub(super) item_size: u64,
@@ -25,8 +25,8 @@ pub(super) struct Extent<'a> {
 }
 
 impl Extent<'_> {
-    /// Bytes in flight while a region of `shape` is copied: its values, encoded shards, and for each
-    /// thread a chunk of the source, encoded and decoded.
+    /// Bytes in memory while a region of `shape` is copied: its values, its encoded shards, and for
+    /// each thread a chunk of the source, encoded and decoded.
     pub(super) fn memory_needed(&self, shape: &[u64]) -> u64 {
         let clipped = shape.iter().zip(self.shape).map(|(extent, length)| *extent.min(length));
         let values = product(clipped).saturating_mul(self.item_size);
@@ -37,8 +37,8 @@ impl Extent<'_> {
         values.saturating_mul(BUFFERS).saturating_add(chunks)
     }
 
-    /// Shards that fit `memory` bytes: those given, halved along the axis of most chunks until they fit.
-    /// They are whole chunks, at least one, whatever the memory.
+    /// Shrinks shards until they fit `memory` bytes: halves them along the axis with the most
+    /// chunks. They stay whole chunks, at least one, even if that does not fit.
     pub(super) fn fit_shards(&self, chunks: &[u64], shards: &[u64], memory: u64) -> Vec<u64> {
         let mut counts: Vec<u64> = shards
             .iter()
@@ -62,11 +62,12 @@ impl Extent<'_> {
         }
     }
 
-    /// The block of whole shards of `unit` elements that decodes the fewest chunks of the source twice.
+    /// Grows a block of whole shards of `unit` elements until few chunks of the source are decoded
+    /// twice.
     ///
-    /// It starts as one shard and doubles, one axis at a time, where most elements are decoded for
-    /// nothing, while it fits `memory` bytes. It is at least one shard, whatever the memory, and passes
-    /// the end of an axis by less than a shard.
+    /// It starts as one shard. The axis along which most elements are decoded in vain doubles,
+    /// while the block fits `memory` bytes. It is at least one shard, even if that does not fit,
+    /// and passes the end of an axis by less than a shard.
     pub(super) fn grow_region(&self, unit: &[u64], memory: u64) -> Vec<u64> {
         let mut region: Vec<u64> = unit.iter().map(|length| (*length).max(1)).collect();
         let Some(chunks) = self.source_chunks else { return region };
@@ -88,7 +89,7 @@ impl Extent<'_> {
         }
     }
 
-    /// `region` twice as long along `axis`, or as long as all shards there.
+    /// Returns `region` twice as long along `axis`, or as long as all shards there.
     fn doubled(&self, region: &[u64], unit: &[u64], axis: usize) -> Vec<u64> {
         let step = unit[axis].max(1);
         let whole = self.shape[axis].div_ceil(step).saturating_mul(step);
@@ -102,7 +103,8 @@ fn product(lengths: impl Iterator<Item = u64>) -> u64 {
     lengths.fold(1, u64::saturating_mul)
 }
 
-/// Elements decoded over elements needed on one axis, by a block of `extent` elements at an aligned start.
+/// Elements decoded per element needed along one axis, by a block of `extent` elements at an
+/// aligned start.
 fn overread(extent: u64, chunk: u64, length: u64) -> f64 {
     if extent.is_multiple_of(chunk) {
         return 1.0;
@@ -117,7 +119,7 @@ fn overread(extent: u64, chunk: u64, length: u64) -> f64 {
 pub(super) struct Regions<'a> {
     shape: &'a [u64],
     step: &'a [u64],
-    /// The corner of the next region; nothing at the end.
+    /// The corner of the next region; `None` at the end.
     next: Option<Vec<u64>>,
 }
 
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_region_grows_to_whole_chunks_of_the_source() {
-        // Shards that are deep in time, of a file whose chunks are whole maps.
+        // Shards that are long in time, of a file whose chunks are whole maps.
         let extent = extent(&[2000, 330, 360], Some(&[1, 330, 360]));
         assert_eq!(extent.grow_region(&[500, 66, 72], 512 << 20), [500, 330, 360]);
         assert_eq!(extent.grow_region(&[500, 66, 72], 0), [500, 66, 72]);
@@ -205,7 +207,7 @@ mod tests {
             let regions: Vec<Region> = Regions::new(&shape, &region).collect::<Result<_>>().unwrap();
             let covered: u64 = regions.iter().map(|part| part.len().unwrap()).sum();
             prop_assert_eq!(covered, shape.iter().product::<u64>());
-            // Corners that are multiples of the step and differ belong to parts that do not overlap.
+            // Different corners that are multiples of the step belong to disjoint regions.
             let mut corners = HashSet::new();
             for part in &regions {
                 let starts = part.start().iter().zip(&region);

@@ -1,28 +1,32 @@
-//! A store of ours in other layouts, in its own place.
+//! Reorganization: other layouts for arrays of a store, in the store's own place.
 //!
 //! # Promises
 //!
-//! - Whoever opens the store finds it as it was, or as it is then, whole, in every moment and after a crash. The two
-//!   directories change places in one step; where the system cannot do that, nothing is copied.
-//! - A reader that has the store open gets the values of its array, or `Conflict` once the old files go.
-//! - All that lies in the store is in the new one: attributes, groups, names of dimensions, fill values, codecs, the
-//!   store's identity, files of others, modes and owners of directories. What stays as it is keeps its files: they
-//!   get a second name, and are copied only where the system gives none.
+//! - A reader that opens the store finds the old store or the new one, whole, at any moment and
+//!   after a crash. The two directories are exchanged in one step; where the system cannot exchange
+//!   directories, nothing is copied.
+//! - A reader that has the store open gets the values of its array, or `Conflict` once the old
+//!   files are removed.
+//! - The new store has everything in the old one: attributes, groups, names of dimensions, fill
+//!   values, codecs, the store's identity, files of other programs, modes and owners of
+//!   directories. Unchanged files are hard-linked, and copied only where the system cannot link.
 //! - Every byte of the arrays that get another layout is compared before the store changes.
-//! - A run that was stopped goes on when the same call is made again, as a conversion does.
+//! - A stopped run resumes when the same call is made again, as a conversion does.
 //!
 //! # How
 //!
-//! 1. [`Reorganization::new`] refuses what it cannot do, and writes nothing.
-//! 2. [`Reorganization::run`] takes the work directory beside the store, `.<store>.bedform-reorganized`, and tries
-//!    there whether two directories change places.
-//! 3. All but the chunks of arrays that change gets a second name there (`tree`). Arrays that change are created anew,
-//!    under keys of their own: a shard that somebody takes for one of the other layout is an error by its stamp.
-//! 4. Regions are copied and compared as those of a conversion, by workers if there are some.
-//! 5. Under the locks of the store and of its arrays: if the store is as it was, the directories change places. Then
-//!    the old documents go. If a shard of the old directory has changed until then, all is undone.
-//! 6. The old directory goes. A process that is killed before leaves it in the work directory, which the next call
-//!    removes.
+//! 1. [`Reorganization::new`] refuses stores that it cannot reorganize, and writes nothing.
+//! 2. [`Reorganization::run`] locks the work directory beside the store,
+//!    `.<store>.bedform-reorganized`, and tries there whether two directories can be exchanged.
+//! 3. It links everything there except the chunks of changed arrays (`tree`). Changed arrays are
+//!    created anew, with new keys: a shard that is taken for one of the other layout is an error by
+//!    its stamp.
+//! 4. It copies and compares regions as a conversion does, by workers if there are any.
+//! 5. Under the locks of the store and its arrays: if the store is unchanged, the directories are
+//!    exchanged. Then the old documents are removed. If a shard of the old directory has changed by
+//!    then, all is undone.
+//! 6. It removes the old directory. A process that is killed before that leaves it in the work
+//!    directory, and the next call removes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -59,17 +63,18 @@ use crate::zarr::publish::commit;
 use crate::zarr::state::inner;
 use crate::zarr::{ArrayLayout, NewArray};
 
-/// Two directories that change places before anything is copied.
+/// Two directories that are exchanged as a test before anything is copied.
 const TRIED: [&str; 2] = ["tried-a", "tried-b"];
-/// Arrays whose locks are held at a time: each takes two of the files that a process may have.
+/// The most arrays whose locks are held at a time: each lock takes two of the process's file
+/// descriptors.
 const LOCKED_MAX: usize = 128;
 
-/// Arrays of a store that are to have other layouts, in its place.
+/// A planned change of the layouts of arrays of a store, in its place.
 #[derive(Debug)]
 pub struct Reorganization {
     /// The store as the user named it.
     shown: String,
-    /// The directory that it is, links resolved.
+    /// The directory of the store, with links resolved.
     path: PathBuf,
     parent: Arc<dyn Storage>,
     name: ObjectPath,
@@ -80,10 +85,10 @@ pub struct Reorganization {
     plan: ConvertPlan,
 }
 
-/// Why the array has to keep its layout; nothing if it can get another one.
+/// The reason that the array has to keep its layout; `None` if it can get another one.
 ///
 /// # Errors
-/// Of looking up the array.
+/// Those of looking up the array.
 pub fn keeps_layout(array: &Array) -> Result<Option<&'static str>> {
     let metadata = array.metadata()?;
     Ok(match metadata.data_type {
@@ -100,11 +105,11 @@ pub fn keeps_layout(array: &Array) -> Result<Option<&'static str>> {
     })
 }
 
-/// Fails for what is not reorganized: anything but a settled store of ours, in Zarr v3, on a local disk, that this
-/// user may replace. Gives the store, opened for reading. Writes nothing.
+/// Opens a store for reading, if it can be reorganized: a settled store that Bedform made, in Zarr
+/// v3, on a local disk, which this user may replace. Writes nothing.
 ///
 /// # Errors
-/// `Unsupported` says what to do instead; `Conflict` if it has commits that are not settled, or is being written;
+/// `Unsupported` names an alternative; `Conflict` if it has unsettled commits, or is being written;
 /// `PermissionDenied`; `NotFound`; those of opening it.
 pub fn check_reorganizable(path: &Path, cache_bytes: u64) -> Result<Store> {
     let shown = path.display().to_string();
@@ -147,7 +152,7 @@ pub fn check_reorganizable(path: &Path, cache_bytes: u64) -> Result<Store> {
     Ok(store)
 }
 
-/// Fails for commits that are not settled, and for writers that are at work.
+/// Fails if there are unsettled commits or active writers.
 fn check_settled(opened: &OpenedStore, shown: &str) -> Result<()> {
     let conflict = |text: String| Err(Error::new(ErrorKind::Conflict, text));
     let root = opened.documents.read_root(opened)?;
@@ -167,7 +172,7 @@ fn check_settled(opened: &OpenedStore, shown: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fails if this user may not put another directory in the place of the store.
+/// Fails if this user may not replace the directory of the store.
 fn check_owner(path: &Path, shown: &str) -> Result<()> {
     let denied = |text: String| Err(Error::new(ErrorKind::PermissionDenied, text));
     let failed =
@@ -207,7 +212,8 @@ fn hidden_name(name: &ObjectPath) -> String {
     format!(".{}.bedform-reorganized", name.name())
 }
 
-/// Removes what a run that was killed has left beside the store at `path`. Not while another is at work.
+/// Removes the work directory of a killed run beside the store at `path`, unless another process
+/// holds it.
 ///
 /// # Errors
 /// Those of storage.
@@ -227,11 +233,11 @@ pub fn remove_reorganized(path: &Path) -> Result<()> {
 }
 
 impl Reorganization {
-    /// Decides how arrays of the store at `path` get these layouts. Writes nothing.
+    /// Plans these layouts for arrays of the store at `path`. Writes nothing.
     ///
     /// # Errors
-    /// As [`check_reorganizable`]; `InvalidArgument` for an array that has to keep its layout, or does not fit the
-    /// memory; `NotFound` for one that is not there.
+    /// As [`check_reorganizable`]; `InvalidArgument` for an array that has to keep its layout or
+    /// does not fit the memory; `NotFound` for a missing array.
     pub fn new(
         path: &Path,
         layouts: &BTreeMap<String, ArrayLayoutChoice>,
@@ -266,20 +272,20 @@ impl Reorganization {
         Ok(Self { shown, path: real, parent, name, store, source, target, options, plan })
     }
 
-    /// What is copied.
+    /// The arrays to copy, with their new layouts and regions.
     pub fn plan(&self) -> &ConvertPlan {
         &self.plan
     }
 
-    /// Copies, compares, and puts the new store in the place of the old one; `exchange` hands regions to workers, as
-    /// in [`run_on_workers`](super::run_on_workers). `progress` is told decoded bytes of how many, twice: of copying,
-    /// then of comparing.
+    /// Copies, compares, and puts the new store in the place of the old one. `exchange` hands
+    /// regions to workers, as in [`run_on_workers`](super::run_on_workers). `progress` gets the
+    /// decoded bytes done and in total, first for copying, then for comparing.
     ///
     /// # Errors
-    /// [`ConvertError::Busy`] if another process reorganizes the store; `Unsupported` where the file system cannot
-    /// exchange directories; `Conflict` if the store has changed since, or is being written;
-    /// [`ConvertError::Differs`]; `Interrupted`; those of reading and writing. The store is as it was; what was
-    /// copied is kept unless it is of no use.
+    /// [`ConvertError::Busy`] if another process reorganizes the store; `Unsupported` where the
+    /// file system cannot exchange directories; `Conflict` if the store has changed since, or is
+    /// being written; [`ConvertError::Differs`]; `Interrupted`; those of reading and writing. The
+    /// store stays unchanged; copied regions are kept unless they are of no use.
     pub fn run(
         &self,
         progress: Progress<'_>,
@@ -297,7 +303,7 @@ impl Reorganization {
             return Err(error.into());
         }
         let opening = OpenOptions { writable: true, cache_bytes: 0, ..OpenOptions::default() };
-        // Those of the old directory, whatever has its name later.
+        // This handle stays on the old directory, even when that gets another name.
         let writable = Store::open_path(&self.path, opening.clone())?;
         drop(self.locks(&writable)?);
         let job = Job { source: &self.source, plan: &self.plan, progress, exchange };
@@ -313,7 +319,7 @@ impl Reorganization {
         let profile = self.options.profile.clone().unwrap_or_else(|| self.target.profile().clone());
         let place = match exchange {
             Some(_) => {
-                // As workers see it, after its files got second names.
+                // The state as workers see it, after the files were linked.
                 let place = self.target.for_workers(&self.source.state()?, &profile)?;
                 Some(TargetPlace { tree: Some(work.tree()?.as_str().to_owned()), ..place })
             }
@@ -329,13 +335,14 @@ impl Reorganization {
             },
         )?;
         if place.is_some() || resumed_bytes > 0 {
-            // What killed writers have left; that is hidden, and costs its space.
+            // Remains of killed writers are hidden, and cost only their space.
             let _ = work.sweep();
         }
         let mut warnings: Vec<String> = warnings;
         warnings.extend(self.finish_tree(&work)?);
         let tree = work.tree()?;
-        // In a thread of its own: who stops this one does not stop between two steps.
+        // A thread of its own is not interrupted with the caller's, so it never stops between two
+        // steps.
         std::thread::scope(|scope| {
             let swap = || self.swap(&tree, &writable, &state, shards);
             let thread = std::thread::Builder::new().spawn_scoped(scope, swap);
@@ -352,7 +359,7 @@ impl Reorganization {
         Ok(Converted { resumed_bytes, verified: true, warnings })
     }
 
-    /// Fails where two directories cannot change places in one step.
+    /// Fails where two directories cannot be exchanged in one step.
     fn check_exchange(&self, work: &WorkDirectory) -> Result<()> {
         let [first, second] = TRIED.map(|name| work.at(name));
         let (first, second) = (first?, second?);
@@ -377,7 +384,8 @@ impl Reorganization {
         })
     }
 
-    /// The locks of the store and of its arrays, which nobody else may hold: appends, commits, changes of metadata.
+    /// Takes the locks of the store and its arrays. They exclude appends, commits and changes of
+    /// metadata.
     fn locks(&self, store: &Store) -> Result<Vec<Box<dyn Lock>>> {
         let opened = store.zarr()?;
         let mut locks = Vec::new();
@@ -403,7 +411,7 @@ impl Reorganization {
         self.plan.arrays.iter().map(|array| array.name.as_str()).collect()
     }
 
-    /// Gives all but the chunks of arrays that change a second name, and creates these arrays.
+    /// Links everything except the chunks of changed arrays, and creates these arrays.
     fn link(&self, work: &WorkDirectory) -> Result<()> {
         let to = self.tree_path(work)?;
         let changed = self.changed();
@@ -437,7 +445,7 @@ impl Reorganization {
         Error::new(ErrorKind::Conflict, text)
     }
 
-    /// What the copying of a store that has changed fails with.
+    /// Turns the error of a copy that found its snapshot moved into that of a changed store.
     fn explained(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::SnapshotMoved => self.has_changed(),
@@ -456,7 +464,7 @@ impl Reorganization {
         let mut journal = Some(work.journal()?);
         let target_of = |array: &ArrayPlan| store.array(&ObjectPath::parse(&array.name)?);
         let copied = job.copy_all(place, &target_of, &mut journal);
-        // Whatever has ended it: what is done is worth keeping.
+        // Synced after errors, too: finished regions are worth keeping.
         let kept = journal.as_mut().map_or(Ok(()), super::journal::Journal::sync);
         let Distributed { resumed_bytes, mut warnings } = copied?;
         kept?;
@@ -464,12 +472,14 @@ impl Reorganization {
         Ok((resumed_bytes, warnings))
     }
 
-    /// Gives directories and new files the modes and owners of the old ones, and makes all of it durable.
+    /// Copies modes and owners of the old directories and files to new ones, and makes all of them
+    /// durable.
     fn finish_tree(&self, work: &WorkDirectory) -> Result<Vec<String>> {
         tree::finish(&self.path, &self.tree_path(work)?, &self.changed())
     }
 
-    /// Puts the new store, at `tree`, in the place of the old one, which `old` has open, if that is in this state.
+    /// Exchanges the new store, at `tree`, with the old one, which `old` has open, if the old one
+    /// has not changed.
     fn swap(&self, tree: &ObjectPath, old: &Store, state: &str, shards: u128) -> Result<()> {
         let _locks = self.locks(old)?;
         check_settled(old.zarr()?, &self.shown)?;
@@ -482,8 +492,8 @@ impl Reorganization {
             self.parent.publish_tree(tree, &self.name, how, Durability::Disk)
         };
         exchange()?;
-        // The handle is on the old directory, by whatever name. Its documents go first: a reader that finds a shard
-        // gone looks for them.
+        // `old` stays on the old directory, now under another name. Its documents are removed
+        // first: a reader that misses a shard looks for them.
         let storage = &**old.storage();
         let removed = documents.iter().try_for_each(|(path, _)| {
             Ok::<_, Error>(storage.delete(path, Durability::Process, Condition::None)?)
@@ -502,7 +512,7 @@ impl Reorganization {
     }
 }
 
-/// All documents of a store.
+/// Reads the documents of a store's root and of all its nodes.
 fn documents_of(store: &Store) -> Result<Vec<(ObjectPath, Vec<u8>)>> {
     let nodes = store.nodes()?.into_keys();
     let mut documents = Vec::new();
@@ -548,7 +558,7 @@ mod tests {
     use super::*;
     use crate::array::Elements;
 
-    /// A store of one array, in a directory that goes with it.
+    /// A store of one array, in a directory that is removed with it.
     struct Made {
         directory: PathBuf,
     }
@@ -590,7 +600,7 @@ mod tests {
             Reorganization::new(&self.path(), &layouts, ConvertOptions::default()).unwrap()
         }
 
-        /// Chunks and elements of the array.
+        /// Chunk shape and elements of the array.
         fn read(&self) -> (Vec<u64>, Vec<u8>) {
             let store = Store::open_path(&self.path(), OpenOptions::default()).unwrap();
             let array = store.array(&ObjectPath::parse("t").unwrap()).unwrap();
@@ -639,7 +649,7 @@ mod tests {
         reorganization.link(&work).unwrap();
         let options = OpenOptions { writable: true, ..OpenOptions::default() };
         let old = Store::open_path(&made.path(), options).unwrap();
-        // As if a shard were another one now.
+        // The state of the shards is not as given, as if one had changed.
         let error = reorganization.swap(&work.tree().unwrap(), &old, &state, 0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert_eq!(made.read(), (vec![1, 16], made.values()));

@@ -1,5 +1,6 @@
-//! What is converted: a store, or a foreign file by its chunk map, with callbacks for what only the library
-//! of its format can read.
+//! The source of a conversion: a store, or a foreign file by its chunk map.
+//!
+//! Callbacks read arrays that only the library of their format can decode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::replica::Held;
 use crate::store::Store;
 use crate::zarr::nodes::NodeKind;
 
-/// Gives the texts of a region in C order.
+/// A callback that returns the texts of a region in C order.
 pub type ReadTexts = dyn Fn(&Region) -> Result<Vec<String>> + Send + Sync;
 
 /// A callback that reads an array which the engine cannot read: see [`ConvertSource::with_reader`].
@@ -48,7 +49,7 @@ enum Place {
     File(Box<ForeignFile>),
 }
 
-/// What is converted.
+/// The source of a conversion: a store as of one moment, or a foreign file.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,14 +67,14 @@ pub struct ConvertSource {
     name: String,
     place: Place,
     readers: BTreeMap<String, RegionReader>,
-    /// The one array that is converted, and what of it; all arrays without.
+    /// The path and the part of the one array that is converted; `None` for all arrays.
     part: Option<(String, Held)>,
 }
 
 impl ConvertSource {
-    /// A store as of now ([`Store::snapshot`]), or a foreign file that was opened as one. `name` is its path or
-    /// URL as the user gave it: messages have it, and a conversion goes on only with a source of the same
-    /// name.
+    /// Takes a store as of now ([`Store::snapshot`]), or a foreign file that was opened as one.
+    /// `name` is its path or URL as the user gave it: messages show it, and a conversion resumes
+    /// only with a source of the same name.
     ///
     /// # Errors
     /// As [`Store::snapshot`].
@@ -85,26 +86,27 @@ impl ConvertSource {
         Ok(Self { name: name.into(), place, readers: BTreeMap::new(), part: None })
     }
 
-    /// A foreign file; `name` as in [`ConvertSource::store`].
+    /// Takes a foreign file; `name` as in [`ConvertSource::store`].
     pub fn file(name: impl Into<String>, file: ForeignFile) -> Self {
         let place = Place::File(Box::new(file));
         Self { name: name.into(), place, readers: BTreeMap::new(), part: None }
     }
 
-    /// Nothing but what `held` says of the array at `path`, without attributes: a replica.
+    /// Restricts the source to the part `held` of the array at `path`, without attributes: the
+    /// source of a replica.
     #[must_use]
     pub fn part(mut self, path: &str, held: Held) -> Self {
         self.part = Some((path.to_owned(), held));
         self
     }
 
-    /// The one array that is converted, and what of it, if it is not all.
+    /// The path and the part of the one array that is converted, if it is not all.
     pub(super) fn copied_part(&self) -> Option<&(String, Held)> {
         self.part.as_ref()
     }
 
-    /// The same, with a callback that reads the array at `path`, on the thread that converts. Variables
-    /// whose storage the chunk map calls native need one each.
+    /// Adds a callback that reads the array at `path`, on the converting thread. Each variable
+    /// whose storage the chunk map calls native needs one.
     #[must_use]
     pub fn with_reader(mut self, path: &str, reader: RegionReader) -> Self {
         self.readers.insert(path.to_owned(), reader);
@@ -116,7 +118,8 @@ impl ConvertSource {
         &self.name
     }
 
-    /// A number that changes when the source does: of names and versions of its objects.
+    /// A fingerprint of the names and versions of the source's objects, which changes with the
+    /// source.
     ///
     /// # Errors
     /// Those of storage.
@@ -127,7 +130,7 @@ impl ConvertSource {
         }
     }
 
-    /// As [`ConvertSource::state`], of a store whose files get second names meanwhile.
+    /// As [`ConvertSource::state`], for a store whose files get hard links meanwhile.
     ///
     /// # Errors
     /// Those of storage.
@@ -170,7 +173,7 @@ impl ConvertSource {
         matches!(self.place, Place::Store(_))
     }
 
-    /// Why no store can hold the elements of the array at `path`; nothing if one can.
+    /// The reason that no store can hold the elements of the array at `path`; `None` if one can.
     pub(super) fn not_storable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };
         let array = file.described(path)?;
@@ -181,8 +184,8 @@ impl ConvertSource {
         }
     }
 
-    /// Why the array at `path` cannot be read, if only the library of its format can and there is no
-    /// callback.
+    /// The reason that the array at `path` cannot be read: only the library of its format can, and
+    /// there is no callback.
     pub(super) fn not_readable(&self, path: &str) -> Option<String> {
         let Place::File(file) = &self.place else { return None };
         match &file.described(path)?.storage {
@@ -193,7 +196,7 @@ impl ConvertSource {
         }
     }
 
-    /// Members of a foreign file that cannot be read, and why.
+    /// Members of a foreign file that cannot be read, and the reasons.
     pub(super) fn refused(&self) -> Vec<(String, String)> {
         let Place::File(file) = &self.place else { return Vec::new() };
         if self.part.is_some() {
@@ -216,7 +219,7 @@ impl ConvertSource {
     /// The attributes of all groups, outer ones first, the root's among them.
     ///
     /// # Errors
-    /// Of reading documents; `InvalidArgument` for a path that no store can have.
+    /// Those of reading documents; `InvalidArgument` for a path that no store can have.
     pub(super) fn groups(&self) -> Result<BTreeMap<ObjectPath, Map<String, Value>>> {
         let mut groups = BTreeMap::from([(ObjectPath::root(), Map::new())]);
         if let Some((path, _)) = &self.part {
@@ -251,7 +254,8 @@ impl ConvertSource {
     /// The array at `path`.
     ///
     /// # Errors
-    /// `NotFound`; `Unsupported` for one that needs a callback and has none; those of opening it.
+    /// `NotFound`; `Unsupported` for an array that needs a callback and has none; those of opening
+    /// it.
     pub(super) fn array(&self, path: &str) -> Result<SourceArray> {
         let whole = self.whole_array(path)?;
         Ok(match &self.part {
@@ -278,7 +282,7 @@ impl ConvertSource {
     }
 }
 
-/// What an array of a source is, and how it is read.
+/// An array of a source: its description, and a reader of its elements.
 pub(super) struct SourceArray {
     pub(super) shape: Vec<u64>,
     /// Type of the elements as they are read.
@@ -290,16 +294,16 @@ pub(super) struct SourceArray {
     reading: Box<dyn Readable>,
 }
 
-/// The elements of a region.
+/// Buffers for the elements of a region.
 #[derive(Debug, Default)]
 pub(super) struct Values {
     /// Elements of fixed size.
     pub(super) bytes: Vec<u8>,
-    /// Texts, for arrays of those.
+    /// Elements of arrays of text.
     pub(super) texts: Vec<String>,
 }
 
-/// Whatever gives the elements of a region.
+/// A reader of the elements of regions: an array, a part of one, or a callback.
 trait Readable: Send + Sync {
     fn read(&self, region: &Region, buffer: &mut [u8]) -> Result<()>;
     fn read_part(&self, held: &Held, region: &Region, buffer: &mut [u8]) -> Result<()>;
@@ -325,7 +329,7 @@ impl SourceArray {
         })
     }
 
-    /// What `held` says of the array.
+    /// Restricts the array to the part `held`.
     fn part(self, held: Held) -> Self {
         Self {
             shape: held.shape(),
@@ -355,7 +359,7 @@ impl SourceArray {
         })
     }
 
-    /// Why no store can hold the elements, if none can.
+    /// The reason that no store can hold the elements; `None` if one can.
     pub(super) fn not_storable(&self) -> Option<String> {
         let is_time = matches!(self.stored, DataType::DateTime(_) | DataType::TimeDelta(_));
         let is_storable = is_time || !self.stored.is_only_read();
@@ -374,10 +378,10 @@ impl SourceArray {
         self.data_type() == DataType::String
     }
 
-    /// Reads `region` into `values`, whose memory is used again.
+    /// Reads `region` into `values`, whose memory is reused.
     ///
     /// # Errors
-    /// Those of reading; `InvalidArgument` from a callback that gives another number of texts.
+    /// Those of reading; `InvalidArgument` from a callback that returns a wrong number of texts.
     pub(super) fn read(&self, region: &Region, values: &mut Values) -> Result<()> {
         let count = region.len().and_then(|count| usize::try_from(count).ok());
         let too_large = || Error::new(ErrorKind::LimitExceeded, "a region is larger than memory");
@@ -425,7 +429,8 @@ fn storable_fill(fill: FillValue, stored: DataType) -> FillValue {
     }
 }
 
-/// Text from an element of four bytes a character, in the machine's order, padded with zeros.
+/// Decodes text from an element of four bytes per character, in the machine's byte order, padded
+/// with zeros.
 fn text_of(element: &[u8]) -> String {
     let (characters, _) = element.as_chunks::<4>();
     #[allow(clippy::host_endian_bytes)]
@@ -435,10 +440,10 @@ fn text_of(element: &[u8]) -> String {
     text.trim_end_matches('\0').to_owned()
 }
 
-/// A region as a selection.
+/// Turns a region into a selection.
 ///
 /// # Errors
-/// `InvalidArgument` for a region that ends beyond what 64 bits hold.
+/// `InvalidArgument` for a region whose end does not fit 64 bits.
 pub(super) fn selection_of(region: &Region) -> Result<Selection> {
     let ranges = region.start().iter().zip(region.shape());
     let ranges = ranges
@@ -446,7 +451,7 @@ pub(super) fn selection_of(region: &Region) -> Result<Selection> {
     Ok(Selection::Orthogonal(ranges.collect::<Result<_>>()?))
 }
 
-/// A part of an array.
+/// A reader of a part of an array.
 struct Part {
     whole: Box<dyn Readable>,
     held: Held,
@@ -480,7 +485,7 @@ impl Readable for Array {
     }
 }
 
-/// A callback that reads texts, which no chunk of the engine can hold.
+/// A reader of texts by a callback, because no chunk of the engine can hold them.
 struct TextReader(Arc<ReadTexts>);
 
 impl Readable for TextReader {

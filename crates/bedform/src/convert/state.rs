@@ -1,4 +1,4 @@
-//! Whether a source is as it was.
+//! Fingerprints of a source's state, by which a resumed conversion finds it unchanged or not.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use crate::zarr::documents::ZARR_JSON;
 
 /// Documents that a store of either format may have at its root.
 const DOCUMENTS: [&str; 5] = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"];
-/// Where the log of a store lies, and its roots in it.
+/// The suffix of the place of a store's log, and the directory of its roots there.
 const LOG_SUFFIX: &str = ".bedform-log";
 const ROOTS: &str = "roots";
 
-/// A number of names and versions: of all objects of a store on a local disk, and of the roots of its log. In an object
-/// store, where asking for every object takes too long, of its documents alone. With `may_be_linked` second names of
-/// files, which change the times of attributes, change nothing.
+/// Computes a fingerprint of names and versions: of all objects of a store on a local disk, and of
+/// the roots of its log. In an object store only documents count, because asking for every object
+/// takes too long. With `may_be_linked`, hard links of files, which change the times of their
+/// attributes, change nothing.
 ///
 /// # Errors
 /// Those of storage.
@@ -33,10 +34,10 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>, may_be_linked: bool) -> Resul
     } else {
         digest.add_tree(&**storage, &root)?;
     }
-    // Where nothing can lie beside a store there is no log.
+    // Without a place beside the store there is no log.
     if let Ok(log) = storage.beside(LOG_SUFFIX) {
         match digest.add_tree(&*log, &root.join(ROOTS)?) {
-            // Web servers do not tell what they have.
+            // Web servers deny listing.
             Err(error) if storage.is_remote() && error.kind() == ErrorKind::PermissionDenied => {}
             outcome => outcome?,
         }
@@ -44,15 +45,15 @@ pub(super) fn state_of(storage: &Arc<dyn Storage>, may_be_linked: bool) -> Resul
     Ok(format!("{:032x}", digest.fingerprint.finish()))
 }
 
-/// A number that stands for the versions of files.
+/// Computes a fingerprint of the versions of files.
 pub(super) fn state_of_files<'a>(versions: impl Iterator<Item = &'a SourceVersion>) -> String {
     let mut digest = Digest::default();
     versions.for_each(|version| digest.add_version(version));
     format!("{:032x}", digest.fingerprint.finish())
 }
 
-/// A number of names, sizes and times of all objects of a store on a local disk but its documents (`zarr.json`);
-/// second names of files change nothing.
+/// Computes a fingerprint of names, sizes and times of all objects of a local store except
+/// documents (`zarr.json`). Hard links of files change nothing.
 ///
 /// # Errors
 /// Those of storage.
@@ -62,7 +63,7 @@ pub(super) fn state_without_documents(storage: &dyn Storage) -> Result<u128> {
     Ok(digest.fingerprint.finish())
 }
 
-/// A number that stands for `bytes`.
+/// Computes a fingerprint of `bytes`.
 pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
     let mut digest = Digest::default();
     digest.add(bytes);
@@ -81,7 +82,7 @@ impl Digest {
         self.fingerprint.update(bytes);
     }
 
-    /// Adds what tells a version from others: see [`SourceVersion`].
+    /// Adds the fields that distinguish a version from others: see [`SourceVersion`].
     fn add_version(&mut self, version: &SourceVersion) {
         let SourceVersion { size, modified_ns, changed_ns, identity: (first, second) } = version;
         self.add(&size.to_le_bytes());
@@ -101,7 +102,7 @@ impl Digest {
                 self.add(&[0]);
                 self.add_version(&source_version(&version));
             }
-            // Gone since it was listed, or nothing that holds data.
+            // Deleted since it was listed, or an entry without data.
             Err(error) if error.is_not_found() => {}
             Err(error) if error.kind == bedform_storage::StorageErrorKind::NotAnObject => {}
             Err(error) => return Err(error.into()),
@@ -109,7 +110,7 @@ impl Digest {
         Ok(())
     }
 
-    /// Adds what lies below `top`. Listings are sorted, so the order is the same each time.
+    /// Adds all objects below `top`. Listings are sorted, so the order is the same each time.
     fn add_tree(&mut self, storage: &dyn Storage, top: &ObjectPath) -> Result<()> {
         let mut directories = vec![top.clone()];
         while let Some(directory) = directories.pop() {

@@ -1,4 +1,4 @@
-//! Where a conversion writes: a name in a directory, or a whole place in an object store.
+//! The target of a conversion: a name in a directory, or a whole place in an object store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(super) enum Place {
     Whole(Arc<dyn Storage>),
 }
 
-/// Where a conversion writes.
+/// The target of a conversion.
 #[derive(Debug, Clone)]
 pub struct ConvertTarget {
     name: String,
-    /// The directory that it will be, links resolved; nothing for other places.
+    /// The future directory of the store, with links resolved; `None` for other places.
     path: Option<PathBuf>,
     pub(super) place: Place,
     pub(super) options: OpenOptions,
@@ -36,12 +36,13 @@ pub struct ConvertTarget {
 }
 
 impl ConvertTarget {
-    /// The target at `path`, a directory that is not there yet, or at the URL of an object store. The
-    /// store is written with `options`. Nothing is made before the conversion runs.
+    /// The target at `path`, a directory that does not exist yet, or at the URL of an object store.
+    /// The store is written with `options`. Nothing is created before the conversion runs.
     ///
     /// # Errors
-    /// `NotFound` if the directory above is missing; `InvalidArgument` if that is a file, for a name that
-    /// no object can have, and for a URL that cannot be written to; those of opening the directory.
+    /// `NotFound` if the directory above is missing; `InvalidArgument` if that is a file, for a
+    /// name that no object can have, and for a URL that cannot be written to; those of opening the
+    /// directory.
     pub fn open(path: &Path, mut options: OpenOptions) -> Result<Self> {
         (options.writable, options.cache_bytes) = (true, 0);
         let name = path.to_string_lossy().into_owned();
@@ -88,7 +89,7 @@ impl ConvertTarget {
     fn at_url(name: String, options: OpenOptions) -> Result<Self> {
         let storage = RemoteStorage::open(&name, Mode::Create, &options.remote);
         let storage = storage.map_err(|error| Error::invalid(error.to_string()))?;
-        // A kept profile that cannot be read must not keep data from being written.
+        // An unreadable profile must not prevent writing the data.
         let profile = Profile::for_system(storage.system()).ok().flatten();
         Ok(Self {
             path: None,
@@ -110,7 +111,7 @@ impl ConvertTarget {
         Ok(Self { name: name.to_owned(), path: None, place, options, profile })
     }
 
-    /// The store that `storage` will hold as a whole, as in an object store.
+    /// The store that will fill `storage`, as in an object store.
     pub fn whole(storage: Arc<dyn Storage>, mut options: OpenOptions) -> Self {
         options.writable = true;
         let profile = Profile::default_remote();
@@ -122,7 +123,7 @@ impl ConvertTarget {
         &self.name
     }
 
-    /// The directory that holds the target, and its name there; nothing for other places.
+    /// The directory of the target, and its name there; `None` for other places.
     pub(super) fn named_place(&self) -> Option<(&Arc<dyn Storage>, &ObjectPath)> {
         match &self.place {
             Place::Named { parent, name } => Some((parent, name)),
@@ -130,12 +131,14 @@ impl ConvertTarget {
         }
     }
 
-    /// The profile kept for the storage of the target, else that of a local disk or an object store.
+    /// The stored profile for the target's storage, else the default of a local disk or an object
+    /// store.
     pub(super) fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Where workers in other processes find the target, without the name of the store in its directory.
+    /// The place of the target for workers in other processes, without the name of the store in its
+    /// directory.
     ///
     /// # Errors
     /// `Unsupported` for a target that has neither path nor URL.
@@ -165,7 +168,7 @@ impl ConvertTarget {
         threads.unwrap_or_else(cores)
     }
 
-    /// Fails if the target would lie in the source, by whatever names they are given.
+    /// Fails if the target would lie in the source, even under another name of it.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -187,7 +190,7 @@ impl ConvertTarget {
         )))
     }
 
-    /// Fails if something has the name of the target; at a URL, if there is more than an empty store.
+    /// Fails if the target's name is taken; at a URL, if there is more than an empty store.
     ///
     /// # Errors
     /// `Exists`; those of storage.

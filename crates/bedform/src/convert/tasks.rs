@@ -1,15 +1,17 @@
-//! Regions that other processes copy, such as the workers of a cluster: what they get, and the loop that gives it
-//! to them.
+//! Tasks for workers in other processes, such as those of a cluster, and the loop that hands them
+//! out.
 //!
-//! Plan, journal and publication stay in the process that converts. A worker gets a [`TargetPlace`] and
-//! [`RegionTask`]s, plain values, and answers when the shards of a task are durable; only then does the journal name
-//! its regions. So a worker that dies costs its tasks, and nothing else:
+//! Plan, journal and publication stay in the converting process. A worker gets a [`TargetPlace`]
+//! and [`RegionTask`]s, plain values, and answers when the shards of a task are durable; only then
+//! does the journal name its regions. So the death of a worker costs its tasks, and nothing else:
 //!
-//! - A task may be done twice, also by two workers at a time, one of which was thought dead. Regions are whole
-//!   shards, each published as a whole, and both copies are of the source in one state.
-//! - A worker whose conversion is gone writes into a store of a name that nobody publishes (`work`). In an object
-//!   store it looks for the key of its draft before each region. What it is writing by then has the stamp of its
-//!   draft: in another one that has got the name it is an error, never data.
+//! - A task may be done twice, even by two workers at the same time, if one was taken for dead.
+//!   Regions are whole shards, each published atomically, and both copies are of the source in one
+//!   state.
+//! - A worker of a conversion that has ended writes into a store under a name that nobody publishes
+//!   (`work`). In an object store it checks the key of its draft before each region. A shard that
+//!   it is writing by then has the stamp of its draft: in another draft of the same name it is an
+//!   error, never data.
 
 use std::collections::HashMap;
 
@@ -24,27 +26,27 @@ use crate::array::Array;
 use crate::error::{Error, Result};
 use crate::replica::Held;
 
-/// Small regions go together until a task has this part of all bytes...
+/// The divisor of all bytes: small regions are gathered until a task has this part of them...
 const TASK_PART: u64 = 64;
-/// ...but at least so many, for a task costs some milliseconds...
+/// ...but at least so many bytes, because a task costs some milliseconds...
 const TASK_BYTES_MIN: u64 = 1 << 20;
-/// ...and at most so many, which a worker that dies costs.
+/// ...and at most so many bytes, which the death of a worker costs.
 const TASK_BYTES_MAX: u64 = 32 << 20;
-/// Regions of a task: each is copied by itself.
+/// The most regions of a task: each is copied separately.
 const TASK_REGIONS_MAX: usize = 64;
 
-/// Where workers find the store that grows, and what they check before they write to it.
+/// The place of the growing store for workers, and the state that they check before writing to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetPlace {
     /// The directory that holds the target, or the URL of the store.
     pub place: String,
-    /// The path of the store in the directory; nothing at a URL, where its arrays are drafts.
+    /// The path of the store in the directory; `None` at a URL, where its arrays are drafts.
     pub tree: Option<String>,
     /// The state of the source when the conversion began.
     pub source_state: String,
-    /// The profile by which codecs are chosen, as its document.
+    /// The document of the profile by which codecs are chosen.
     pub profile: String,
-    /// The one array of the source that is copied, and what of it: a replica. All arrays without.
+    /// The path and the part of the one array that is copied, for a replica; `None` for all arrays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<(String, Held)>,
 }
@@ -62,40 +64,40 @@ pub struct ArrayRegions {
     pub regions: Vec<(Vec<u64>, Vec<u64>)>,
 }
 
-/// Regions that a worker copies, or compares, at a time.
+/// Regions that a worker copies, or compares, in one go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionTask {
-    /// By which the worker's answer is known.
+    /// The number by which the worker answers.
     pub number: u64,
-    /// Whether both sides are read and compared, instead of one copied to the other.
+    /// Whether the worker reads both sides and compares them, instead of copying.
     pub is_comparison: bool,
-    /// What is to be copied, in this order.
+    /// The regions, in the order of work.
     pub arrays: Vec<ArrayRegions>,
 }
 
-/// What workers have done.
+/// The result of one exchange with workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchanged {
     /// The numbers of finished tasks, whose regions are durable.
     pub finished: Vec<u64>,
-    /// What should be known of them.
+    /// Messages for the user.
     pub warnings: Vec<String>,
-    /// How many tasks the workers take at a time, by now.
+    /// The number of tasks that the workers currently take at a time.
     pub tasks_at_once: usize,
 }
 
-/// Hands tasks to workers, and waits until at least one is finished if any are with them. An error ends the
-/// conversion; what is done is kept.
+/// Hands tasks to workers. Waits until at least one task is finished, if any are with the workers.
+/// An error ends the conversion; finished regions are kept.
 pub type Exchange<'a> = &'a dyn Fn(&TargetPlace, &[RegionTask]) -> Result<Exchanged>;
 
-/// Workers, and where they find the target.
+/// Workers, and the target's place for them.
 #[derive(Clone, Copy)]
 pub(super) struct Workers<'a> {
     pub(super) place: &'a TargetPlace,
     pub(super) exchange: Exchange<'a>,
 }
 
-/// A task that is being put together, and the marks of its regions.
+/// A task under construction, and the marks of its regions.
 #[derive(Default)]
 struct Gathered {
     arrays: Vec<ArrayRegions>,
@@ -117,13 +119,13 @@ impl Gathered {
         self.marks.push(mark);
     }
 
-    /// True for a task of about `bytes`.
+    /// True once the task has `bytes`, or the most regions.
     fn is_full(&self, bytes: u64) -> bool {
         self.bytes >= bytes || self.marks.len() >= TASK_REGIONS_MAX
     }
 }
 
-/// Tasks that are with the workers, or about to be.
+/// Tasks that the workers have, or will get next.
 struct InFlight<'a> {
     workers: Workers<'a>,
     is_comparison: bool,
@@ -134,7 +136,7 @@ struct InFlight<'a> {
     warnings: Vec<String>,
 }
 
-/// Told of a finished region by its mark and its bytes.
+/// Called with the mark and the bytes of each finished region.
 type Done<'a> = &'a mut dyn FnMut(&str, u64) -> Result<()>;
 
 impl<'a> InFlight<'a> {
@@ -145,8 +147,8 @@ impl<'a> InFlight<'a> {
         Ok(Self { workers, is_comparison, count: 0, new, marks, tasks_at_once, warnings })
     }
 
-    /// Makes a task of what was gathered. Once there are as many as the workers take they are handed over, and one
-    /// is waited for.
+    /// Makes a task of the gathered regions. Once the workers' capacity is reached, hands the tasks
+    /// over and waits for one to finish.
     fn send(&mut self, gathered: Gathered, done: Done<'_>) -> Result<()> {
         let Gathered { arrays, marks, .. } = gathered;
         if arrays.is_empty() {
@@ -181,7 +183,7 @@ impl<'a> InFlight<'a> {
         Ok(())
     }
 
-    /// Waits for all tasks; gives what should be known of them.
+    /// Waits for all tasks; returns the workers' warnings.
     fn end(mut self, done: Done<'_>) -> Result<Vec<String>> {
         while !self.marks.is_empty() {
             self.exchange(done)?;
@@ -190,19 +192,19 @@ impl<'a> InFlight<'a> {
     }
 }
 
-/// What workers did.
+/// The result of a copy by workers.
 pub(super) struct Distributed {
-    /// Bytes that an earlier run had done.
+    /// Bytes that an earlier run had copied.
     pub(super) resumed_bytes: u64,
-    /// What should be known of it.
+    /// Messages for the user.
     pub(super) warnings: Vec<String>,
 }
 
 impl Job<'_> {
-    /// As [`Job::copy`], by workers; or, for a comparison, as [`Job::compare`].
+    /// Copies as [`Job::copy`] does, or compares as [`Job::compare`] does, by workers.
     ///
     /// # Errors
-    /// Those of the exchange; those of storage. What is done is kept.
+    /// Those of the exchange; those of storage. Finished regions are kept.
     pub(super) fn distribute(
         &self,
         workers: Workers<'_>,
@@ -240,7 +242,7 @@ impl Job<'_> {
         Ok(Distributed { resumed_bytes, warnings })
     }
 
-    /// Counts a finished region, and notes it in the journal if there is one.
+    /// Counts a finished region, and marks it in the journal if there is one.
     fn note(
         &self,
         journal: &mut Option<Journal>,
@@ -256,7 +258,7 @@ impl Job<'_> {
     }
 }
 
-/// The random key of an array; zeros for one that has none.
+/// The random key of an array; zeros for an array without one.
 pub(super) fn key_of(array: &Array) -> Result<[u8; 16]> {
     Ok(array.metadata()?.identity.map_or([0; 16], |identity| identity.array))
 }

@@ -1,4 +1,4 @@
-//! The files of a store that is reorganized: second names for those that stay as they are, modes and owners for
+//! The files of a store that is reorganized: hard links of unchanged files, modes and owners of
 //! directories and new files.
 
 #![allow(
@@ -20,9 +20,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::check_goes_on;
 use crate::zarr::documents::ZARR_JSON;
 
-/// Lists of who may do what with a directory, and with what is made in it.
+/// The access control lists of a directory, and the default for new entries in it.
 const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
-/// Bytes of such a list.
+/// The most bytes of such a list.
 const ACCESS_LIST_BYTES: usize = 64 << 10;
 /// The bits of a mode that can be set.
 const MODE_BITS: u32 = 0o7777;
@@ -31,14 +31,14 @@ fn failed(path: &Path, error: &io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
         io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
-        // Gone since it was listed.
+        // Deleted since it was listed.
         io::ErrorKind::NotFound => ErrorKind::Conflict,
         _ => ErrorKind::Io,
     };
     Error::new(kind, format!("{}: {error}", path.display()))
 }
 
-/// True for the names that chunk objects of an array have, and the directories of these.
+/// True for the names of an array's chunk objects, and of their directories.
 fn is_chunk(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     bytes == b"c"
@@ -46,8 +46,8 @@ fn is_chunk(name: &OsStr) -> bool {
         || bytes.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-/// Calls `visit` with everything below `from`, directories first, and its path in the store; it says whether to go
-/// into a directory.
+/// Calls `visit` with every entry below `from`, a directory before its entries, and with its path
+/// in the store. The result says whether to enter a directory.
 fn each(
     from: &Path,
     visit: &mut dyn FnMut(&DirEntry, &Metadata, &str) -> Result<bool>,
@@ -59,7 +59,7 @@ fn each(
             check_goes_on("reorganizing was stopped")?;
             let entry = entry.map_err(|error| failed(&directory, &error))?;
             let name = entry.file_name();
-            // Locks, and what is being written.
+            // Locks, and objects that are being written.
             if name.to_str().is_some_and(is_own_name) {
                 continue;
             }
@@ -77,7 +77,8 @@ fn each(
     Ok(())
 }
 
-/// Makes the directory `to` with all of `from`; of the arrays `changed` with the documents alone.
+/// Creates the directory `to` with links to all files of `from`; of the arrays `changed` only
+/// copies the documents.
 ///
 /// # Errors
 /// `Unsupported` for links and devices; those of the system.
@@ -101,7 +102,7 @@ pub(super) fn link(from: &Path, to: &Path, changed: &BTreeSet<&str>, shown: &str
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        // The store's own document is written anew: a second name would show that.
+        // The store's own document will be rewritten, and a hard link would change the old one.
         match path == ZARR_JSON {
             true => copy(&entry.path(), &target)?,
             false => second_name(&entry.path(), &target)?,
@@ -110,7 +111,7 @@ pub(super) fn link(from: &Path, to: &Path, changed: &BTreeSet<&str>, shown: &str
     })
 }
 
-/// Does the same with what others have put into the directories of the arrays `changed`.
+/// Links the files that other programs have put into the directories of the arrays `changed`.
 ///
 /// # Errors
 /// As [`link`].
@@ -144,7 +145,7 @@ fn make(directory: &Path) -> Result<()> {
     }
 }
 
-/// A second name for a file; a copy with its times where the system gives none.
+/// Hard-links a file; copies it, with its times, where the system cannot link.
 fn second_name(from: &Path, to: &Path) -> Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => Ok(()),
@@ -161,15 +162,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     if let (Ok(accessed), Ok(modified)) = (accessed, modified)
         && let Ok(file) = fs::File::options().append(true).open(to)
     {
-        // Replicas know shards by them. Where they cannot be set, replicas are made again.
+        // Replicas recognize shards by their times. Where these cannot be set, replicas are
+        // rebuilt.
         let _ = file.set_times(FileTimes::new().set_accessed(accessed).set_modified(modified));
     }
     Ok(())
 }
 
-/// Gives the directories of the new store `to`, and the files of it that are new, modes, owners and access lists of
-/// the old ones in `from`: shards those of the old document of their array. Then makes all of it durable. Gives what
-/// should be known.
+/// Copies modes, owners and access lists from the old store `from` to directories and new files of
+/// the new store `to`; new shards take those of their array's old document. Then makes all of them
+/// durable. Returns warnings for the user.
 ///
 /// # Errors
 /// Those of the system.
@@ -183,7 +185,8 @@ pub(super) fn finish(from: &Path, to: &Path, changed: &BTreeSet<&str>) -> Result
         if there.as_ref().is_some_and(is_same) {
             return Ok(false);
         }
-        // A run that is taken up again finds what lies in the work directory, which an archive may have brought.
+        // A resumed run may find foreign entries in the work directory, for example out of an
+        // unpacked archive.
         if !found.is_dir() && (!found.is_file() || found.nlink() > 1) {
             let text = format!(
                 "{} was not made by a reorganization: remove {} and run the same command again",
@@ -211,7 +214,7 @@ pub(super) fn finish(from: &Path, to: &Path, changed: &BTreeSet<&str>) -> Result
     })?;
     let root = |path: &Path| fs::metadata(path).map_err(|error| failed(path, &error));
     later.push((to.to_owned(), String::new(), root(from)?));
-    // Inner ones first: an outer one may not be entered any more afterwards.
+    // Inner directories first: an outer one may be closed to this user afterwards.
     for (directory, path, like) in later.iter().rev() {
         copy_access_lists(&from.join(path), directory);
         make_like(directory, &root(directory)?, like, &mut warnings)?;
@@ -247,7 +250,7 @@ fn make_like(
     Ok(())
 }
 
-/// Copies who may do what, where the system has such lists.
+/// Copies access control lists, where the system has them.
 fn copy_access_lists(from: &Path, to: &Path) {
     for name in ACCESS_LISTS {
         let mut list = vec![0; ACCESS_LIST_BYTES];

@@ -2,7 +2,7 @@
 
 pub(super) use crate::publication::quoted;
 
-/// A word for a shell: in quotes where it needs them.
+/// Quotes a word for a shell where it needs quotes.
 pub(super) fn shell_quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -11,13 +11,13 @@ pub(super) fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\"'\"'"))
 }
 
-/// Lengths as `50 x 100`.
+/// Formats lengths as `50 x 100`.
 pub(super) fn count_phrase(lengths: &[u64]) -> String {
     let texts: Vec<String> = lengths.iter().map(u64::to_string).collect();
     texts.join(" x ")
 }
 
-/// A number of bytes with a binary unit.
+/// Formats a number of bytes with a binary unit.
 pub(super) fn byte_phrase(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {

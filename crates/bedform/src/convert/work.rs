@@ -2,20 +2,21 @@
 //!
 //! | name | holds |
 //! |---|---|
-//! | `plan.json` | what is converted, from which source, as that was when it began, into which layouts, in which regions |
-//! | `store-<8 hexadecimal digits>` | the store that grows, under a name that no other one has had |
+//! | `plan.json` | the plan: source and its state when it began, codecs, layouts, regions |
+//! | `store-<8 hexadecimal digits>` | the growing store, under a name that no other store has had |
 //! | `done`, `done.earlier` | the finished regions: see `journal` |
-//! | `linked` | of a store that is reorganized: all that is not copied is there |
+//! | `linked` | in a reorganization: the mark that everything but the copied regions is there |
 //!
-//! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its owner. Workers
-//! in other processes outlive it: one of a conversion that was stopped may still be writing a region when another
-//! conversion begins, of a source that has changed since. Each begins a store of another name, so that the shards of
-//! such a worker are in a store that is published by nobody. A worker whose conversion was taken up again writes
-//! what the others write: it is of the same source, in the same state.
+//! A conversion holds the lock of the directory, so that two do not mix; the lock dies with its
+//! owner. Workers in other processes outlive it. A worker of a stopped conversion may still be
+//! writing a region when another conversion begins, of a source that has changed since. So each
+//! conversion that starts over names its store anew, and such a worker writes into a store that
+//! nobody publishes. A worker of a conversion that was resumed writes the same shards as the
+//! others: it reads the same source in the same state.
 //!
-//! What lies there is believed only under its plan. A conversion that begins removes the plan of another
-//! one first and writes its own last, each durably, so that no crash leaves a plan beside the store or the
-//! marks of another one.
+//! The content of the directory is valid only for its plan. A conversion that starts over first
+//! removes the old plan and writes its own last, each durably. So no crash leaves a plan with the
+//! store or the marks of another one.
 
 use std::sync::Arc;
 
@@ -32,19 +33,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::publication::{StagedTree, has_name};
 use crate::zarr::publish::random_key;
 
-/// Of `plan.json`: another version is another plan.
+/// The version of `plan.json`: a plan of another version does not match.
 const PLAN_VERSION: u64 = 5;
 const PLAN: &str = "plan.json";
-/// The member of `plan.json` that has the name of the store; plans of earlier versions lack it.
+/// The member of `plan.json` with the name of the store; plans of earlier versions lack it.
 const TREE: &str = "tree";
-/// What says that all but the regions lies in the store that grows.
+/// The mark that everything but the copied regions is in the growing store.
 const LINKED: &str = "linked";
-/// What the names of stores begin with.
+/// The prefix of the names of growing stores.
 const TREE_PREFIX: &str = "store";
-/// A plan that is larger is none of ours.
+/// The most bytes of a plan that Bedform writes.
 const PLAN_BYTES_MAX: u64 = 256 << 20;
 
-/// The work directory of a conversion, held by this one alone.
+/// The work directory of a conversion, under this conversion's lock.
 pub(super) struct WorkDirectory {
     staged: StagedTree,
     /// The target as the user named it.
@@ -52,7 +53,7 @@ pub(super) struct WorkDirectory {
 }
 
 impl WorkDirectory {
-    /// Takes the work directory of the target `name` in `parent`; makes it if it is missing.
+    /// Locks the work directory of the target `name` in `parent`, and creates it if it is missing.
     ///
     /// # Errors
     /// `Busy` if another conversion to this target is running; those of storage.
@@ -67,7 +68,7 @@ impl WorkDirectory {
         Ok(Self { shown: shown.to_owned(), ..taken })
     }
 
-    /// Takes the directory `hidden` beside the target `name`; nothing if another process has it.
+    /// Locks the directory `hidden` beside the target `name`; `None` if another process holds it.
     ///
     /// # Errors
     /// Those of storage.
@@ -80,10 +81,10 @@ impl WorkDirectory {
         Ok(staged.map(|staged| Self { staged, shown: name.as_str().to_owned() }))
     }
 
-    /// The path of `name` in the directory, below the place of the target.
+    /// The path of the entry `name` of the directory, within the target's place.
     ///
     /// # Errors
-    /// For a path that is too long.
+    /// `InvalidArgument` for a path that is too long.
     pub(super) fn at(&self, name: &str) -> Result<ObjectPath> {
         Ok(self.staged.directory().join(name)?)
     }
@@ -92,12 +93,12 @@ impl WorkDirectory {
         &**self.staged.parent()
     }
 
-    /// Takes up what lies there if it is of this plan and of the source as it is; else begins anew. Gives
-    /// what is to be said of a source that has changed meanwhile.
+    /// Resumes if the directory has this plan of the source in this state; otherwise starts over.
+    /// Returns a warning if the source has changed since.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is of another source or of other options, unless it is to be thrown away;
-    /// those of storage.
+    /// `InvalidArgument` if the directory has another source or other options, unless `restart`
+    /// discards it; those of storage.
     pub(super) fn match_plan(
         &mut self,
         plan: &ConvertPlan,
@@ -108,7 +109,7 @@ impl WorkDirectory {
         let described = described(plan, source, state);
         let (earlier, tree) = if restart { (None, None) } else { self.earlier_plan()? };
         if earlier.as_ref() == Some(&described) {
-            // Earlier versions had one name for all.
+            // Earlier versions had one name for all stores.
             if let Some(tree) = tree {
                 self.staged.grow_as(tree);
             }
@@ -134,8 +135,8 @@ impl WorkDirectory {
         }))
     }
 
-    /// Takes up what lies there if it is of this plan, of the source as it is, and linked; else begins anew, and says
-    /// so.
+    /// Resumes, and returns false, if the directory has this plan of the source in this state, and
+    /// is linked. Otherwise starts over, and returns true.
     ///
     /// # Errors
     /// Those of storage.
@@ -156,7 +157,7 @@ impl WorkDirectory {
         Ok(true)
     }
 
-    /// Notes that all but the regions lies in the store that grows.
+    /// Records durably that everything but the copied regions is in the growing store.
     ///
     /// # Errors
     /// Those of storage.
@@ -166,7 +167,7 @@ impl WorkDirectory {
         Ok(())
     }
 
-    /// Removes the directory with all that is in it.
+    /// Removes the directory with everything in it.
     ///
     /// # Errors
     /// Those of storage.
@@ -174,7 +175,7 @@ impl WorkDirectory {
         self.staged.remove()
     }
 
-    /// The plan that lies there, null for one that cannot be read, and the name of its store.
+    /// The plan in the directory, null if it cannot be parsed, and the name of its store.
     fn earlier_plan(&self) -> Result<(Option<Value>, Option<String>)> {
         let path = self.at(PLAN)?;
         let unreadable = (Some(Value::Null), None);
@@ -212,15 +213,15 @@ impl WorkDirectory {
         Ok(())
     }
 
-    /// Where the store that grows lies, below the place of the target.
+    /// The path of the growing store, within the target's place.
     ///
     /// # Errors
-    /// For a path that is too long.
+    /// `InvalidArgument` for a path that is too long.
     pub(super) fn tree(&self) -> Result<ObjectPath> {
         self.staged.tree()
     }
 
-    /// Removes what killed writers have left in the store. That of living ones stays.
+    /// Removes the remains of killed writers from the store. Those of living writers stay.
     ///
     /// # Errors
     /// Those of storage.
@@ -237,7 +238,7 @@ impl WorkDirectory {
         Ok(())
     }
 
-    /// The place of the store that grows.
+    /// The place of the growing store.
     ///
     /// # Errors
     /// Those of storage.
@@ -245,7 +246,7 @@ impl WorkDirectory {
         self.staged.storage()
     }
 
-    /// The finished regions.
+    /// Opens the journal of finished regions.
     ///
     /// # Errors
     /// Those of storage.
@@ -253,11 +254,11 @@ impl WorkDirectory {
         Journal::open(self.parent(), self.staged.directory())
     }
 
-    /// Gives the finished store its name, durably, and removes the work directory. Gives what is to be said
-    /// if that stays.
+    /// Gives the finished store its name, durably, and removes the work directory. Returns a
+    /// warning if the directory cannot be removed.
     ///
     /// # Errors
-    /// `Exists` if something has got the name meanwhile; those of storage.
+    /// `Exists` if the name was taken meanwhile; those of storage.
     pub(super) fn publish(self) -> Result<Option<String>> {
         let appeared = || {
             let text = format!(
@@ -290,11 +291,11 @@ fn described(plan: &ConvertPlan, source: &ConvertSource, state: &str) -> Value {
     })
 }
 
-/// True for the name of a store that grows.
+/// True for the name of a growing store.
 fn is_tree(name: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     match name.strip_prefix(TREE_PREFIX) {
-        // That of earlier versions.
+        // The name of earlier versions.
         Some("") => true,
         Some(rest) => rest
             .strip_prefix('-')

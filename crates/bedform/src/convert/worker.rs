@@ -1,4 +1,5 @@
-//! What a worker in another process does with its tasks: see `tasks`.
+//! A worker of a conversion in another process, which copies and compares the regions of its tasks:
+//! see `tasks`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,24 +20,24 @@ use crate::opening::storage_of;
 use crate::options::OpenOptions;
 use crate::store::Store;
 
-/// Source and target of a conversion, opened by a worker.
+/// A worker's open source and target of a conversion.
 #[derive(Debug)]
 pub struct RegionWorker {
     source: ConvertSource,
     store: Store,
-    /// The target as messages have it.
+    /// The target's name in messages.
     shown: String,
     /// Whether the arrays are drafts, which no reader sees.
     are_drafts: bool,
 }
 
 impl RegionWorker {
-    /// Opens the target of a conversion of `source` with `options`; what these say of writing, of the cache and of
-    /// the profile is not taken. Makes nothing.
+    /// Opens source and target of a conversion. Settings of `options` for writing, cache and
+    /// profile are replaced by those of the conversion. Creates nothing.
     ///
     /// # Errors
-    /// `NotFound` if this process does not see the target; `Conflict` if the source is in another state than the
-    /// conversion has found it in; those of opening.
+    /// `NotFound` if this process does not see the target; `Conflict` if the source is in another
+    /// state than when the conversion began; those of opening.
     pub fn open(
         source: ConvertSource,
         place: &TargetPlace,
@@ -66,11 +67,12 @@ impl RegionWorker {
         Ok(Self { source, store, shown, are_drafts })
     }
 
-    /// Copies, or compares, the regions of a task; they are durable on return. Gives what should be known of it.
+    /// Copies, or compares, the regions of a task; they are durable on return. Returns warnings for
+    /// the user.
     ///
     /// # Errors
-    /// [`ConvertError::Differs`](super::ConvertError::Differs); `Conflict` if the target belongs to another
-    /// conversion by now; those of reading and writing.
+    /// [`ConvertError::Differs`](super::ConvertError::Differs); `Conflict` if the target now
+    /// belongs to another conversion; those of reading and writing.
     pub fn run(&self, task: &RegionTask) -> Outcome<Vec<String>> {
         for regions in &task.arrays {
             let source = self.source.array(&regions.array)?;
@@ -82,8 +84,8 @@ impl RegionWorker {
         Ok(self.store.take_warnings())
     }
 
-    /// Looks at the target before each region: a draft of another conversion, which has the same name, must not get
-    /// shards of this one.
+    /// Opens the target before each region: a draft of another conversion with the same name must
+    /// not get this one's shards.
     fn copy(&self, regions: &ArrayRegions, source: &SourceArray) -> Result<()> {
         let mut values = Values::default();
         for (start, shape) in &regions.regions {
@@ -93,7 +95,7 @@ impl RegionWorker {
         Ok(())
     }
 
-    /// The array of the target, opened anew: the conversion may have begun again since.
+    /// Opens the array of the target anew: the conversion may have been restarted since.
     fn target(&self, source: &SourceArray, regions: &ArrayRegions) -> Result<Array> {
         let path = ObjectPath::parse(&regions.array)?;
         let opened = match self.are_drafts {
@@ -131,7 +133,8 @@ fn compare(regions: &ArrayRegions, source: &SourceArray, target: Array) -> Outco
     Ok(())
 }
 
-/// The storage of the store that grows. Looked at first: opened for writing, a directory would be made.
+/// The storage of the growing store. Checked before it is opened for writing, which would create a
+/// missing directory.
 fn storage_at(place: &TargetPlace, options: &OpenOptions) -> Result<Arc<dyn Storage>> {
     let Some(tree) = &place.tree else {
         let storage = RemoteStorage::open(&place.place, Mode::Create, &options.remote);

@@ -1,4 +1,4 @@
-//! What a path or URL names: a store, a foreign file, or something else.
+//! Detection of the kind of data at a path or URL: a store, a foreign file, or something else.
 
 use std::io::ErrorKind as IoErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use super::{remote_of, storage_of, url_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::OpenOptions;
 
-/// What is at a path or URL.
+/// The kind of data at a path or URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlaceKind {
@@ -24,13 +24,13 @@ pub enum PlaceKind {
     ZarrV3,
     /// A Zarr v2 store.
     ZarrV2,
-    /// A file whose header says where its variables lie, by the name of its format: `netcdf-classic-1`.
+    /// A file whose header lists its variables, by the name of its format: `netcdf-classic-1`.
     WithHeader(&'static str),
     /// An HDF5 file, perhaps NetCDF-4.
     Hdf5,
     /// A JSON document of references into other files, as kerchunk writes it.
     References,
-    /// A file of another kind, and what it looks like: "a GRIB file: convert it to NetCDF first, ...".
+    /// A file of another kind, with a description: "a GRIB file: convert it to NetCDF first, ...".
     OtherFile(String),
     /// A directory, or a place of an object store, without a store.
     Directory,
@@ -38,19 +38,20 @@ pub enum PlaceKind {
     Missing,
 }
 
-/// What a place looks like that is neither a plain file nor a directory.
+/// The description of a path that is neither a plain file nor a directory.
 pub(crate) const NO_FILE: &str = "a device, a socket or a pipe";
-/// What a set of references looks like where a file is wanted.
+/// The description of a set of references where a file is expected.
 pub(crate) const REFERENCES: &str = "a set of references: open it by itself";
-/// Bytes of a document by which references are told from other JSON.
+/// Bytes of a JSON document in which references are recognized.
 const REFERENCES_BYTES: u64 = 8 << 10;
-/// HDF5 looks for its signature here, and at 512, 1,024, 2,048, ... bytes: what is before belongs to the user.
+/// The signature of HDF5, at byte 0, 512, 1,024, 2,048, ...: the bytes before it belong to the
+/// user.
 const HDF5_SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
-/// The places after the first one at which the signature is looked for.
+/// The number of offsets after 0 at which the signature is looked for.
 const HDF5_PLACES: u32 = 12;
-/// The documents of which a Zarr v2 store has one.
+/// Documents of which a Zarr v2 store has at least one.
 const ZARR_V2: [&str; 3] = [".zgroup", ".zarray", ".zmetadata"];
-/// How files begin that people take for NetCDF or HDF5.
+/// First bytes of files that people mistake for NetCDF or HDF5.
 const OTHERS: [(&[u8], &str); 13] = [
     (b"GRIB", "a GRIB file: convert it to NetCDF first, for example with cfgrib and xarray"),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
@@ -68,8 +69,8 @@ const OTHERS: [(&[u8], &str); 13] = [
 ];
 
 impl PlaceKind {
-    /// The name of the kind, the same in every door: `zarr-v3`, `zarr-v2`, `netcdf-classic-1` (`-2`, `-5`),
-    /// `hdf5`, `references`, `file`, `directory`, `missing`.
+    /// The name of the kind, the same in every door: `zarr-v3`, `zarr-v2`, `netcdf-classic-1`
+    /// (`-2`, `-5`), `hdf5`, `references`, `file`, `directory`, `missing`.
     pub fn name(&self) -> String {
         match self {
             Self::ZarrV3 => "zarr-v3".to_owned(),
@@ -84,11 +85,11 @@ impl PlaceKind {
     }
 }
 
-/// Says what `path`, a path or URL, names: by the documents of a store, and the first bytes of a file. Links
-/// are followed: they are the user's own here.
+/// Detects the kind of data at `path`, a path or URL, by the documents of a store and the first
+/// bytes of a file. Links are followed: they are the user's own here.
 ///
 /// # Errors
-/// `PermissionDenied`, `Io` and others of storage; `InvalidArgument` for a URL that is none.
+/// `PermissionDenied`, `Io` and others of storage; `InvalidArgument` for an invalid URL.
 ///
 /// ```
 /// use bedform::{OpenOptions, PlaceKind, detect};
@@ -120,12 +121,12 @@ pub fn detect(path: &Path, options: &OpenOptions) -> Result<PlaceKind> {
     }
 }
 
-/// True for a path of this machine that names something else than a directory.
+/// True for a local path of anything but a directory.
 pub(crate) fn is_file(path: &Path) -> bool {
     url_of(path).is_none() && std::fs::metadata(path).is_ok_and(|found| !found.is_dir())
 }
 
-/// The directory that holds the file at `path`, links resolved, as storage; and the file's name in it.
+/// The directory of the file at `path`, with links resolved, as storage; and the file's name in it.
 ///
 /// # Errors
 /// `NotFound`, `PermissionDenied`, `Io`; `InvalidArgument` for a path that has no name.
@@ -146,7 +147,8 @@ pub(crate) fn file_of(
     }
 }
 
-/// What is at a URL: a file where it ends like one, else a store where there is one.
+/// Detects the kind of data at a URL: a file if its name ends like one, else a store if there is
+/// one.
 fn kind_of_url(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
     if has_query(url) {
         return kind_at(url, options);
@@ -165,7 +167,7 @@ fn kind_of_url(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
     }
 }
 
-/// What the documents of a place say.
+/// Detects the kind of a place by its documents.
 fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
     let has = |name: &str| match storage.stat(&ObjectPath::root().join(name)?) {
         Ok(_) => Ok(true),
@@ -187,7 +189,7 @@ fn kind_of_place(storage: &dyn Storage) -> Result<PlaceKind> {
 /// Fills a buffer with the bytes from an offset on.
 pub(crate) type ReadBytes<'a> = &'a dyn Fn(u64, &mut [u8]) -> Result<()>;
 
-/// What a file of `size` bytes begins with.
+/// Detects the kind of a file of `size` bytes by its first bytes.
 pub(super) fn kind_of_bytes(size: u64, read: ReadBytes<'_>) -> Result<PlaceKind> {
     let mut start = vec![0; usize::try_from(size.min(16)).unwrap_or(0)];
     read(0, &mut start)?;

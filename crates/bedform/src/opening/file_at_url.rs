@@ -1,4 +1,8 @@
-//! Files whose front is fetched once, and those at URLs: whether a URL names one.
+//! Foreign files as objects whose front is fetched once, and the detection of files at URLs.
+//!
+//! A parser reads mostly at the front of a file. So the first read fetches the front as a whole,
+//! and later reads of it take the bytes from memory. A file at a URL brings its end along when it
+//! is opened.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -16,17 +20,20 @@ use crate::cache::was_too_young;
 use crate::error::{ErrorKind, Result};
 use crate::options::OpenOptions;
 
-/// What comes with the opening, from the end of the file.
+/// Bytes at the end of a file that are fetched when it is opened.
 const TAIL_BYTES: u64 = 1 << 20;
-/// What the first read brings: metadata mostly lie at the front. The signature of HDF5 may lie at its end.
+/// Bytes of the first read: metadata mostly lie at the front. The last 8 bytes may be the signature
+/// of HDF5.
 const FRONT_BYTES: u64 = (1 << 20) + 8;
-/// The same on this machine: more than many headers, and what a disk brings in the time of two requests.
+/// The same for local files: more than many headers, and as much as a disk reads in the time of two
+/// requests.
 const LOCAL_FRONT_BYTES: usize = 16 << 10;
-/// How names of files end that are opened as files first; all else is looked for as a store before.
+/// Suffixes of names that are opened as files first; other names are looked up as stores first.
 const SUFFIXES: [&str; 10] =
     ["nc", "nc4", "cdf", "netcdf", "h5", "hdf5", "he5", "hdf", "h4", "json"];
 
-/// True for a URL that ends as the names of NetCDF and HDF5 files do, or can be that of a file alone.
+/// True for a URL with a suffix of NetCDF, HDF5 or references, or with a query, which only files
+/// have.
 pub(crate) fn names_file(url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -34,7 +41,7 @@ pub(crate) fn names_file(url: &str) -> bool {
     has_query(url) || SUFFIXES.iter().any(|other| suffix.eq_ignore_ascii_case(other))
 }
 
-/// True for a URL with a query, as no store has.
+/// True for a URL with a query: no store has one.
 pub(crate) fn has_query(url: &str) -> bool {
     let address = url.split('#').next().unwrap_or_default();
     address.split_once('?').is_some_and(|(_, query)| !query.is_empty())
@@ -46,21 +53,21 @@ pub(crate) struct Fronted {
     pub(crate) object: Box<dyn Object>,
     front_bytes: u64,
     front: OnceLock<Vec<u8>>,
-    /// True if a later state of the file could look the same.
+    /// True if a later state of the file could have the same version.
     is_young: bool,
 }
 
 impl Fronted {
-    /// A file at a URL.
+    /// Wraps a file at a URL.
     pub(crate) fn remote(object: Box<dyn Object>) -> Self {
         Self { object, front_bytes: FRONT_BYTES, front: OnceLock::new(), is_young: false }
     }
 
-    /// The file at `path` of a storage of this machine. By the profile of the options as much comes at once as
-    /// takes no longer than a request.
+    /// Opens the file at `path` of a local storage. The front has the bytes that the options'
+    /// profile reads in the time of one request.
     ///
     /// # Errors
-    /// Of storage.
+    /// Those of storage.
     pub(crate) fn local(
         storage: &dyn Storage,
         path: &ObjectPath,
@@ -74,18 +81,18 @@ impl Fronted {
         Ok(Self { object, front_bytes, front: OnceLock::new(), is_young })
     }
 
-    /// What the parser asks for at once: the front is its first block.
+    /// Bytes that the parser reads at a time: the front is its first block.
     pub(crate) fn block_bytes(&self) -> usize {
         usize::try_from(self.front_bytes).unwrap_or(BLOCK_BYTES)
     }
 
-    /// What has come of the file, for who has its lock only now: nothing that might be of an earlier state which
-    /// its version does not tell from this one.
+    /// Returns the file unless a later state of it could have the same version: a caller that
+    /// waited for the file's lock may otherwise use bytes of an earlier state.
     pub(crate) fn if_settled(&self) -> Option<&Self> {
         (!self.is_young).then_some(self)
     }
 
-    /// What lies at the front, in bytes.
+    /// Bytes of the front of this file.
     fn front_bytes(&self) -> u64 {
         self.object.version().size.min(self.front_bytes)
     }
@@ -93,7 +100,7 @@ impl Fronted {
     /// Fills a buffer with the bytes from an offset on.
     ///
     /// # Errors
-    /// Of storage.
+    /// Those of storage.
     pub(crate) fn read(
         &self,
         offset: u64,
@@ -121,10 +128,10 @@ impl Fronted {
         Ok(())
     }
 
-    /// What the file begins with.
+    /// Detects the kind of the file by its first bytes.
     ///
     /// # Errors
-    /// Of storage.
+    /// Those of storage.
     pub(crate) fn kind(&self) -> Result<PlaceKind> {
         let read = |offset, buffer: &mut [u8]| Ok(self.read(offset, buffer)?);
         kind_of_bytes(self.object.version().size, &read)
@@ -150,11 +157,11 @@ impl ReadAt for Fronted {
 pub(crate) type ReadExtent<'a> =
     &'a dyn Fn(u64, &mut [u8]) -> std::result::Result<(), StorageError>;
 
-/// The bytes of `extents` of an object. Those that `is_asked` holds for are requested at once, where the
-/// place can do that; all others are read by `read`.
+/// Reads the bytes of `extents` of an object. Extents for which `is_asked` holds are requested
+/// concurrently, where the storage can; all others are read by `read`.
 ///
 /// # Errors
-/// `Interrupted`; of storage.
+/// `Interrupted`; those of storage.
 pub(crate) fn read_many(
     object: &dyn Object,
     extents: &[(u64, usize)],
@@ -183,7 +190,7 @@ pub(crate) fn read_many(
     Ok(found)
 }
 
-/// What is answered, waited for as long as the call goes on.
+/// Waits for an answer, and polls for cancellation meanwhile.
 fn taken(answer: Answer<Bytes>, bell: &Bell) -> std::result::Result<Bytes, StorageError> {
     loop {
         let heard = bell.count();
@@ -197,20 +204,20 @@ fn taken(answer: Answer<Bytes>, bell: &Bell) -> std::result::Result<Bytes, Stora
     }
 }
 
-/// The file at a URL.
+/// An opened file at a URL.
 #[derive(Debug)]
 pub(crate) struct FileAtUrl {
-    /// The place that it lies in.
+    /// The place that contains the file.
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) name: ObjectPath,
     pub(crate) file: Fronted,
 }
 
 impl FileAtUrl {
-    /// Opens it; the options get the profile and the sidecar that are kept for it.
+    /// Opens the file; adds its stored profile and its sidecar to the options.
     ///
     /// # Errors
-    /// `NotFound`; others of storage; `InvalidArgument` for a URL that is none.
+    /// `NotFound`; others of storage; `InvalidArgument` for an invalid URL.
     pub(crate) fn open(url: &str, options: &mut OpenOptions) -> Result<Self> {
         let (storage, name) = remote_file_of(url, options)?;
         let file = Fronted::remote(storage.open_end(&name, TAIL_BYTES)?);
@@ -223,10 +230,10 @@ impl FileAtUrl {
     }
 }
 
-/// What the object at a URL is, if there is one.
+/// Detects the kind of the object at a URL, or its absence.
 ///
 /// # Errors
-/// Of storage; `InvalidArgument` for a URL that is none.
+/// Those of storage; `InvalidArgument` for an invalid URL.
 pub(crate) fn kind_at(url: &str, options: &OpenOptions) -> Result<PlaceKind> {
     match FileAtUrl::open(url, &mut options.clone()) {
         Ok(opened) => opened.file.kind(),

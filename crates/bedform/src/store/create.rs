@@ -30,16 +30,16 @@ use crate::zarr::publish::{
 };
 use crate::zarr::together::{NewArrays, create_one};
 
-/// How long drafts are worth being removed: who does it has failed, or was stopped.
+/// The time limit for removing drafts after a failure or cancellation.
 const DISCARD: Duration = Duration::from_millis(500);
-/// The same where a server answers.
+/// The same limit for a store on a server.
 const DISCARD_ON_SERVER: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Creates an empty store in `storage`, durable on return.
     ///
     /// # Errors
-    /// `Exists` if there is a store already, or the log of one that is gone; those of storage.
+    /// `Exists` if there is a store already, or the log of a store that is gone; those of storage.
     pub fn create(
         storage: Arc<dyn Storage>,
         attributes: &Map<String, Value>,
@@ -91,8 +91,8 @@ impl Store {
     /// # Errors
     /// `Exists`, `InvalidArgument` by the layout, `ReadOnly`, those of storage.
     pub fn create_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
-        // One hold of the store's lock from the first look at the name to the commit: no draft is needed,
-        // which would keep the name between two of them.
+        // The store's lock is held from the first look at the name to the commit, so no draft is
+        // needed to reserve the name.
         let opened = self.zarr()?;
         let document = create_one(opened, path, new)?;
         let metadata = parse_array(&document, &opened.options.limits)
@@ -115,11 +115,11 @@ impl Store {
     }
 
     /// Creates an array that no reader sees before [`Store::commit_drafts`] names it, so that
-    /// several arrays can appear at once with their data. As long as a handle of the draft lives,
-    /// nobody else gets its name.
+    /// several arrays can appear at once with their data. While a handle of the draft lives, no
+    /// other writer can take its name.
     ///
     /// # Errors
-    /// As [`Store::create_array`]; `Conflict` if somebody else is about to create it.
+    /// As [`Store::create_array`]; `Conflict` if another writer is about to create it.
     pub fn draft_array(&self, path: &ObjectPath, new: &NewArray) -> Result<Array> {
         let opened = &**self.zarr()?;
         opened.check_writable()?;
@@ -131,7 +131,7 @@ impl Store {
         let metadata = parse_array(&document, &opened.options.limits)
             .map_err(|error| Error::metadata(opened.name_of(path), error))?;
         publish(opened, path, document.clone())?;
-        // Not waited for: whoever holds it may be waiting for the store's lock, which is ours.
+        // Without waiting: the holder may be waiting for the store's lock, which this call holds.
         let lock = opened.storage.try_lock(path)?.ok_or_else(|| in_use(opened, path))?;
         let lock = DraftLock::new(lock);
         let draft = Draft { key: identity.array, lock: Arc::downgrade(&lock) };
@@ -139,8 +139,8 @@ impl Store {
         self.draft_of(path, metadata, document, Some(lock)).map(Array::stored_in)
     }
 
-    /// As [`Store::draft_array`], of which all elements are `elements`: codecs that are open are chosen by
-    /// them. They are still to be written.
+    /// As [`Store::draft_array`]. `elements` are all elements of the array, and choose its codecs
+    /// if these are open. They are not written yet.
     ///
     /// # Errors
     /// As [`Store::draft_array`]; `InvalidArgument` for another number of elements.
@@ -159,17 +159,17 @@ impl Store {
         self.zarr().map_or_else(|_| Vec::new(), |opened| opened.tallies.take_lines())
     }
 
-    /// Makes arrays of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
+    /// Makes drafts of [`Store::draft_array`] visible, all at once. Atomic, durable on return.
     ///
     /// # Errors
-    /// `NotFound` if a draft is gone; `Conflict` if somebody else has created an array of that name
-    /// meanwhile; `ReadOnly`, those of storage.
+    /// `NotFound` if a draft is gone; `Conflict` if another writer has created an array of that
+    /// name meanwhile; `ReadOnly`, those of storage.
     pub fn commit_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
         self.commit_drafts_with(paths, &[])
     }
 
-    /// As [`Store::commit_drafts`]; in the same commit each of `groups` gets its attributes, and is
-    /// created if it is missing.
+    /// As [`Store::commit_drafts`]; the same commit sets the attributes of each of `groups`, and
+    /// creates missing ones.
     ///
     /// # Errors
     /// As [`Store::commit_drafts`]; `Exists` if an array has the path of a group; `LimitExceeded`.
@@ -211,17 +211,17 @@ impl Store {
         Ok(())
     }
 
-    /// Removes drafts of this handle, with what was written to them, as far as that takes seconds. What was
-    /// committed stays.
+    /// Removes drafts of this handle with their shards, within a time limit: 0.5 s, on a server 5
+    /// s. Committed arrays stay.
     ///
     /// # Errors
-    /// `ReadOnly`, those of storage; `Io` if it would take longer. What is left is invisible, and goes when
-    /// its name is used again.
+    /// `ReadOnly`, those of storage; `Io` if it would take longer. The rest is invisible, and is
+    /// removed when its name is used again.
     pub fn discard_drafts(&self, paths: &[ObjectPath]) -> Result<()> {
         let is_remote = self.storage().is_remote();
         let time = if is_remote { DISCARD_ON_SERVER } else { DISCARD };
         within(time, || self.discard_all(paths)).map_err(|error| match error.kind() {
-            // Nobody need have stopped it.
+            // The time limit has passed, although nobody cancelled the call.
             ErrorKind::Interrupted => {
                 Error::new(ErrorKind::Io, "what was begun could not be removed in time")
             }
@@ -235,7 +235,7 @@ impl Store {
         let _lock = opened.lock(&ObjectPath::root())?;
         for path in paths {
             let Some(draft) = opened.drafts().remove(path) else { continue };
-            // Somebody else may have taken the name meanwhile.
+            // Another writer may have taken the name meanwhile.
             let own = own_document(opened, path)
                 .and_then(|own| check_key(opened, path, &own, &draft.key));
             if own.is_ok() && opened.documents.kind(opened, path)?.is_none() {
@@ -248,8 +248,8 @@ impl Store {
         Ok(())
     }
 
-    /// The array that [`Store::draft_array`] made at `path`, perhaps in another process, while it is
-    /// not yet committed.
+    /// Opens the array that [`Store::draft_array`] made at `path`, perhaps in another process,
+    /// before it is committed.
     ///
     /// # Errors
     /// `NotFound` if there is no such draft; `Corrupt` by its document.
@@ -266,10 +266,10 @@ impl Store {
         self.draft_of(path, metadata, own.document, None).map(Array::stored_in)
     }
 
-    /// Deletes an array or group with all below it, after the appends that are under way: in a group of
-    /// more than 128 arrays those to the others may not begin now. Nobody may be writing regions of it.
-    /// Readers see it whole or not at all; what it leaves on storage if the process dies is removed
-    /// when its name is used again.
+    /// Deletes an array or group with everything below it, atomically for readers. Waits for
+    /// appends in progress; in a group of more than 128 arrays, no append to the others may start
+    /// meanwhile. No session may be writing regions of it. If the process dies, the remains on
+    /// storage are removed when the name is used again.
     ///
     /// # Errors
     /// `NotFound`, `ReadOnly`, those of storage.
@@ -291,15 +291,16 @@ impl Store {
         }
         commit(opened, &[], std::slice::from_ref(path))?;
         match opened.storage.delete_tree(path, opened.options.durability) {
-            // Deleted it is: what is left is invisible, and goes when its name is used again.
+            // The deletion has succeeded: the rest is invisible, and is removed when its name is
+            // used again.
             Err(_) if matches!(opened.documents.kind(opened, path), Ok(None)) => Ok(()),
             outcome => Ok(outcome?),
         }
     }
 
-    /// Creates many arrays at once, with the missing groups above them: readers see all of them or none.
-    /// Durable on return. Much faster than one by one: what has to be durable before the commit is made
-    /// so at once, or by several threads, and there is one commit.
+    /// Creates many arrays at once, with the missing groups above them: readers see all of them or
+    /// none. Durable on return. Much faster than separate calls: there is one commit, and one call
+    /// or several threads make the documents durable before it.
     ///
     /// # Errors
     /// As [`Store::create_array`]; `InvalidArgument` if a path is given twice.
@@ -314,9 +315,9 @@ impl Store {
     }
 }
 
-/// Fails if the log of another store lies where that of a new one would: no session could commit to it.
+/// Fails if the log of another store lies in this one's place: no session could commit to it.
 fn check_no_log(opened: &OpenedStore) -> Result<()> {
-    // The key of the store does not matter for what is only listed.
+    // Listing does not use the key of the store.
     let Ok(log) = LogPlace::beside(&*opened.storage, [0; 16], &opened.options.limits) else {
         return Ok(());
     };

@@ -15,7 +15,7 @@ use crate::foreign::attributes::{Style, group_attributes, variable_attributes};
 use crate::options::{OpenOptions, Progress};
 use crate::zarr::nodes::NodeKind;
 
-/// A foreign file, and how it was opened.
+/// A foreign file, and the options that opened it.
 #[derive(Debug)]
 pub(super) struct FileStore {
     pub(super) file: ForeignFile,
@@ -60,7 +60,7 @@ impl FileStore {
         Error::new(ErrorKind::NotFound, format!("no {what} {path:?} in {}", self.file.name()))
     }
 
-    /// Reads the variables at `paths`, but those that only the library of their format reads.
+    /// Reads the variables at `paths` except those that only the library of their format reads.
     pub(super) fn verify(&self, paths: &[ObjectPath], progress: Progress<'_>) -> Result<Verified> {
         let mut found = Verified::default();
         for (done, path) in (0..).zip(paths) {
@@ -121,8 +121,8 @@ mod tests {
 
     const ELEMENTS: [i16; 6] = [1, -2, 3, -4, 5, -6];
 
-    /// A file that begins as HDF5 files do, with six big-endian numbers behind; its chunk map has them as
-    /// `g/v`, and a variable that only the library reads.
+    /// Writes a file that begins like HDF5, followed by six big-endian numbers. Its chunk map has
+    /// them as `g/v`, and a variable that only the library reads.
     fn write_hdf5(path: &Path) -> ChunkMap {
         let mut bytes = b"\x89HDF\r\n\x1a\n".to_vec();
         bytes.extend(ELEMENTS.iter().flat_map(|element| element.to_be_bytes()));
@@ -224,7 +224,7 @@ mod tests {
         let error = Store::open_path(&file, options.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("bedform info"), "{error}");
-        // A map of an earlier state of the file is none.
+        // A chunk map of an earlier state of the file is ignored.
         fs::create_dir(file.with_extension("h5.bedform")).unwrap();
         ForeignFile::open_with_map(&file, map, false, &options).unwrap();
         assert!(ForeignFile::find(&file, true, &options).unwrap().is_none(), "of other references");

@@ -1,7 +1,7 @@
-//! Stores: what the doors see of a place that holds groups and arrays.
+//! Stores: one type for all places with groups and arrays, which the doors (Python, C) use.
 //!
-//! The one type [`Store`] is a Zarr hierarchy with its log, or a foreign file. Of a file, every call that writes
-//! is an error of kind `ReadOnly`.
+//! A [`Store`] is a Zarr hierarchy with its log, or a foreign file. Of a file, every call that
+//! writes is an error of kind `ReadOnly`.
 //!
 //! | module | holds |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | `file` | the groups and variables of a foreign file |
 //! | `create` | new stores, groups and arrays, deletion |
 //! | `staged` | stores and groups that are built under a hidden name and published as a whole |
-//! | `sessions` | sessions, settling, recovery: what the log does for a store |
-//! | `snapshot` | stores that are held at one moment |
-//! | `verify` | what is damaged, in the log and in the objects |
+//! | `sessions` | sessions, settling, recovery, collection of the log |
+//! | `snapshot` | snapshots: stores as of one moment |
+//! | `verify` | checks of the log and of all objects |
 
 mod create;
 mod file;
@@ -51,7 +51,7 @@ pub struct Store {
     backing: Backing,
 }
 
-/// What the groups and arrays of a store lie in.
+/// The source of a store's groups and arrays.
 #[derive(Debug, Clone)]
 enum Backing {
     /// A Zarr hierarchy, and its log.
@@ -65,12 +65,12 @@ impl Store {
         Self { backing: Backing::Zarr(Arc::new(opened)) }
     }
 
-    /// A foreign file as a store, which `options` opened.
+    /// Wraps a foreign file that `options` opened.
     pub fn of_file(file: ForeignFile, options: OpenOptions) -> Self {
         Self { backing: Backing::File(Arc::new(FileStore { file, options })) }
     }
 
-    /// The foreign file that this is, if it is one.
+    /// The foreign file of this store, if it is one.
     pub fn file(&self) -> Option<&ForeignFile> {
         match &self.backing {
             Backing::Zarr(_) => None,
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// The hierarchy, for what a foreign file cannot do.
+    /// The Zarr hierarchy, for calls that a foreign file does not support.
     ///
     /// # Errors
     /// `ReadOnly` for a foreign file.
@@ -97,7 +97,7 @@ impl Store {
         OpenedStore::open_in(storage, options, None).map(Self::of)
     }
 
-    /// The place that holds the store; of a foreign file, its directory.
+    /// The place that holds the store; for a foreign file, its directory.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         match &self.backing {
             Backing::Zarr(opened) => &opened.storage,
@@ -105,17 +105,17 @@ impl Store {
         }
     }
 
-    /// True for a place that holds a single array, at the root's path, and no group.
+    /// True for a place with a single array, at the root's path, instead of a group.
     pub fn is_array(&self) -> bool {
         matches!(&self.backing, Backing::Zarr(opened) if opened.is_array)
     }
 
-    /// What was read ahead of the reads of this handle, and what was used of it.
+    /// Counts of readahead by this handle, and of its use.
     pub fn prefetch_statistics(&self) -> PrefetchStatistics {
         self.follows().map(HandleReads::statistics).unwrap_or_default()
     }
 
-    /// What the reads of this handle did with each replica that they have looked for.
+    /// Counts of this handle's reads from each replica that they considered.
     pub fn replica_statistics(&self) -> Vec<ReplicaStatistics> {
         match &self.backing {
             Backing::Zarr(opened) => {
@@ -125,7 +125,8 @@ impl Store {
         }
     }
 
-    /// Drops what was read ahead, for a program that reads nothing more. What comes is followed anew.
+    /// Drops elements that were read ahead, for a program that reads nothing more. Later reads are
+    /// followed anew.
     pub fn drop_prefetched(&self) {
         self.follows().into_iter().for_each(HandleReads::forget);
     }
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    /// How the store was opened.
+    /// The options that opened the store.
     pub fn options(&self) -> &OpenOptions {
         match &self.backing {
             Backing::Zarr(opened) => &opened.options,
@@ -145,10 +146,10 @@ impl Store {
         }
     }
 
-    /// 2 or 3.
+    /// The version of the Zarr format: 2 or 3.
     ///
     /// # Errors
-    /// Of reading the store's documents; `Unsupported` for a foreign file.
+    /// Those of reading the store's documents; `Unsupported` for a foreign file.
     pub fn zarr_format(&self) -> Result<u8> {
         match &self.backing {
             Backing::Zarr(opened) => opened.documents.zarr_format(opened),
@@ -159,10 +160,11 @@ impl Store {
         }
     }
 
-    /// What the store is: `zarr-v3`, `zarr-v2`, `netcdf-classic-1` (`-2`, `-5`), `netcdf4` or `hdf5`.
+    /// The format of the store: `zarr-v3`, `zarr-v2`, `netcdf-classic-1` (`-2`, `-5`), `netcdf4` or
+    /// `hdf5`.
     ///
     /// # Errors
-    /// Of reading the store's documents.
+    /// Those of reading the store's documents.
     pub fn format(&self) -> Result<String> {
         match &self.backing {
             Backing::Zarr(_) => Ok(format!("zarr-v{}", self.zarr_format()?)),
@@ -170,10 +172,10 @@ impl Store {
         }
     }
 
-    /// What lies at `path`, if anything.
+    /// The kind of node at `path`, if there is one.
     ///
     /// # Errors
-    /// Of reading the documents there.
+    /// Those of reading the documents there.
     pub fn kind(&self, path: &ObjectPath) -> Result<Option<NodeKind>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.documents.kind(opened, path),
@@ -184,8 +186,8 @@ impl Store {
     /// Opens the array at `path`.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata; `Unsupported` for a variable of a foreign file
-    /// that only the library of its format reads.
+    /// `NotFound`; `Corrupt` or `Unsupported` by its metadata; `Unsupported` for a variable of a
+    /// foreign file that only the library of its format reads.
     pub fn array(&self, path: &ObjectPath) -> Result<Array> {
         match &self.backing {
             Backing::Zarr(opened) => {
@@ -195,8 +197,8 @@ impl Store {
         }
     }
 
-    /// The array at `path` as it will be when [`append_with`](crate::append_with) has given it
-    /// `shape`; to write its new elements with, nothing else.
+    /// The array at `path` with the `shape` that [`append_with`](crate::append_with) will give it.
+    /// Use it only to write the new elements.
     ///
     /// # Errors
     /// As [`Store::array`]; `InvalidArgument` if the array would not grow.
@@ -204,11 +206,11 @@ impl Store {
         self.array(path)?.stored()?.grown(shape).map(Array::stored_in)
     }
 
-    /// Every array and group of the store by path, the root group not included. Of a foreign file, its
-    /// variables and groups.
+    /// Lists every array and group of the store by path, except the root group. For a foreign file,
+    /// its variables and groups.
     ///
     /// # Errors
-    /// Of reading the documents.
+    /// Those of reading the documents.
     pub fn nodes(&self) -> Result<BTreeMap<ObjectPath, NodeKind>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.documents.nodes(opened),
@@ -227,11 +229,11 @@ impl Store {
         }
     }
 
-    /// The attributes of the array or group at `path`. Of a foreign file they have the values that xarray shows
-    /// of such files, and variables that only the library of their format reads have theirs, too.
+    /// The attributes of the array or group at `path`. Those of a foreign file have the values that
+    /// xarray shows, also for variables that only the library of their format reads.
     ///
     /// # Errors
-    /// `NotFound`; of reading the documents.
+    /// `NotFound`; those of reading the documents.
     pub fn attributes(&self, path: &ObjectPath) -> Result<Map<String, Value>> {
         match (&self.backing, self.kind(path)?) {
             (Backing::Zarr(_), Some(NodeKind::Array)) => self.array(path)?.attributes(),
@@ -249,7 +251,7 @@ impl Store {
     }
 }
 
-/// The error of whatever would change the foreign file `name`.
+/// Makes the error of an attempt to change the foreign file `name`.
 fn never_written(name: &str) -> Error {
     Error::new(
         ErrorKind::ReadOnly,

@@ -20,15 +20,17 @@ use crate::references::ReferenceStorage;
 
 impl Store {
     /// Opens the store at `path`, a directory, or the URL of one in an object store: see
-    /// [`RemoteStorage::open`](bedform_remote::RemoteStorage::open). It comes with the profile that is kept for its storage unless the options
-    /// have one. A group or an array of a store can be opened by its own path, to be read
-    /// while everything is settled. A file is opened as [`ForeignFile::open`] and [`ForeignFile::open_url`] do:
-    /// its variables are the arrays of the store.
+    /// [`RemoteStorage::open`](bedform_remote::RemoteStorage::open). The stored profile of its
+    /// storage is used unless the options have one. A group or an array of a store can be opened by
+    /// its own path, for reading while everything is settled. A file is opened as by
+    /// [`ForeignFile::open`] and [`ForeignFile::open_url`]: its variables are the arrays of the
+    /// store.
     ///
     /// # Errors
-    /// As [`Store::open`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
-    /// part of a store that is to be written to, or that has commits which are not settled. Of a file those of
-    /// [`ForeignFile::open`], and `ReadOnly` if it is to be written to.
+    /// As [`Store::open`]; `Unsupported` for anything but a path of this machine or a URL;
+    /// `InvalidArgument` for a part of a store that is opened for writing, or whose store has
+    /// unsettled commits. For a file those of [`ForeignFile::open`], and `ReadOnly` if it is opened
+    /// for writing.
     pub fn open_path(path: &Path, options: OpenOptions) -> Result<Self> {
         match url_of(path) {
             Some(url) => Self::open_url(url, options),
@@ -37,7 +39,7 @@ impl Store {
         }
     }
 
-    /// A file where the URL ends like one, else a store where there is one.
+    /// Opens a file if the URL ends like one, else a store if there is one.
     fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
         let file = || {
             let mut own = options.clone();
@@ -58,7 +60,7 @@ impl Store {
             return file();
         }
         first().or_else(|error| match error.kind() {
-            // Who finds nothing either way is told of what was to be expected there.
+            // If neither exists, report the absence of the more likely one.
             ErrorKind::NotFound => second().map_err(|other| match other.kind() {
                 ErrorKind::NotFound => error,
                 _ => other,
@@ -74,7 +76,7 @@ impl Store {
         let mut own = options.clone();
         add_kept_profile(&mut own, path);
         match ForeignFile::open(path, &own) {
-            // Looked at once more: most files are none.
+            // Checked only after a failure: few files are sets of references.
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 if detect(path, &options)? != PlaceKind::References {
                     return Err(error);
@@ -86,11 +88,11 @@ impl Store {
         }
     }
 
-    /// Opens NetCDF and HDF5 files as one, read-only: variables that have the dimension `how` says are joined along
-    /// it, in the order of `paths`; any other is that of the first file.
+    /// Opens NetCDF and HDF5 files as one, read-only. Variables with the dimension that `how` names
+    /// are joined along it, in the order of `paths`; other variables come from the first file.
     ///
     /// # Errors
-    /// As [`ForeignFile::open_archive`]; `ReadOnly` if it is to be written to.
+    /// As [`ForeignFile::open_archive`]; `ReadOnly` if it is opened for writing.
     pub fn open_archive(
         paths: &[PathBuf],
         how: &ArchiveOptions<'_>,
@@ -103,11 +105,12 @@ impl Store {
         Ok(Self::of_file(ForeignFile::open_archive(paths, how, &options)?, options))
     }
 
-    /// The store that a set of references in memory is: `name` is what messages call it, `base` the directory that
-    /// relative paths of files start from, `place` the path that has the sidecar, if they come from one.
+    /// Opens a set of references in memory as a store. Messages call it `name`, relative paths of
+    /// files start at `base`, and `place` is the path that has the sidecar, if the references come
+    /// from a file.
     ///
     /// # Errors
-    /// As [`Store::open`]; `ReadOnly` if it is to be written to.
+    /// As [`Store::open`]; `ReadOnly` if it is opened for writing.
     pub fn open_references(
         name: &str,
         set: References,
@@ -122,8 +125,8 @@ impl Store {
         Self::open_in_place(Arc::new(storage), place, options)
     }
 
-    /// As [`Store::open`], with the sidecar of the path `place`, if the storage was made of what lies there; and with
-    /// the profile that is kept for it, unless the bytes are on a server.
+    /// As [`Store::open`], for storage made from the path `place`: with its sidecar, and with its
+    /// stored profile unless the bytes are on a server.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -140,13 +143,13 @@ impl Store {
         Self::open(storage, options)
     }
 
-    /// Creates an empty store in the directory `path`, which is missing or empty; missing parents are
-    /// made; or at a URL of an object store. It comes with a profile as in [`Store::open_path`]. Durable on
-    /// return.
+    /// Creates an empty store in the directory `path`, which is missing or empty, with its missing
+    /// parents; or at a URL of an object store. A stored profile is used as in
+    /// [`Store::open_path`]. Durable on return.
     ///
     /// # Errors
-    /// As [`Store::create`]; `Unsupported` for what is no path of this machine; `InvalidArgument` for a
-    /// URL that cannot be written to.
+    /// As [`Store::create`]; `Unsupported` for anything but a path of this machine or a URL;
+    /// `InvalidArgument` for a URL that cannot be written to.
     pub fn create_path(
         path: &Path,
         attributes: &Map<String, Value>,
@@ -163,7 +166,7 @@ impl Store {
     }
 }
 
-/// The error where files of others would be opened to write to them.
+/// Makes the error of opening foreign files for writing.
 fn never_written(name: &str) -> Error {
     let text = format!("{name}: foreign files are never written; open it with mode \"r\"");
     Error::new(ErrorKind::ReadOnly, text)

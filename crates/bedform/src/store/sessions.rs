@@ -1,4 +1,4 @@
-//! Sessions of a store, and what becomes of their commits.
+//! Sessions of a store, and the settling, recovery and collection of their commits.
 
 use super::Store;
 use crate::comm::Communicator;
@@ -11,12 +11,12 @@ use crate::log::settle::{
 use crate::options::Progress;
 
 impl Store {
-    /// Starts a session of `members`, all of which make this call.
+    /// Starts a session of `members`. Collective: all members make this call.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a writer has
-    /// died that may have promised commits through a burst tier, which come first: [`Store::recover`];
-    /// those of storage and of the other members.
+    /// `ReadOnly`; `InvalidArgument` for a store that is no group of Bedform's; `Conflict` if a
+    /// dead writer may have promised commits through a burst tier, which must be recovered first:
+    /// [`Store::recover`]; those of storage and of the other members.
     pub fn session(
         &self,
         members: Box<dyn Communicator>,
@@ -24,12 +24,12 @@ impl Store {
     ) -> Result<Session> {
         match self.zarr() {
             Ok(store) => store.session(members, options),
-            // The others are waiting in this call.
+            // The other members wait in this call, and must be told.
             Err(error) => Err(decline(members, error)),
         }
     }
 
-    /// Turns all commits so far into shards: [`Store::settle_with`] the defaults.
+    /// Settles all commits so far: [`Store::settle_with`] the defaults.
     ///
     /// # Errors
     /// As [`Store::settle_with`].
@@ -37,12 +37,13 @@ impl Store {
         self.settle_with(&SettleOptions::default(), &|_, _| ())
     }
 
-    /// Turns all commits so far into shards. Readers and writers go on meanwhile; what is committed
-    /// meanwhile stays in the log. Can be stopped and called again.
+    /// Settles all commits so far: turns them into shards. Readers and writers may continue
+    /// meanwhile; later commits stay in the log. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `InvalidArgument` for a share that is none; `NotFound` for an array that is not there; `Corrupt` for damaged records;
-    /// `Interrupted`; those of storage. What was settled before the error stays settled.
+    /// `ReadOnly`; `InvalidArgument` for a share that does not exist; `NotFound` for a missing
+    /// array; `Corrupt` for damaged records; `Interrupted`; those of storage. Shards that were
+    /// settled before the error stay settled.
     pub fn settle_with(
         &self,
         options: &SettleOptions,
@@ -51,12 +52,13 @@ impl Store {
         self.zarr()?.settle_with(options, progress)
     }
 
-    /// As [`Store::settle_with`] everything, by all members: each settles a share of the objects, and
-    /// the coordinator drops the commits when all have. Collective; gives each member what all did.
+    /// As [`Store::settle_with`], by all members: each settles a share of the objects, and the
+    /// coordinator drops the commits when all have. Collective; returns the statistics of all
+    /// members to each.
     ///
     /// # Errors
-    /// As [`Store::settle_with`]: the first error of any member, on all; `InvalidArgument` if the members
-    /// name different stores, arrays or times, before anything is settled.
+    /// As [`Store::settle_with`]: the first error of any member, on all; `InvalidArgument` if the
+    /// members name different stores, arrays or times, before anything is settled.
     pub fn settle_together(
         &self,
         members: Box<dyn Communicator>,
@@ -65,12 +67,12 @@ impl Store {
     ) -> Result<SettleStatistics> {
         match self.zarr() {
             Ok(store) => store.settle_by(members, options, progress),
-            // The others are waiting in this call.
+            // The other members wait in this call, and must be told.
             Err(error) => Err(decline(members, error)),
         }
     }
 
-    /// What is committed and not settled, and whether there is more.
+    /// Summarizes the unsettled commits, and the rest of the log.
     ///
     /// # Errors
     /// `Corrupt` for a damaged or missing log; those of storage.
@@ -78,23 +80,22 @@ impl Store {
         self.zarr()?.log_summary()
     }
 
-    /// Removes what nobody needs any more from the log: segments that no commit refers to and whose
-    /// writers are gone, old roots, and the whole log if nothing is left in it.
+    /// Removes unused objects from the log: old roots, and segments that no commit refers to and
+    /// that no writer uses any more. Removes the whole log if nothing is left in it.
     ///
     /// # Errors
-    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. Going on is always possible.
+    /// `ReadOnly`; `Corrupt` for a damaged root; those of storage. The call can always be repeated.
     pub fn collect_log(&self, options: &CollectOptions) -> Result<CollectStatistics> {
         self.zarr()?.collect_log(options)
     }
 
-    /// Finds what writers that died left behind, and brings about what they had promised. Writers that
-    /// live are not touched. Can be stopped and called again.
+    /// Finds the remains of dead writers, and commits their promises. Living writers are not
+    /// affected. Can be stopped and called again.
     ///
     /// # Errors
-    /// `ReadOnly`; `Conflict` where a promise cannot be kept, unless what is left over is discarded:
-    /// because an array was deleted, or made larger by others, or the promise was made to the store of
-    /// which this is a copy; or where what was left over cannot be committed any more, because others
-    /// have appended where it was appended, or an array was deleted; those of storage.
+    /// `ReadOnly`; those of storage; `Conflict` where a promise cannot be kept, unless `leftover`
+    /// discards it. Its causes: an array was deleted, others have made it larger or appended in the
+    /// same place, or the promise was made to the store of which this is a copy.
     pub fn recover(&self, burst: Option<&Burst>, leftover: Leftover) -> Result<Recovered> {
         self.zarr()?.recover(burst, leftover)
     }

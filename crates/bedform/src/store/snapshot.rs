@@ -1,4 +1,4 @@
-//! Snapshots: stores that are held at one moment.
+//! Snapshots: stores as of one moment.
 
 use std::path::Path;
 
@@ -11,15 +11,16 @@ use crate::opening::is_file;
 use crate::options::OpenOptions;
 
 impl Store {
-    /// The store as of now: every array, group and attribute of one moment, read-only, whatever others commit,
-    /// settle, create, write and delete meanwhile. It looks for the newest commit, whatever the handle's
-    /// freshness.
+    /// A snapshot of the store as of now: every array, group and attribute of one moment,
+    /// read-only. Later commits, settles and writes by others do not show in it. It starts at the
+    /// newest commit, regardless of the handle's freshness.
     ///
-    /// A read gives what there was at the moment, or is an error of kind `SnapshotMoved`: nothing is kept for
-    /// a snapshot, and what was settled, written directly, shrunk or deleted since is no longer there. What a
-    /// commit adds changes nothing for it. Of changes that have no commit (direct writes, and all of other
-    /// programs) it knows by the times of files: a few milliseconds go by until these tell before from after. On
-    /// a server, whose times are another machine's and in seconds, they may go unnoticed.
+    /// A read returns the data of the moment, or an error of kind `SnapshotMoved`. Nothing is kept
+    /// for a snapshot: data that were settled, written directly, shrunk or deleted since may be
+    /// gone. Later commits alone change nothing. Changes without a commit (direct writes, and all
+    /// changes by other programs) are recognized by the times of files, which take a few
+    /// milliseconds to advance. On a server, whose clock is another machine's and counts seconds,
+    /// they may go unnoticed.
     ///
     /// The snapshot of a foreign file is the file as it was opened.
     ///
@@ -39,7 +40,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// `Conflict` if others never stop committing; those of reading documents and roots.
+    /// `Conflict` if others keep committing; those of reading documents and roots.
     pub fn snapshot(&self) -> Result<Self> {
         match &self.backing {
             Backing::Zarr(opened) => opened.hold().map(Self::of),
@@ -47,11 +48,11 @@ impl Store {
         }
     }
 
-    /// What [`Store::open_snapshot`] opens this snapshot by, in another process: the moment, for a store that is
-    /// a snapshot, of the size of the root's document; nothing for others.
+    /// Describes this snapshot so that [`Store::open_snapshot`] can open it in another process. The
+    /// value is as large as the root's document; `None` for a store that is no snapshot.
     ///
     /// # Errors
-    /// Of storage, where a server no longer has that document.
+    /// Those of storage, where a server no longer has that document.
     pub fn moment(&self) -> Result<Option<Value>> {
         match &self.backing {
             Backing::Zarr(opened) => opened.held_as_json(),
@@ -62,8 +63,8 @@ impl Store {
     /// Opens the snapshot of the store at `path` that [`Store::moment`] describes.
     ///
     /// # Errors
-    /// As [`Store::open_path`]; `InvalidArgument` for what is no moment; `SnapshotMoved` if its commits have been
-    /// settled, or another store lies there.
+    /// As [`Store::open_path`]; `InvalidArgument` for a value that is no moment; `SnapshotMoved` if
+    /// its commits have been settled, or another store is there now.
     pub fn open_snapshot(path: &Path, options: OpenOptions, moment: &Value) -> Result<Self> {
         if is_file(path) {
             return Self::open_path(path, options);

@@ -1,8 +1,8 @@
-//! Stores, and groups of a store, that are built under a hidden name and published as a whole.
+//! Stores, and groups of a store, that are built under a hidden name and published atomically.
 //!
-//! Until then readers find what was there before. What is dropped without publication leaves nothing; what a killed
-//! process has left goes when something is next staged in the same directory. See [`crate::publication`] for file
-//! systems that exchange no names.
+//! Until publication readers find the earlier store or group. A value that is dropped before
+//! publication removes its tree; the tree of a killed process is removed when another one is staged
+//! in the same directory. See [`crate::publication`] for file systems that cannot exchange names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::zarr::nodes::NodeKind;
 use crate::zarr::publish::{check_key, check_new, lock_arrays, own_document};
 use crate::zarr::replacing::replace_group;
 
-/// Bytes of a root that is looked into.
+/// The most bytes of a root that are read.
 const ROOT_BYTES_MAX: u64 = 64 << 20;
 
-/// The documents of which a store has one.
+/// Documents of which a store has at least one.
 const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
 
 /// A store that is built beside its place.
@@ -50,18 +50,20 @@ const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
 pub struct StagedStore {
     staged: StagedTree,
     store: Store,
-    /// Whether a store that has the name gives way.
+    /// True if an existing store of that name is replaced.
     replaces: bool,
     shown: String,
 }
 
 impl StagedStore {
-    /// Begins a store for the directory `target`, with the missing directories above it. If it `replaces`, a store
-    /// that is there gives way; nothing else does but an empty directory.
+    /// Stages a store for the directory `target`, and creates the missing directories above it.
+    /// With `replaces`, an existing store is replaced. Apart from that only an empty directory may
+    /// have the name.
     ///
     /// # Errors
-    /// `Exists` if something else is there, or the log of a store that is gone; `InvalidArgument` for what is no
-    /// path of this machine, and if something above is a file; those of storage.
+    /// `Exists` for any other entry of that name, or the log of a store that is gone;
+    /// `InvalidArgument` for a target that is no path of this machine, and if a part of the path
+    /// above is a file; those of storage.
     pub fn create(
         target: &Path,
         replaces: bool,
@@ -70,7 +72,7 @@ impl StagedStore {
     ) -> Result<Self> {
         check_local(target)?;
         let shown = target.to_string_lossy().into_owned();
-        // What a link stands for is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let resolved = target.is_symlink().then(|| target.canonicalize().ok()).flatten();
         let target = resolved.as_deref().unwrap_or(target);
         let above = std::path::absolute(target).ok();
@@ -84,14 +86,14 @@ impl StagedStore {
         add_kept_profile(&mut options, &above);
         let staged = StagedTree::begin(&parent, &name)?;
         check_place(&*parent, &name, replaces, &shown)?;
-        // Opened by its path: its shards go to the storage targets that are configured.
+        // Opened by its path, so that its shards go to the configured storage targets.
         let path = above.join(staged.tree()?.as_str());
         let storage = storage_of(&path, Mode::Create, &options)?;
         let store = Store::create(storage, attributes, options)?;
         Ok(Self { staged, store, replaces, shown })
     }
 
-    /// As [`StagedStore::create`], of the directory `name` of `parent`.
+    /// As [`StagedStore::create`], for the directory `name` of `parent`.
     ///
     /// # Errors
     /// As [`StagedStore::create`].
@@ -109,22 +111,22 @@ impl StagedStore {
         Ok(Self { staged, store, replaces, shown })
     }
 
-    /// The store, which only its builder sees.
+    /// The unpublished store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Where the store is until it is published.
+    /// The path of the store until it is published.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(self.store.storage().name())
     }
 
-    /// Gives the finished store its name, in one step. Nobody writes to it any more. A store that it replaces is
-    /// removed, with its log.
+    /// Gives the finished store its name, in one step. No other handle may write to it any more. A
+    /// store that it replaces is removed, with its log.
     ///
     /// # Errors
-    /// `Exists` if something that does not give way has got the name meanwhile; those of storage. What was there
-    /// stays, unless the kind is `Poisoned`.
+    /// `Exists` if the name was taken meanwhile by anything that is not replaced; those of storage.
+    /// The earlier store stays, unless the kind is `Poisoned`.
     pub fn publish(self) -> Result<()> {
         let Self { staged, store, replaces, shown } = self;
         let durability = store.options().durability;
@@ -133,20 +135,21 @@ impl StagedStore {
         if check_place(&*parent, &target, replaces, &shown)? {
             let old = log_owner(&*parent, &target).ok().flatten();
             staged.publish(TreePublication::Exchange, durability)?;
-            // The new store has its name, whatever becomes of the old log.
+            // The new store has its name, even if removing the old log fails.
             if old.is_some() {
                 let _ = remove_log(&staged, old.as_deref(), durability);
             }
         } else {
             staged.publish(TreePublication::Absent, durability)?;
         }
-        // What is left of the old one is hidden, and goes with a sweep.
+        // The remains of the old store are hidden, and a later sweep removes them.
         let _ = staged.remove();
         Ok(())
     }
 }
 
-/// Checks what has the name of a new store; true if it is a store that gives way.
+/// Fails unless the name of a new store may be taken; true if it belongs to a store that is
+/// replaced.
 fn check_place(
     parent: &dyn Storage,
     target: &ObjectPath,
@@ -201,8 +204,9 @@ fn log_of(path: &ObjectPath) -> Result<ObjectPath> {
     Ok(path.parent().join(&format!("{}{}", path.name(), LOG_SUFFIX))?)
 }
 
-/// Removes the log beside the target if it is `owner`'s: others may have begun that of the new store by now. It
-/// loses its name in one step, so that nobody begins another one in what is being removed.
+/// Removes the log beside the target if it still belongs to `owner`: a session of the new store may
+/// have begun its log. The log loses its name in one step, so that no session starts a log in a
+/// directory that is being removed.
 fn remove_log(staged: &StagedTree, owner: Option<&[u8]>, durability: Durability) -> Result<()> {
     let (parent, target) = (staged.parent(), staged.target());
     if log_owner(&**parent, target)?.as_deref() == owner {
@@ -212,8 +216,8 @@ fn remove_log(staged: &StagedTree, owner: Option<&[u8]>, durability: Durability)
     Ok(())
 }
 
-/// Whose log lies beside `store`: the key in its newest root, or that root where it is damaged; nothing without
-/// roots.
+/// The owner of the log beside `store`: the key in its newest root, or the bytes of that root if it
+/// is damaged; `None` without roots.
 fn log_owner(parent: &dyn Storage, store: &ObjectPath) -> Result<Option<Vec<u8>>> {
     let roots = log_of(store)?.join("roots")?;
     let Some(newest) = parent.list(&roots)?.into_iter().next_back() else { return Ok(None) };
@@ -226,10 +230,10 @@ fn log_owner(parent: &dyn Storage, store: &ObjectPath) -> Result<Option<Vec<u8>>
     Ok(Some(key.map_or_else(|| bytes.clone(), |key| key.as_bytes().to_vec())))
 }
 
-/// A group that is built in a hidden directory of its store, and takes the place of one that is there.
+/// A group that is built in a hidden directory of its store, and replaces an existing group.
 ///
-/// The store's document notes the replacement before the two directories change places, so that readers find
-/// the old arrays or the new ones in every moment, also after a crash.
+/// The store's document notes the replacement before the two directories are exchanged. So readers
+/// find the old arrays or the new ones at any moment, also after a crash.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -259,11 +263,11 @@ pub struct StagedGroup {
 }
 
 impl Store {
-    /// Begins a group that is to take the place of the one at `path`.
+    /// Stages a group that will replace the one at `path`.
     ///
     /// # Errors
-    /// `NotFound` if there is no group; `Unsupported` in a place that renames nothing; `ReadOnly`, those of
-    /// storage.
+    /// `NotFound` if there is no group; `Unsupported` in a place that cannot rename; `ReadOnly`,
+    /// those of storage.
     pub fn stage_group(&self, path: &ObjectPath) -> Result<StagedGroup> {
         let opened = self.zarr()?;
         opened.check_writable()?;
@@ -290,12 +294,12 @@ impl StagedGroup {
     /// The path in the store under which the group is built.
     ///
     /// # Errors
-    /// If it is too long.
+    /// `InvalidArgument` if it is too long.
     pub fn path(&self) -> Result<ObjectPath> {
         self.staged.tree()
     }
 
-    /// How the store was opened.
+    /// The options that opened the store.
     pub fn options(&self) -> &OpenOptions {
         self.store.options()
     }
@@ -311,8 +315,8 @@ impl StagedGroup {
         Ok(array)
     }
 
-    /// As [`StagedGroup::draft_array`], of which all elements are `elements`: codecs that are open are chosen by
-    /// them.
+    /// As [`StagedGroup::draft_array`]. `elements` are all elements of the array, and choose its
+    /// codecs if these are open.
     ///
     /// # Errors
     /// As [`Store::draft_array_of`].
@@ -323,13 +327,13 @@ impl StagedGroup {
         Ok(array)
     }
 
-    /// Puts the group in its place, with these attributes, in one step. The arrays that were there are gone, with
-    /// what is committed over them and not settled. Durable on return. The appends under way are waited for, as
+    /// Publishes the group with these attributes, in one step. The old arrays are removed, with
+    /// unsettled commits over them. Durable on return. Waits for appends in progress, as
     /// [`Store::delete`] does.
     ///
     /// # Errors
-    /// `NotFound` if the group is gone; `Conflict` if another writer has replaced a new array; those of storage.
-    /// The old group stays, unless the kind is `Poisoned`.
+    /// `NotFound` if the group is gone; `Conflict` if another writer has replaced a new array;
+    /// those of storage. The old group stays, unless the kind is `Poisoned`.
     pub fn publish(mut self, attributes: &Map<String, Value>) -> Result<()> {
         let store = self.store.clone();
         let opened = &**store.zarr()?;
@@ -350,7 +354,7 @@ impl StagedGroup {
         Ok(())
     }
 
-    /// Lets go of the drafts.
+    /// Releases the drafts and their locks.
     fn release(&mut self) {
         let Ok(opened) = self.store.zarr() else { return };
         for path in self.drafts.drain(..) {

@@ -11,26 +11,26 @@ use crate::zarr::nodes::NodeKind;
 
 pub use crate::array::verified::{AbsentObjects, Verified};
 
-/// What the line of an array begins with that this version cannot read, whether or not it is damaged.
+/// The prefix of a line about an array that this version cannot read, and so cannot check.
 pub const NOT_CHECKED: &str = "cannot be checked: ";
 
 impl Store {
-    /// Reads everything that is stored of `arrays`, or of all, and says what is damaged: every
-    /// object, and of the log all that its newest root names. That includes commits which the
-    /// objects have taken over, until settling drops them from the root: a read that began before
-    /// goes by them. Roots that are no longer the newest, and what writers left without a commit,
-    /// are not looked at.
+    /// Reads everything that is stored of `arrays`, or of all, and reports all damage. It reads
+    /// every object, and all parts of the log that its newest root names. That includes commits
+    /// which the objects contain already, until settling drops them from the root, because reads
+    /// that began earlier use them. Older roots, and uncommitted data of writers, are not checked.
     ///
-    /// A line that begins with [`NOT_CHECKED`] is of an array that this version cannot read.
+    /// A line that begins with [`NOT_CHECKED`] is about an array that this version cannot read.
     ///
-    /// Of a foreign file every variable is read that the engine can read; its format may have no checksums.
+    /// For a foreign file, reads every variable that the engine can read; its format may have no
+    /// checksums.
     ///
     /// Memory is bounded by a chunk or a request of 2 MiB, the descriptions that readers keep of a
     /// log (128 MiB), and the numbers of objects. Others may write and settle meanwhile.
     ///
     /// # Errors
     /// `NotFound` for a name that is no array; `Interrupted`; those of storage, and of documents
-    /// without which there is no saying what is stored.
+    /// that are needed to find the stored objects.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Store {
         progress: Progress<'_>,
     ) -> Result<Verified> {
         if let Backing::Zarr(store) = &self.backing {
-            // What others have deleted since is not damaged.
+            // Arrays that others have deleted since are not damaged.
             store.look_unless_always()?;
         }
         let paths = self.paths_of(arrays)?;
@@ -61,7 +61,8 @@ impl Store {
         for path in paths {
             match ArrayHandle::open(store.clone(), path) {
                 Ok(array) => opened.push(array),
-                // What this version lacks cannot be checked; the others can.
+                // Arrays that this version cannot read are skipped with a line; the others are
+                // checked.
                 Err(error) if arrays.is_none() && error.is_of_document() => {
                     let is_damaged = error.kind() == ErrorKind::Corrupt;
                     let prefix = if is_damaged { "" } else { NOT_CHECKED };

@@ -1,40 +1,42 @@
 //! Arrays whose codecs the first write chooses.
 //!
-//! Such an array is created **open**: its document says so, and names `zstd`. The first write samples what it
-//! is about to write, chooses codecs ([`crate::codec::choice`]), and *closes* the array: it rewrites the
-//! document with the codecs and a note of what was compared. Only then does it write a shard.
+//! Such an array is created **open**: its document says so, and names `zstd`. The first write
+//! samples its elements, chooses codecs ([`crate::codec::choice`]), and *closes* the array: it
+//! rewrites the document with the codecs and a note of the codecs compared. Only then does it write
+//! a shard.
 //!
 //! # One array never has two codecs
 //!
-//! **No shard is published by an open state.** Everything that publishes shards goes through `ObjectWrite`,
-//! which refuses one. A writer that finds the array open, in whatever it has read or kept of it, calls
-//! [`close`] and goes on with what that gives. So it is enough that all who close an array get the same
-//! codecs, for ever:
+//! **No shard is published by an open state.** All publications of shards use `ObjectWrite`, which
+//! refuses an open state. A writer that finds the array open, in a state that it has read or
+//! cached, calls [`close`] and continues with the documents that it returns. So it suffices that
+//! all writers that close an array get the same codecs, always:
 //!
-//! 1. [`close`] reads the documents anew under the store's lock. If they are closed already it takes what
-//!    they say, and what it has chosen itself is forgotten. A closed array is never opened again: writers of
-//!    shapes and attributes take the rest of the document as they find it under the same lock.
-//! 2. The array's own document is rewritten first, on condition that it is the one that was read. On a server a
-//!    lock is a lease, which a writer can lose without knowing: of two that believe they hold it one
-//!    fails here, reads again, and takes what the other has chosen.
-//! 3. Then the store's document, which readers go by. A crash between the two leaves an own document that
-//!    is closed below a store's that is open. Whoever closes next takes the codecs of the own document, as in
-//!    2, and publishes them in the store's. No shard was written by then.
+//! 1. [`close`] reads the documents anew under the store's lock. If they are closed already, it
+//!    takes their codecs and discards its own choice. A closed array is never opened again: writers
+//!    of shapes and attributes keep the rest of the document as they find it under the same lock.
+//! 2. The array's own document is rewritten first, on condition that it is the one that was read.
+//!    On a server a lock is a lease, which a writer can lose without knowing. Of two writers that
+//!    believe they hold it, one fails here, reads again, and takes the other's codecs.
+//! 3. Then the store's document follows, which readers use. A crash between the two leaves a closed
+//!    own document below an open one in the store's. The next writer to close takes the codecs of
+//!    the own document, as in 2, and publishes them in the store's. No shard was written by then.
 //! 4. A crash after that leaves a closed array without shards, which is an array like any other.
 //!
-//! **A reader** may hold an open state while others close the array and write to it. It takes its snapshot of the
-//! log first and reads the state again after that, so that what the snapshot no longer has as commits is in
-//! shards that this state knows of. A shard with a stamp under an open state was written by a later one: the
-//! reader begins again (`ZarrSource::read_index`). It never decodes by the codecs of an open document what was
-//! encoded by others.
+//! **A reader** may hold an open state while others close the array and write to it. It takes its
+//! snapshot of the log first and then reads the state again. So commits that the snapshot no longer
+//! has are in shards that this state can decode. A shard with a stamp under an open state was
+//! written by a later state: the reader begins again (`ZarrSource::read_index`). It never decodes
+//! chunks by the codecs of an open document that were encoded by others.
 //!
-//! **Programs that are not Bedform** see an empty array of `zstd`. If one of them writes shards (which have no
-//! stamp) before the array is closed, closing finds them and keeps `zstd`. One that has opened the array while it
-//! was open and writes after it was closed, writes what nobody can read: checksums or decoders say so. Versions of
-//! Bedform that do not know open arrays refuse them by the version of our own key.
+//! **Programs that are not Bedform** see an empty array of `zstd`. If one of them writes shards
+//! (which have no stamp) before the array is closed, closing finds them and keeps `zstd`. A program
+//! that opened the array before it was closed, and writes afterwards, writes chunks that nobody can
+//! decode: checksums or decoders report that. Versions of Bedform that do not know open arrays
+//! refuse them by the version of Bedform's own key.
 //!
-//! An array that lies alone, as the copy of one array's directory does, is never open: there is no store's
-//! document to say that it was closed.
+//! An array that is opened without its store, such as a copy of its directory, is never open: no
+//! store's document says whether it was closed.
 
 use bedform_format::metadata::{
     ArrayMetadata, CodecChoice, Encoding, Identity, ShardEncoding, close_choice, own_value,
@@ -56,10 +58,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::write::elements::Input;
 use crate::write::sample::sample;
 
-/// Attempts to replace documents that others replace meanwhile.
+/// Attempts to replace documents while others replace them.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Chooses codecs for the array at `path` with `metadata` by the blocks that `sampled` gives.
+/// Chooses codecs for the array at `path` with `metadata` by the blocks that `sampled` returns.
 ///
 /// # Errors
 /// Those of `sampled`; `NoMemory`.
@@ -84,10 +86,11 @@ pub(crate) fn chosen_by(
     Ok(chosen)
 }
 
-/// Calls what it is given with all elements of an array.
+/// A function that calls its argument with all elements of an array.
 pub(crate) type WithElements<'a> = dyn Fn(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> + 'a;
 
-/// `new`, whose elements `with_elements` gives, with codecs that were chosen by them if they are open.
+/// Returns `new` with codecs chosen by the elements that `with_elements` supplies, if its codecs
+/// are open.
 ///
 /// # Errors
 /// As `Store::create_array`; `InvalidArgument` for another number of elements.
@@ -125,17 +128,18 @@ pub(crate) fn chosen_for(
     Ok(new)
 }
 
-/// An array that gets its codecs.
+/// An open array that is to be closed.
 pub(crate) struct Closing<'a> {
     pub(crate) path: &'a ObjectPath,
-    /// The array as an open one.
+    /// The array's state before it is closed.
     pub(crate) state: &'a ArrayState,
-    /// Nothing to keep those of the document: there are objects that were written by them.
+    /// The chosen codecs; `None` keeps those of the document, because existing objects were written
+    /// by them.
     pub(crate) chosen: Option<Chosen>,
 }
 
-/// Gives open arrays their codecs, or finds what others have given them; gives their documents, in their
-/// order. Durable on return. The caller holds no lock of the store.
+/// Gives open arrays their codecs, or finds those that others gave them. Returns the arrays'
+/// documents, in the order of `arrays`. Durable on return. The caller holds no lock of the store.
 ///
 /// # Errors
 /// `Conflict` if an array was replaced; those of storage.
@@ -172,7 +176,7 @@ fn close_once(hierarchy: &Hierarchy, arrays: &[Closing<'_>]) -> Result<Vec<Value
 /// An array whose own document is closed.
 struct Closed {
     document: Value,
-    /// The store's document does not say so yet.
+    /// True if the store's document does not say so yet.
     is_to_commit: bool,
 }
 
@@ -188,7 +192,7 @@ fn close_one(hierarchy: &Hierarchy, array: &Closing<'_>) -> Result<Closed> {
     let own = read_opened(hierarchy, &name, &*object)?;
     let committed = match hierarchy.documents.array(hierarchy, path) {
         Ok(found) => Some(found.document),
-        // A draft, of which the store's document says nothing.
+        // A draft, which the store's document does not name.
         Err(error) if error.kind() == ErrorKind::NotFound && own.sealed => None,
         Err(error) => return Err(error),
     };
@@ -221,7 +225,7 @@ fn close_document(
 ) -> Result<()> {
     let Closing { path, state, .. } = array;
     if own.sealed && choice_of(hierarchy, path, &own.document)?.is_none() {
-        // Somebody was cut off between the two documents.
+        // A writer crashed between the two documents.
         take_codecs(document, &own.document);
         return Ok(());
     }
@@ -229,7 +233,7 @@ fn close_document(
         .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
     let chosen = match chosen {
         Some(chosen) if !has_objects(hierarchy, path, state)? => chosen.clone(),
-        // They were written by the codecs that the document names.
+        // Existing objects were written by the codecs that the document names.
         _ => {
             let choice = CodecChoice::Made(bedform_format::metadata::CodecComparison::default());
             close_choice(document, &metadata.encoding, metadata.data_type, &choice);
@@ -242,15 +246,17 @@ fn close_document(
     Ok(())
 }
 
-/// Makes the codecs of `document`, and what it says of them, those of another document of the same array.
+/// Replaces the codecs of `document`, and its note about them, by those of another document of the
+/// same array.
 fn take_codecs(document: &mut Value, other: &Value) {
     for key in ["codecs", "bedform"] {
         document[key] = other[key].clone();
     }
 }
 
-/// The array's own document, which another program wrote last, with the codecs that the store's document,
-/// `in_store`, has for it: the program may have read it while it was open, and put it back so.
+/// Returns an array's own document that another program wrote last, with the codecs of the store's
+/// document `in_store`. The program may have read the document while it was open, and written it
+/// back so.
 pub(super) fn as_closed(own: Value, in_store: Option<&Value>) -> Value {
     let open = |document: &Value| {
         let choice = own_value(document).and_then(|own| own.get("choice"));
@@ -266,7 +272,8 @@ pub(super) fn as_closed(own: Value, in_store: Option<&Value>) -> Value {
     document
 }
 
-/// True where another program has written to the array. Where nobody may list, nobody is thought to have.
+/// True if another program has written objects of the array. Where listing is denied, none is
+/// assumed.
 fn has_objects(hierarchy: &Hierarchy, path: &ObjectPath, state: &ArrayState) -> Result<bool> {
     match (ZarrSource { hierarchy, path, state }).existing() {
         Ok(existing) => Ok(!existing.is_empty()),
@@ -275,7 +282,7 @@ fn has_objects(hierarchy: &Hierarchy, path: &ObjectPath, state: &ArrayState) -> 
     }
 }
 
-/// The choice that a document leaves open.
+/// The array's choice of codecs, if it is open.
 fn choice_of(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -286,7 +293,7 @@ fn choice_of(
     Ok(metadata.choice.filter(CodecChoice::is_open))
 }
 
-/// An encoding with other codecs; the order of axes, and the checksum, stay.
+/// The encoding with other codecs; the order of axes and the checksum stay.
 fn with_codecs(encoding: &Encoding, chosen: &Chosen) -> Encoding {
     match encoding {
         Encoding::Shard(shard) => Encoding::Shard(ShardEncoding {

@@ -1,4 +1,4 @@
-//! New arrays from JSON, as the doors hand them over.
+//! New arrays from JSON descriptions, which the doors (Python, C) pass on.
 
 use bedform_format::codec::is_serializer;
 use bedform_format::metadata::{CodecChoice, Encoding, FillValue, parse_codecs, parse_data_type};
@@ -14,15 +14,16 @@ use crate::layout::automatic::{Asked, choose, default_shards};
 use crate::layout::readers::readers_named;
 use crate::options::OpenOptions;
 
-/// Bytes of a text that are assumed where a layout is chosen.
+/// The assumed bytes of one text where a layout is chosen.
 const TEXT_BYTES: u64 = 16;
 
 impl NewArray {
     /// As [`NewArray::from_json`], for a store that was opened with `options`. Without `chunks` the
-    /// layout is the one that costs least on the store's storage for the `reads`
-    /// (`{"lat,lon": 0.7, "time": 0.3}`, by dimension names, or `[[[1, 2], 0.7], [[0], 0.3]]`, by
-    /// number; planes, series and boxes alike without), for appends of `append_length`, and for the
-    /// `readers` (`"any"`, a name or a list of them). A `profile` stands for another storage. Without `shards` there are shards of about 64 MiB.
+    /// cheapest layout on the store's storage is chosen, for the `reads`, for appends of
+    /// `append_length`, and for the `readers` (`"any"`, a name or a list of them). `reads` gives
+    /// weights of reads by dimension names (`{"lat,lon": 0.7, "time": 0.3}`) or by number
+    /// (`[[[1, 2], 0.7], [[0], 0.3]]`). Without it planes, series and boxes have equal weights. A
+    /// `profile` describes another storage. Without `shards`, shards have about 64 MiB.
     ///
     /// # Errors
     /// As [`NewArray::from_json`].
@@ -46,11 +47,11 @@ impl NewArray {
         Self::from_json(&whole, &options.limits)
     }
 
-    /// Reads a description: `shape`, `dtype` (as Zarr metadata have it), `chunks`, `shards`, and optionally
-    /// `order`, `codecs` (a list of codecs, by name or as Zarr metadata have them: perhaps one
-    /// that takes elements, such as `pcodec`, then those from bytes to bytes; or `"auto"`: the first write
-    /// chooses, also of codecs that are not in Zarr's core if `codecs_beyond_zarr` is true), `transpose`,
-    /// `checksum`, `fill_value`, `dims`, `attributes`.
+    /// Parses a description: `shape`, `dtype` (as in Zarr metadata), `chunks`, `shards`, and
+    /// optionally `order`, `codecs`, `transpose`, `checksum`, `fill_value`, `dims`, `attributes`.
+    /// `codecs` is a list of codecs, by name or as in Zarr metadata: perhaps one from elements to
+    /// bytes, such as `pcodec`, then those from bytes to bytes. Or it is `"auto"`: the first write
+    /// chooses, also among codecs outside Zarr's core if `codecs_beyond_zarr` is true.
     ///
     /// # Errors
     /// `InvalidArgument` names the key at fault.
@@ -131,10 +132,10 @@ impl NewArray {
     }
 }
 
-/// Whether the first write chooses the codecs.
+/// Returns the open choice if the first write is to choose the codecs.
 ///
 /// # Errors
-/// `InvalidArgument` for words that are none, and for codecs that are named and to be chosen.
+/// `InvalidArgument` for unknown words, and for `codecs_beyond_zarr` with named codecs.
 fn choice(
     codecs: Option<&Value>,
     beyond_zarr: Option<&Value>,
@@ -151,7 +152,7 @@ fn choice(
     };
     match codecs {
         Some(Value::String(word)) if word == "auto" => {
-            // Text has one codec, and nothing to choose.
+            // Text has one codec, so there is no choice.
             let is_open = data_type != DataType::String;
             Ok(is_open.then_some(CodecChoice::Open { beyond_zarr }))
         }
@@ -165,7 +166,7 @@ fn choice(
     }
 }
 
-/// Adds the chunks, shards and order that a description leaves open.
+/// Adds the chunks, shards and order that a description lacks.
 fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()> {
     let get = |key: &str| description.get(key).filter(|value| !value.is_null());
     let bad = |key: &str| Error::invalid(format!("{key:?} of a new array is missing or wrong"));
@@ -222,8 +223,8 @@ fn dimension_names(value: Option<&Value>) -> Option<Option<Vec<Option<String>>>>
     names.collect::<Option<Vec<_>>>().map(Some)
 }
 
-/// The serializer, if one is named, and the codecs from bytes to bytes. Without one the usual serializer
-/// goes in front, for the parser of metadata.
+/// Parses the serializer, if one is named, and the codecs from bytes to bytes. Without a named one
+/// the usual serializer is put first, because the parser of metadata requires one.
 pub(crate) fn codecs(
     codecs: &Value,
     chunk_shape: &[u64],
@@ -236,13 +237,13 @@ pub(crate) fn codecs(
     let mut all: Vec<Value> = list
         .iter()
         .map(|codec| match codec.as_str() {
-            // The level that the Zstandard and gzip tools take.
+            // The default level of the Zstandard and gzip tools.
             Some("zstd") => json!({"name": "zstd", "configuration": {"level": 3}}),
             _ => codec.clone(),
         })
         .collect();
     let name = |codec: &Value| codec.as_str().or_else(|| codec["name"].as_str()).map(str::to_owned);
-    // Elements one after another, and text, have but one form here, which is not named.
+    // Plain elements and text have one form each here, so their serializers are not named.
     let is_named = match all.first().and_then(name) {
         Some(name) => is_serializer(&name) && !matches!(name.as_str(), "bytes" | "vlen-utf8"),
         None => false,

@@ -1,4 +1,9 @@
-//! Metadata documents: reading them, whom to believe, and publishing them.
+//! Metadata documents: reading them, deciding which copy of an array's document counts, publishing
+//! them.
+//!
+//! The root's document is cached, because every read checks it. An array's own document is believed
+//! only as far as the consolidated metadata confirm it, unless another program rewrote it: see
+//! `publish` for the order.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,43 +31,44 @@ use crate::threads::ordered::map_in_threads;
 /// The name of Zarr v3 documents.
 pub(crate) const ZARR_JSON: &str = "zarr.json";
 
-/// Times that an array may be replaced while its documents are read.
+/// Attempts to read an array's documents while other arrays take its place.
 const RACES_MAX: u32 = 16;
 
-/// The documents of an opened store. The root's is kept, because it is looked at in every read.
+/// The documents of an opened store. The root's is cached, because every read checks it.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     root: Mutex<Option<Arc<GroupState>>>,
-    /// The large document that was read last: opening an array looks at it several times.
+    /// The large document that was read last: opening an array reads it several times.
     recent: Mutex<Option<Recent>>,
     /// True to take the root's document as it is.
     is_as_stored: bool,
-    /// Times that this handle has published documents: what it changes itself is always noticed.
+    /// Count of publications by this handle: a handle always notices its own changes.
     changes: AtomicU64,
-    /// It has published those of nodes, and not yet the root's, which makes them visible.
+    /// True after documents of nodes are published, until the root's document makes them visible.
     are_ahead: AtomicBool,
 }
 
-/// A large document, which would take long to parse again.
+/// A large document, kept to save parsing it again.
 #[derive(Debug)]
 struct Recent {
     path: ObjectPath,
     stored: Stored,
-    /// As long as it is open nothing else can have its version.
+    /// While it is open, no other object can have its version.
     _object: Box<dyn Object>,
 }
 
-/// Bytes of a document that is kept as [`Recent`].
+/// Bytes from which a document is kept as [`Recent`].
 const RECENT_BYTES_MIN: u64 = 1 << 20;
 
 /// A group's document as it was when it was read.
 #[derive(Debug)]
 pub(crate) struct GroupState {
     pub(crate) version: Version,
-    /// All of it but the consolidated documents, which `group` has.
+    /// The document without the consolidated documents, which are in `group`.
     pub(crate) document: Value,
     pub(crate) group: GroupDocument,
-    /// As long as it is open nothing else can have its version. Nothing where a snapshot brought the document.
+    /// While it is open, no other object can have its version. `None` where a snapshot brought the
+    /// document.
     object: Option<Box<dyn Object>>,
 }
 
@@ -70,7 +76,7 @@ impl GroupState {
     /// The bytes of the document.
     ///
     /// # Errors
-    /// Of storage; `Conflict` where a server no longer has them.
+    /// Those of storage; `Conflict` where a server no longer has them.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.version.size).unwrap_or(usize::MAX)];
         if let Some(object) = &self.object {
@@ -79,10 +85,10 @@ impl GroupState {
         Ok(bytes)
     }
 
-    /// The document of the root of `hierarchy`, as a snapshot that was taken elsewhere had it.
+    /// Parses the document of the root of `hierarchy` out of a snapshot that was taken elsewhere.
     ///
     /// # Errors
-    /// `Corrupt` for what is no such document; those of [`Documents::root`].
+    /// `Corrupt` if the bytes are no group's document; those of [`Documents::root`].
     pub(crate) fn from_bytes(hierarchy: &Hierarchy, bytes: &[u8]) -> Result<Self> {
         let path = ObjectPath::root().join(ZARR_JSON)?;
         let version = Version { size: bytes.len() as u64, ..Version::default() };
@@ -92,7 +98,7 @@ impl GroupState {
         state.ok_or_else(missing)
     }
 
-    /// What the root's document says, as it is `stored`; nothing if it is no group's.
+    /// Interprets the root's `stored` document; `None` if it is no group's.
     fn of(
         hierarchy: &Hierarchy,
         stored: Stored,
@@ -108,7 +114,8 @@ impl GroupState {
         if let (None, false) = (group.store, hierarchy.documents.is_as_stored)
             && let Some((store, log)) = lost_state(hierarchy, &group)?
         {
-            // What it says of arrays is that program's; their own documents count.
+            // The other program may have changed the arrays' entries, so the arrays' own documents
+            // count.
             (group.store, group.log, group.consolidated) = (Some(store), log, None);
         }
         resolve(hierarchy, &mut group)?;
@@ -116,7 +123,7 @@ impl GroupState {
     }
 }
 
-/// An array's document, and which versions of which documents it was made from.
+/// An array's document, and the versions of the documents that it was made from.
 #[derive(Debug)]
 pub(crate) struct ArrayDocument {
     pub(crate) metadata: ArrayMetadata,
@@ -124,15 +131,15 @@ pub(crate) struct ArrayDocument {
     pub(crate) origin: ArrayOrigin,
 }
 
-/// The versions of the documents that an array's was made from.
+/// The versions of the documents from which an array's was made.
 #[derive(Debug)]
 pub(crate) struct ArrayOrigin {
     own: (ObjectPath, Version),
     root: Option<Version>,
-    /// The changes of this handle up to which it was seen to be current.
+    /// The count of this handle's publications at which it was last found to be current.
     seen: AtomicU64,
-    /// The identity of the array that the store has had here, where another program has put another
-    /// one, or what has none, in its place.
+    /// The identity that the store's document names here, if the array's own document has another
+    /// one or none: another program has replaced it.
     pub(crate) replaced: Option<[u8; 16]>,
 }
 
@@ -148,9 +155,9 @@ impl ArrayOrigin {
 pub(crate) struct Stored {
     pub(crate) version: Version,
     pub(crate) document: Value,
-    /// What a group's says of others.
+    /// The documents of other nodes inside a group's document.
     pub(crate) texts: GroupTexts,
-    /// Bedform was the last to write it.
+    /// True if Bedform was the last to write it.
     pub(crate) sealed: bool,
 }
 
@@ -218,17 +225,17 @@ pub(super) fn read_bytes(
     Ok(bytes)
 }
 
-/// True if attributes over the limit have room in a document.
+/// True if a document of this size has room for attributes over the limit.
 fn is_large(version: &Version, limits: &Limits) -> bool {
     version.size > limits.attributes_bytes_max
 }
 
-/// Publishes a document in place of whatever is there. The caller holds the lock that guards it.
+/// Publishes a document, replacing any that exists. The caller holds the lock that guards it.
 pub(crate) fn publish(hierarchy: &Hierarchy, path: &ObjectPath, document: Value) -> Result<()> {
     publish_at(hierarchy, path, document, hierarchy.options.durability).map(drop)
 }
 
-/// As [`publish`], at a durability other than the store's. Gives the version.
+/// As [`publish`], at another durability than the store's. Returns the version.
 pub(crate) fn publish_at(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -256,7 +263,7 @@ pub(crate) fn publish_bytes(
             ),
         ));
     }
-    // What no reader would take is not put in the place of what they do.
+    // A document that readers would refuse must not replace one that they accept.
     json::check_depth(bytes, &hierarchy.options.limits).map_err(|error| {
         Error::new(ErrorKind::LimitExceeded, format!("{}: {error}", hierarchy.name_of(path)))
     })?;
@@ -267,7 +274,7 @@ pub(crate) fn publish_bytes(
 }
 
 impl Documents {
-    /// Documents as they are stored, whoever has rewritten them.
+    /// Documents that are taken as they are stored, even if another program has rewritten them.
     pub(crate) fn as_stored() -> Self {
         Self { is_as_stored: true, ..Self::default() }
     }
@@ -280,7 +287,7 @@ impl Documents {
         let kept = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(state) = kept {
             let path = ObjectPath::root().join(ZARR_JSON)?;
-            // With a note of a replacement the directory says what counts.
+            // While a replacement is noted, the directory decides which documents count.
             let current = state.group.replacing.is_none()
                 && (hierarchy.options.freshness != Freshness::Read
                     || hierarchy.storage.is_current(&path, &state.version)?);
@@ -291,8 +298,7 @@ impl Documents {
         self.read_root(hierarchy)
     }
 
-    /// True if the root's document said, when it was last read, that there are commits which are not
-    /// settled.
+    /// True if the root's document, when it was last read, said that unsettled commits exist.
     pub(crate) fn is_log_pending(&self, hierarchy: &Hierarchy) -> bool {
         if let Some(held) = &hierarchy.held {
             return held.root.as_ref().is_some_and(|root| root.group.log.pending);
@@ -308,7 +314,7 @@ impl Documents {
         (recent.path == *path && recent.stored.version == *version).then(|| recent.stored.clone())
     }
 
-    /// Keeps a document that is large. What a group's says of others is kept with the root, or not.
+    /// Keeps a large document. A group's document with documents of others is not kept here.
     fn keep_recent(&self, path: ObjectPath, stored: &Stored, object: Box<dyn Object>) {
         if stored.version.size >= RECENT_BYTES_MIN && stored.texts == GroupTexts::default() {
             let recent = Recent { path, stored: stored.clone(), _object: object };
@@ -316,7 +322,7 @@ impl Documents {
         }
     }
 
-    /// Lets go of what is known of a node whose document was published.
+    /// Drops the cached state of a node whose document was published.
     pub(super) fn note_published(&self, path: &ObjectPath) {
         let is_change = if path.is_root() {
             *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -330,7 +336,7 @@ impl Documents {
         }
     }
 
-    /// As [`Documents::root`], as storage has it now.
+    /// As [`Documents::root`], read from storage now.
     pub(crate) fn read_root(&self, hierarchy: &Hierarchy) -> Result<Option<Arc<GroupState>>> {
         if let Some(held) = &hierarchy.held {
             return Ok(held.root.clone());
@@ -354,11 +360,11 @@ impl Documents {
             self.keep_recent(path, &stored, object);
             None
         };
-        // A program that rewrites the document of a store may leave none.
+        // A program that rewrites the store's document may leave it without a key.
         let stays =
             |was| state.as_ref().is_some_and(|now| now.group.store.is_none_or(|now| now == was));
         if kept.and_then(|kept| kept.group.store).is_some_and(|was| !stays(was)) {
-            // Whoever goes on with arrays of the one would look for commits of the other.
+            // Arrays of the earlier store would look for commits in the log of another one.
             return Err(Error::new(
                 ErrorKind::Conflict,
                 format!(
@@ -373,7 +379,8 @@ impl Documents {
         Ok(Some(state))
     }
 
-    /// The root group as it is stored now, if `path` is that and it was read before: its document may be large.
+    /// The root group as it is stored now, if `path` is the root and it was read before. Its
+    /// document may be large.
     fn known_root(
         &self,
         hierarchy: &Hierarchy,
@@ -429,7 +436,7 @@ impl Documents {
         Ok(found.into_iter().flatten().next())
     }
 
-    /// False for an array of a commit that has not happened (yet).
+    /// False for an array whose creation was not committed (yet).
     fn is_committed(&self, hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
         let Some(root) = self.root(hierarchy)? else { return Ok(true) };
         Ok(committed(hierarchy, &root.group, path, own)?.is_some())
@@ -440,7 +447,7 @@ impl Documents {
         self.array_within(hierarchy, path, RACES_MAX)
     }
 
-    /// As [`Documents::array`]; another one may take its place so many times meanwhile.
+    /// As [`Documents::array`]; up to `races` other arrays may take its place meanwhile.
     fn array_within(
         &self,
         hierarchy: &Hierarchy,
@@ -467,10 +474,11 @@ impl Documents {
         if node_type(&own.document) != Some("array") {
             return Err(missing());
         }
-        // Read after the array's own document: it can then only be newer.
+        // Read after the array's own document, so that it can only be newer.
         let root = match path.is_root() {
             true => None,
-            // Who writes by what was known when the store was opened would write over others' rows.
+            // A writer with the root's document of the time of opening would overwrite rows that
+            // others added.
             false if hierarchy.options.writable => self.read_root(hierarchy)?,
             false => self.root(hierarchy)?,
         };
@@ -500,7 +508,7 @@ impl Documents {
             }
             None => return Err(missing()),
         };
-        // Its own attributes were looked at when they were read; these may be others.
+        // Reading checked its own attributes; the committed ones may differ.
         if root.as_ref().is_some_and(|root| is_large(&root.version, limits)) {
             check_attributes_of(hierarchy, path, &document)?;
         }
@@ -520,8 +528,8 @@ impl Documents {
         Ok(ArrayDocument { metadata, document, origin })
     }
 
-    /// The identity of the array that the store has at `path`, also where another program has removed
-    /// its document.
+    /// The identity of the array that the store's document names at `path`, even where another
+    /// program has removed the array's own document.
     pub(crate) fn key_of(
         &self,
         hierarchy: &Hierarchy,
@@ -533,14 +541,14 @@ impl Documents {
         }
     }
 
-    /// True if the store's document names something at `path`, there or not.
+    /// True if the store's document names a node at `path`, whether or not it exists.
     pub(crate) fn names(&self, hierarchy: &Hierarchy, path: &ObjectPath) -> Result<bool> {
         let root = self.root(hierarchy)?;
         let documents = root.as_ref().and_then(|root| root.group.consolidated.as_ref());
         Ok(documents.is_some_and(|documents| documents.contains_key(path.as_str())))
     }
 
-    /// True if nothing that `array` was made from has changed.
+    /// True if no document that `array` was made from has changed.
     pub(crate) fn is_current(&self, hierarchy: &Hierarchy, array: &ArrayOrigin) -> Result<bool> {
         if hierarchy.held.is_some() {
             return Ok(true);
@@ -597,7 +605,8 @@ impl Documents {
             check_not_newer(hierarchy, path, &stored.version)?;
             let group = parse_group(&stored.document, stored.texts)
                 .map_err(|error| Error::metadata(hierarchy.name_of(path), error))?;
-            // Texts that nobody needs any more would lie beside the values.
+            // The parsed document is dropped first, so that it and the values do not take memory at
+            // once.
             drop(stored.document);
             return attribute_values(hierarchy, path, &group.attributes);
         }
@@ -608,14 +617,14 @@ impl Documents {
     }
 }
 
-/// Fails if the document at `path`, which was found in `version`, is of another moment than the hierarchy.
+/// Fails if the document at `path`, found in `version`, is newer than the moment of the hierarchy.
 fn check_not_newer(hierarchy: &Hierarchy, path: &ObjectPath, version: &Version) -> Result<()> {
     let Some(held) = &hierarchy.held else { return Ok(()) };
     held.check(version, || hierarchy.name_of(path))
 }
 
-/// True for a node of a held store that Bedform made, which the document of the moment does not have: another
-/// program has added it before, which its time says, or it was created since.
+/// True for a node that Bedform created after the snapshot's moment. A node of another program is
+/// dated by its file: it fails if that is later than the moment.
 fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<bool> {
     let Some(held) = &hierarchy.held else { return Ok(false) };
     let has_all = held.root.as_ref().is_some_and(|root| root.group.consolidated.is_some());
@@ -625,15 +634,15 @@ fn is_younger(hierarchy: &Hierarchy, path: &ObjectPath, own: &Stored) -> Result<
     held.check(&own.version, || hierarchy.name_of(path)).map(|()| false)
 }
 
-/// The document to believe on an array.
+/// The document of an array that counts.
 enum Committed {
-    /// Its own.
+    /// Its own document.
     Own,
-    /// The one in the consolidated metadata, which it is.
+    /// The copy in the consolidated metadata, given here.
     Consolidated(Value),
 }
 
-/// Whom to believe on the array at `path`: nobody, if its creation was never committed.
+/// Decides which document of the array at `path` counts: none if its creation was never committed.
 fn committed(
     hierarchy: &Hierarchy,
     root: &GroupDocument,
@@ -654,7 +663,7 @@ fn committed(
     Ok(is_same.then_some(Committed::Consolidated(document)))
 }
 
-/// The identity of the array that a store's document has at `path`.
+/// The identity of the array that a store's document names at `path`.
 fn key_of(
     hierarchy: &Hierarchy,
     root: &GroupDocument,
@@ -664,7 +673,7 @@ fn key_of(
     text.map_or(Ok(None), |text| Ok(summary(hierarchy, path.as_str(), text)?.key))
 }
 
-/// The document that a store's has of the array at `path`.
+/// The document of the array at `path` in the store's document.
 fn document_in(
     hierarchy: &Hierarchy,
     root: &GroupDocument,
@@ -674,14 +683,14 @@ fn document_in(
     text.map(|text| parse_text(hierarchy, path, text)).transpose()
 }
 
-/// The document of `path` that the consolidated metadata have as `text`.
+/// Parses the consolidated document of the node at `path`.
 fn parse_text(hierarchy: &Hierarchy, path: &ObjectPath, text: &JsonText) -> Result<Value> {
     parse_document(text.as_str().as_bytes(), &hierarchy.options.limits)
         .map(|(document, _)| document)
         .map_err(|error| damaged_text(hierarchy, path.as_str(), error))
 }
 
-/// What the consolidated metadata say of the node at `path`, by the text of its document.
+/// Summarizes the node at `path` by the text of its consolidated document.
 ///
 /// # Errors
 /// `Corrupt` names the store's document and the node.

@@ -1,8 +1,9 @@
-//! The moment that a hierarchy is held at: a snapshot's documents, and the time after which nothing counts.
+//! The moment of a snapshot, as the hierarchy sees it: the store's document, and a time.
 //!
-//! Of a store that Bedform made the consolidated metadata are those of the last commit to its documents: who has
-//! the root's document has all of them. What has no number of a commit (documents of other programs, shards that
-//! were written directly) is known by its time: what storage dates after the moment is of another one.
+//! In a store that Bedform made, the root's consolidated metadata hold every document as of its
+//! last commit. Objects without a commit number (documents of other programs, shards written
+//! directly) are judged by time: if storage dates one after the moment, it is newer than the
+//! snapshot.
 
 use std::sync::Arc;
 
@@ -15,28 +16,31 @@ use super::hierarchy::Hierarchy;
 use super::nodes::{NodeKind, kind_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A moment, as far as the hierarchy knows it. (Its commits are the log's: see [`crate::log::snapshot`].)
+/// The moment of a snapshot, without its commits, which the log holds: see
+/// [`crate::log::snapshot`].
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    /// The document of the store's root; nothing where that is no group of Zarr v3.
+    /// The document of the store's root; `None` where that is no group of Zarr v3.
     pub(crate) root: Option<Arc<GroupState>>,
-    /// The moment, by the clock of storage: see [`Storage::now`](bedform_storage::Storage::now). Its commits
-    /// may be a little later.
+    /// The moment, in nanoseconds by the clock of storage: see
+    /// [`Storage::now`](bedform_storage::Storage::now). The snapshot's commits may be a little
+    /// later.
     pub(crate) since_ns: i64,
-    /// Where shards lie that were replaced since; nothing where no log can be.
+    /// The place of shards that were replaced since; `None` where no log can be.
     pub(crate) kept: Option<Arc<dyn Storage>>,
 }
 
 impl Held {
-    /// The document of the node at `path` as of the moment; nothing where the root's does not have it.
+    /// The document of the node at `path` as of the moment; `None` where the root's document does
+    /// not have it.
     pub(crate) fn document(&self, path: &ObjectPath) -> Option<&JsonText> {
         self.root.as_ref()?.group.consolidated.as_ref()?.get(path.as_str())
     }
 
-    /// What lay at `path` at the moment, by the root's document.
+    /// The kind of the node at `path` as of the moment, by the root's document.
     ///
     /// # Errors
-    /// `Corrupt` where the document is none.
+    /// `Corrupt` where its document cannot be parsed.
     pub(super) fn kind(
         &self,
         hierarchy: &Hierarchy,
@@ -59,13 +63,13 @@ impl Held {
         Err(Self::moved(&name(), "was written"))
     }
 
-    /// The error of an object that was changed since, as `how` says.
+    /// The error of an object that was changed since the moment; `how` names the change.
     pub(crate) fn moved(name: &str, how: &str) -> Error {
         let text = format!("{name} {how} after the snapshot was taken");
         Error::new(ErrorKind::SnapshotMoved, text)
     }
 
-    /// The error of an array or group that has gone since, or whose place another one has taken.
+    /// The error of an array or group that was deleted or replaced since the moment.
     pub(crate) fn gone(name: &str) -> Error {
         Self::moved(name, "was deleted or replaced")
     }

@@ -1,6 +1,6 @@
 //! An opened hierarchy: the groups and arrays of one place, as Zarr has them.
 //!
-//! It knows documents, drafts and locks, and nothing of commits that are not settled: the log lies over it
+//! It holds documents, drafts and locks. It does not know unsettled commits: the log lies over it
 //! (see [`crate::log`]).
 
 use std::collections::{HashMap, HashSet};
@@ -23,16 +23,16 @@ use crate::options::OpenOptions;
 use crate::plan::tuning::Tuning;
 use crate::prefetch::HandleReads;
 
-/// Finds the newest root of whatever log lies beside a place; `None` without any.
+/// Finds the newest root of a log beside a place; `None` if there is none.
 pub(crate) type FindRoot = fn(&dyn Storage, &Limits) -> Result<Option<Root>>;
 
-/// What all arrays of an opened store have in common, the log apart.
+/// The state of an opened store that its arrays share, apart from the log.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) options: OpenOptions,
     pub(crate) tuning: Tuning,
-    /// Who follows the reads, where something may be read ahead.
+    /// The follower of reads for readahead; `None` where nothing may be read ahead.
     pub(crate) follows: Option<Arc<HandleReads>>,
     pub(crate) documents: Documents,
     pub(crate) cache: Arc<CacheHandle>,
@@ -40,13 +40,13 @@ pub(crate) struct Hierarchy {
     next_array: AtomicU64,
     /// Drafts of this handle that are not yet committed, with their keys.
     drafts: Mutex<HashMap<ObjectPath, Draft>>,
-    /// What chosen codecs make of what is written.
+    /// Sizes of chunks encoded with chosen codecs.
     pub(crate) tallies: Tallies,
     /// Directories that this handle has swept.
     swept: Mutex<HashSet<ObjectPath>>,
-    /// The moment that the hierarchy is held at, if it is that of a snapshot.
+    /// The moment of a snapshot; `None` for a store that is not held.
     pub(crate) held: Option<Held>,
-    /// The store of which this is a group or an array, if it was opened by the path of one.
+    /// The store that this group or array belongs to, if it was opened by its own path.
     pub(crate) outer: Option<Arc<Outer>>,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Draft {
     pub(crate) lock: Weak<DraftLock>,
 }
 
-/// The lock of a draft's directory. While it is held, nobody else takes the draft for something that
-/// a crash left behind.
+/// The lock of a draft's directory. While it is held, no other process takes the draft for the
+/// remains of a crash.
 pub(crate) struct DraftLock {
     lock: Mutex<Option<Box<dyn Lock>>>,
-    /// Set once somebody who writes to the draft has looked for promises of dead writers.
+    /// Set once a writer of the draft has looked for promises of dead writers.
     are_promises_kept: AtomicBool,
 }
 
@@ -75,8 +75,8 @@ impl DraftLock {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// True if a writer of the draft has looked for promises of dead ones before, and none was left. None
-    /// can come: no session knows the draft.
+    /// True if a writer of the draft has looked for promises of dead writers before, and none was
+    /// left. None can arise: no session knows the draft.
     pub(crate) fn are_promises_kept(&self) -> bool {
         self.is_live() && self.are_promises_kept.load(Ordering::Relaxed)
     }
@@ -100,12 +100,12 @@ impl std::fmt::Debug for DraftLock {
 /// Paths and shapes of arrays by their keys.
 pub(crate) type ShapesByKey = HashMap<[u8; 16], (ObjectPath, Vec<u64>)>;
 
-/// Directories that a handle remembers to have swept; beyond it forgets all.
+/// The most directories that a handle remembers as swept; at this number it forgets them all.
 const SWEPT_MAX: usize = 1 << 16;
 
 impl Hierarchy {
-    /// The hierarchy in `storage`, of which nothing is read yet. `find_root` finds a root of the log
-    /// beside a store whose document no longer says that there is one.
+    /// Makes the hierarchy in `storage` without reading anything. `find_root` finds a root of the
+    /// log beside a store whose document no longer says that there is one.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         mut options: OpenOptions,
@@ -135,8 +135,8 @@ impl Hierarchy {
         }
     }
 
-    /// Threads that ask storage for several things: where a server answers they wait together, elsewhere
-    /// an answer takes less than a thread.
+    /// Threads that ask storage for several objects at once. Requests to a server overlap; a local
+    /// answer takes less time than starting a thread.
     pub(crate) fn threads_asking(&self) -> usize {
         match self.storage.is_remote() && self.options.threads != Some(1) {
             true => self.tuning.threads_waiting.max(1),
@@ -144,15 +144,15 @@ impl Hierarchy {
         }
     }
 
-    /// Takes the lock of a group or array, and removes what dead writers left in its directory.
+    /// Locks a group or array, and removes the remains of dead writers from its directory.
     pub(crate) fn lock(&self, path: &ObjectPath) -> Result<Box<dyn Lock>> {
         let lock = self.storage.lock(path)?;
         self.sweep_once(path);
         Ok(lock)
     }
 
-    /// Removes what dead writers left in the directory `path`, the first time that this handle
-    /// writes there. What cannot be removed is hidden, and costs no more than its space.
+    /// Removes the remains of dead writers from the directory `path`, the first time that this
+    /// handle writes there. Files that cannot be removed are hidden, and cost only their space.
     pub(crate) fn sweep_once(&self, path: &ObjectPath) {
         {
             let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,11 +170,11 @@ impl Hierarchy {
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Paths and shapes of all arrays that Bedform made, by their keys, as the store's document has
-    /// them.
+    /// Maps the keys of all arrays that Bedform made to their paths and shapes, as the store's
+    /// document has them.
     ///
     /// # Errors
-    /// Of reading the documents.
+    /// Those of reading the documents.
     pub(crate) fn shapes_by_key(&self) -> Result<ShapesByKey> {
         if let Some(root) = self.documents.root(self)?
             && let Some(consolidated) = &root.group.consolidated
@@ -200,10 +200,11 @@ impl Hierarchy {
         Ok(shapes)
     }
 
-    /// Fails if this is part of a store that has commits which are not settled.
+    /// Fails if this is a part of a store with unsettled commits.
     ///
     /// # Errors
-    /// `Unsupported` names the store and the path in it; of reading that store's document.
+    /// `InvalidArgument` names the store and the path in it; those of reading that store's
+    /// document.
     pub(crate) fn check_outer(&self) -> Result<()> {
         self.outer.as_ref().map_or(Ok(()), |outer| outer.check_settled())
     }
@@ -213,13 +214,13 @@ impl Hierarchy {
         self.next_array.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The name of an object as a user knows it.
+    /// The name of an object as the user knows it.
     pub(crate) fn name_of(&self, path: &ObjectPath) -> String {
         let root = self.storage.name();
         if path.is_root() { root } else { format!("{root}/{path}") }
     }
 
-    /// True if many objects can be made durable by one call, and the store wants that.
+    /// True if one call can make many objects durable, and the store's durability asks for that.
     pub(crate) fn can_sync_together(&self) -> bool {
         self.options.durability == Durability::Disk && self.storage.can_sync_all()
     }

@@ -1,11 +1,11 @@
-//! Shards that settling has replaced, for who holds a snapshot of the time before.
+//! Shards that settling has replaced, kept for snapshots of an earlier moment.
 //!
-//! A settle with a grace period leaves what it replaces beside the log's roots, under a second name:
-//! `kept/<array>/<coordinates>/<time>`, the time at which the shard became what it is. From then until the file
-//! system dates the loss of its first name it was the shard. Where there was none, `absent-<time>` says so, an
-//! object without bytes, with the time of the array's document: no shard goes while that stays as it is, and none
-//! was there when `absent` was made. Both are in vain at worst: who does not find what it needs says that the
-//! data have moved on.
+//! A settle with a grace period keeps each replaced shard beside the log's roots, under a second
+//! name: `kept/<array>/<coordinates>/<time>`, with the time of the shard's last change. It was
+//! current from then until the file system dates the loss of its first name. Where no shard was
+//! replaced, an empty object `absent-<time>` is written, with the time of the array's document.
+//! While that document is unchanged no shard is removed, and none existed when `absent` was made.
+//! Both are optional: a reader that finds neither reports that the data have moved on.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use bedform_storage::{Object, ObjectWriter, Storage, Version};
 use super::source::ZarrSource;
 use crate::error::Result;
 
-/// The directory of all of them.
+/// The directory of all kept shards.
 pub(crate) const KEPT: &str = "kept";
 const ABSENT: &str = "absent-";
 
-/// Sees to it that what `writer` replaces at `coordinates` stays in the place beside the store with
-/// the suffix: `stored`, or nothing.
+/// Keeps the object that `writer` replaces at `coordinates`, in the place beside the store with the
+/// suffix: the shard in version `stored`, or a note of its absence.
 ///
 /// # Errors
-/// Of storage: then nothing is kept.
+/// Those of storage: then nothing is kept.
 pub(super) fn keep(
     source: &ZarrSource<'_>,
     coordinates: &[u64],
@@ -44,17 +44,18 @@ pub(super) fn keep(
     Ok(())
 }
 
-/// What was in the place of a shard.
+/// The earlier state of a shard's place.
 pub(super) enum Predecessor {
     Absent,
     Shard(Arc<dyn Object>),
 }
 
-/// What was at `coordinates` of an array at `since_ns`, if `log` has it. Commits that it should contain and does
-/// not have to be in what the reader knows of the log: that is what the list of settled shards says.
+/// The object at `coordinates` of an array as of `since_ns`, if `log` has kept one. Commits that it
+/// lacks are not necessarily in the log that the reader knows: the list of settled shards says
+/// which are.
 ///
 /// # Errors
-/// Of storage.
+/// Those of storage.
 pub(super) fn predecessor(
     log: &dyn Storage,
     array: &[u8; 16],
@@ -72,7 +73,7 @@ pub(super) fn predecessor(
     }
     shards.sort_unstable();
     for time in shards.iter().rev() {
-        // It may go at any time.
+        // It may be deleted at any time.
         let Ok(object) = log.open(&place.join(&time.to_string())?) else { continue };
         if object.version().changed_ns > since_ns {
             return Ok(Some(Predecessor::Shard(object.into())));

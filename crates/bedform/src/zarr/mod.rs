@@ -1,26 +1,26 @@
 //! Zarr stores: documents, drafts, locks, the order of publication, shards.
 //!
-//! A store is a Zarr v3 group (or, read-only, a v2 one). This module reads and writes what any Zarr
-//! library could, and does not know the log: what is committed and not settled reaches it as a
-//! [`Moment`](crate::source::Moment).
+//! A store is a Zarr v3 group (or, read-only, a v2 one). This module reads and writes stores that
+//! any Zarr library can read and write. It does not know the log: it sees unsettled commits only as
+//! a [`Moment`](crate::source::Moment).
 //!
 //! | module | holds |
 //! |---|---|
-//! | `hierarchy` | what all arrays of an opened store have in common, the log apart |
-//! | `documents` | metadata documents: reading, trust, publication |
-//! | `held` | the moment that a snapshot holds |
-//! | `kept` | shards that settling has replaced, for snapshots |
-//! | `nodes` | which arrays and groups there are |
-//! | `publish` | the order of publication; what is checked before a name is taken |
-//! | `replacing` | a group that takes another one's place in one step |
+//! | `hierarchy` | the state of an opened store that its arrays share, apart from the log |
+//! | `documents` | metadata documents: reading, deciding between copies, publication |
+//! | `held` | the moment of a snapshot: documents and time |
+//! | `kept` | shards that settling replaced, kept for snapshots |
+//! | `nodes` | the list of arrays and groups |
+//! | `publish` | the order of publication; checks before a name is taken |
+//! | `replacing` | atomic replacement of a group by a new one |
 //! | `choosing` | arrays whose codecs the first write chooses |
-//! | `new_array`, `description`, `together` | new arrays, also from JSON, and many at once |
+//! | `new_array`, `description`, `together` | new arrays: documents, from JSON, many at once |
 //! | `outer` | groups and arrays that are opened by their own paths |
 //! | `rewritten` | stores whose document another program has rewritten |
 //! | `state` | an array as of one version of its documents |
-//! | `source` | where the objects of an array are, and what their tails say |
-//! | `object`, `region` | objects that are written: one, and all of a selection |
-//! | `tally` | what chosen codecs make of what is written |
+//! | `source` | the paths of an array's objects, and their tails: stamp and index |
+//! | `object`, `region` | writes of one object, and of all objects of a selection |
+//! | `tally` | sizes of encoded chunks, compared with the sample that chose the codecs |
 //! | `sink` | the shards of an array as a sink of settled data |
 
 pub(crate) mod choosing;

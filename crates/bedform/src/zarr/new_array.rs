@@ -1,4 +1,4 @@
-//! New arrays: what they are, and their first documents.
+//! New arrays: their description, and their first documents.
 
 use bedform_format::json::ObjectText;
 use bedform_format::metadata::{
@@ -21,22 +21,23 @@ pub struct ArrayLayout {
     pub shard_shape: Vec<u64>,
     /// The order of the chunks in a shard.
     pub order: Order,
-    /// How elements become bytes; `None` one after another, or text as `vlen-utf8` has it.
+    /// The codec from elements to bytes; `None` stores them one after another, or text as
+    /// `vlen-utf8`.
     pub serializer: Option<Serializer>,
-    /// Codecs from bytes to bytes. A CRC-32C is put behind them unless it is there.
+    /// Codecs from bytes to bytes. A CRC-32C is appended unless it is there.
     pub codecs: Vec<BytesCodec>,
-    /// The order in which axes are stored in a chunk, slowest first; `None` as they are.
+    /// The order in which axes are stored in a chunk, slowest first; `None` keeps their order.
     pub transpose: Option<Vec<usize>>,
     /// False leaves the chunks without a checksum.
     pub checksum: bool,
-    /// How objects are named.
+    /// The scheme of object names.
     pub keys: ChunkKeys,
-    /// Whether the codecs are those that the first write chooses, or how they were chosen; nothing where
-    /// they were named.
+    /// Whether the first write chooses the codecs, or how they were chosen; `None` where they were
+    /// named.
     pub choice: Option<CodecChoice>,
 }
 
-/// What a new array is.
+/// The description of an array to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewArray {
     /// Elements along each axis.
@@ -45,7 +46,7 @@ pub struct NewArray {
     pub data_type: DataType,
     /// How elements become bytes.
     pub layout: ArrayLayout,
-    /// What elements are that were never written.
+    /// The value of elements that were never written.
     pub fill_value: FillValue,
     /// Names of the axes.
     pub dimension_names: Option<Vec<Option<String>>>,
@@ -54,7 +55,7 @@ pub struct NewArray {
 }
 
 impl NewArray {
-    /// The document of the array at `path`.
+    /// Makes the document of the array at `path`.
     pub(crate) fn document(
         &self,
         identity: Identity,
@@ -62,7 +63,7 @@ impl NewArray {
         path: &ObjectPath,
     ) -> Result<Value> {
         let document = write_array(&self.metadata(identity)?);
-        // It is read back as a reader would, so that none can be written that is refused.
+        // It is parsed as a reader would, so that no document is written that readers refuse.
         parse_array(&document, &hierarchy.options.limits).map_err(|error| {
             Error::invalid(format!("array {path:?} cannot be created: {error}"))
         })?;

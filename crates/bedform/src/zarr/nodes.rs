@@ -1,5 +1,7 @@
-//! What a store has: by its consolidated metadata, by a walk through its directories, or, where a server
-//! lists nothing, by the consolidated metadata of v2.
+//! The list of a store's groups and arrays.
+//!
+//! It comes from the consolidated metadata, else from a walk through the directories, or, where a
+//! server denies listing, from the consolidated metadata of v2.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use super::documents::{Documents, read_bytes, summary};
 use super::hierarchy::Hierarchy;
 use crate::error::{Error, ErrorKind, Result};
 
-/// What lies at a path of a store.
+/// The kind of node at a path of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// An array.
@@ -23,9 +25,9 @@ pub enum NodeKind {
 
 /// The consolidated metadata of v2.
 const ZMETADATA: &str = ".zmetadata";
-/// Groups within groups that a walk looks into.
+/// The most levels of groups that a walk enters.
 const WALK_DEPTH_MAX: usize = 32;
-/// Nodes that a walk lists.
+/// The most nodes that a walk lists.
 const NODES_MAX: usize = 1 << 20;
 
 type Nodes = BTreeMap<ObjectPath, NodeKind>;
@@ -53,7 +55,7 @@ impl Documents {
         }
     }
 
-    /// What lies in the root's directories, whatever the root itself is.
+    /// The nodes in the directories below the root, even if the root itself is no group.
     pub(super) fn nodes_below_root(&self, hierarchy: &Hierarchy) -> Result<Nodes> {
         let mut nodes = Nodes::new();
         self.walk_children(hierarchy, &ObjectPath::root(), 0, &mut nodes)?;
@@ -94,7 +96,7 @@ impl Documents {
         nodes: &mut Nodes,
     ) -> Result<()> {
         for entry in hierarchy.storage.list(path)?.into_iter().filter(|entry| entry.is_directory) {
-            // A name that is no valid path cannot be ours or another Zarr library's.
+            // A name that is no valid path belongs to no Zarr library.
             if let Ok(child) = path.join(&entry.name) {
                 self.walk(hierarchy, &child, depth + 1, nodes)?;
             }
@@ -103,7 +105,8 @@ impl Documents {
     }
 }
 
-/// A node whose document cannot be read is listed as an array: opening it says why, and the others are listed.
+/// Lists a node whose document cannot be read as an array: opening it reports why, and the others
+/// are listed.
 fn or_unreadable(kind: Result<Option<NodeKind>>) -> Result<Option<NodeKind>> {
     match kind {
         Err(error) if error.is_of_document() => Ok(Some(NodeKind::Array)),
@@ -111,7 +114,7 @@ fn or_unreadable(kind: Result<Option<NodeKind>>) -> Result<Option<NodeKind>> {
     }
 }
 
-/// What the consolidated metadata of v2 name; nothing if there are none.
+/// The nodes that the consolidated metadata of v2 name; `None` if there are none.
 fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
     let root = ObjectPath::root();
     let name = root.join(ZMETADATA)?;
@@ -125,7 +128,7 @@ fn consolidated_v2(hierarchy: &Hierarchy) -> Result<Option<Nodes>> {
         .map(Some)
 }
 
-/// The paths below the root that the consolidated metadata of v2 name. Nothing else is looked at.
+/// The paths below the root that the consolidated metadata of v2 name. Only the names are parsed.
 fn named_v2(
     bytes: &[u8],
     limits: &Limits,
@@ -143,7 +146,7 @@ pub(super) fn kind_of(is_array: bool) -> NodeKind {
     if is_array { NodeKind::Array } else { NodeKind::Group }
 }
 
-/// The error of a store whose arrays nobody names.
+/// The error of a store whose arrays can neither be listed nor are named by metadata.
 fn unnamed(hierarchy: &Hierarchy, error: &Error) -> Error {
     let name = hierarchy.storage.name();
     Error::new(

@@ -1,5 +1,10 @@
-//! One object: which of its chunks are new, merged or kept, in which order they follow each other,
-//! and the tail behind them.
+//! Writes of one object of an array: a shard, or a chunk where the array has no shards.
+//!
+//! Each chunk of the object is encoded anew, merged with stored elements, copied as it is stored,
+//! or left out. The chunks follow each other in the array's order; a shard ends with its stamp and
+//! index. The object is written without a name and published in one step, on condition that the
+//! stored object has not changed. If it has, the write merges again with the newer object, up to
+//! `ATTEMPTS_MAX` times.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,15 +30,16 @@ use crate::threads::permits::CpuPermits;
 use crate::write::elements::{ChunkElements, Input, is_outside};
 use crate::write::sink::{BuiltChunk, BuiltUnit, StagedUnit, StoredUnit, WriteResources};
 
-/// Merges that are tried again because another writer was faster.
+/// Attempts to merge and publish while other writers replace the object.
 const ATTEMPTS_MAX: usize = 1000;
-/// Refusals in a row of a write to an object that is the same each time.
+/// Consecutive refusals after which a write gives up, if the stored object had the same version
+/// each time.
 const UNMOVED_MAX: usize = 8;
 
-/// Bytes of encoded chunks that wait for their turn.
+/// Bytes of decoded chunks that may be encoded ahead of the chunk that is appended next.
 const WINDOW_BYTES: usize = 16 << 20;
 
-/// All of the machine, for one object.
+/// Gives one object all threads of the machine.
 pub(crate) fn whole_machine(hierarchy: &Hierarchy) -> WriteResources {
     WriteResources { threads: hierarchy.tuning.threads, permits: None, at_once: 1 }
 }
@@ -42,43 +48,46 @@ pub(crate) fn whole_machine(hierarchy: &Hierarchy) -> WriteResources {
 #[derive(Clone)]
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
-    /// Which commits the object contains once it is written, and what those that it does not contain yet
-    /// lay over it.
+    /// The commits that the object contains once it is written, and the cover of those that it does
+    /// not contain yet.
     pub(crate) moment: &'a dyn Moment,
-    /// Which elements are new, and where they are in `input`; `None` if none are.
+    /// The read geometry and the number of its cell: which elements are new, and their places in
+    /// `input`. `None` if none are.
     pub(crate) plan: Option<(&'a Geometry, u64)>,
     pub(crate) input: Input<'a>,
-    /// The object's place in the grid of objects.
+    /// The object's coordinates in the grid of objects.
     pub(crate) coordinates: Vec<u64>,
-    /// Stored elements outside this shape are not to be kept.
+    /// Stored elements outside this shape are discarded.
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) resources: WriteResources,
-    /// What has to have ended well before anything is put in place.
+    /// A check that must have passed before the object is published.
     pub(crate) check: Option<&'a Check>,
-    /// Behind which suffix the place lies that keeps the object that is replaced; nothing if none does.
+    /// The suffix of the place beside the store in which the replaced object is kept; `None` to
+    /// keep none.
     pub(crate) kept_beside: Option<&'static str>,
 }
 
-/// What an object is before it is written.
+/// The object as it was found before the write.
 struct Existing<'a> {
     stored: Option<&'a StoredUnit>,
-    /// True if it is replaced whatever it is by then: it was not looked at.
+    /// True if the object is replaced unconditionally: the stored one was not opened, or is
+    /// damaged.
     alone: bool,
-    /// What commits that are not settled lay over it.
+    /// The elements of unsettled commits over the object.
     cover: Option<Arc<dyn Cover>>,
 }
 
 impl<'a> Existing<'a> {
-    /// What was stored when the chunks of `built` were.
+    /// Takes the object that was stored when the chunks of `built` were made.
     fn of(built: &'a BuiltUnit) -> Self {
         Self { stored: built.stored.as_ref(), alone: false, cover: None }
     }
 }
 
-/// The object at `coordinates` and the places of its chunks; `None` if there is none.
+/// Opens the object at `coordinates` and locates its chunks; `None` if there is no object.
 ///
 /// # Errors
-/// `Corrupt` by its tail; those of storage.
+/// `Corrupt` if its tail is damaged; those of storage.
 pub(crate) fn open_stored(
     source: &ZarrSource<'_>,
     coordinates: &[u64],
@@ -94,8 +103,8 @@ pub(crate) fn open_stored(
     Ok(Some(StoredUnit { object, locations, contained, is_ours }))
 }
 
-/// The error of a write into directories that are gone: the array was deleted meanwhile, and who looks again finds that
-/// out.
+/// Turns `NotFound` into `SnapshotMoved`: the directories are gone, so the array was deleted
+/// meanwhile and must be looked up again.
 pub(crate) fn moved_if_gone(error: StorageError) -> Error {
     match error.is_not_found() {
         true => Error::new(ErrorKind::SnapshotMoved, error.to_string()),
@@ -108,12 +117,12 @@ fn is_lost_race(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists)
 }
 
-/// An object that is written, and has no name yet.
+/// An object that is written and not yet published.
 struct Staged<'a> {
-    /// Nothing for an object without chunks that need not be there.
+    /// `None` for an object without chunks that may be absent.
     writer: Option<Box<dyn ObjectWriter + 'a>>,
     path: ObjectPath,
-    /// What a server gets stays in memory until it has it.
+    /// Memory of the chunks in an upload: held until the server has received the object.
     rooms: Vec<Reservation>,
 }
 
@@ -124,7 +133,7 @@ impl Staged<'_> {
     }
 }
 
-/// An object of chunks that were built, written and without a name yet.
+/// An object of built chunks, written and not yet published.
 struct StagedObject<'a> {
     write: ObjectWrite<'a>,
     built: &'a BuiltUnit,
@@ -139,18 +148,19 @@ impl StagedUnit for StagedObject<'_> {
     fn publish(self: Box<Self>) -> Result<u64> {
         let Self { write, built, staged } = *self;
         match write.put(built.stored.as_ref(), false, staged) {
-            // What is stored now may contain commits that made the array larger: what it does not
-            // contain says by itself what of it does not count.
+            // `valid` was computed for the earlier object. The object stored now may contain
+            // commits that made the array larger; its cover supplies the elements that do not
+            // count.
             Err(error) if is_lost_race(&error) => ObjectWrite { valid: None, ..write }.run(),
             outcome => outcome,
         }
     }
 }
 
-/// An object of new, merged and kept chunks, written and without a name yet.
+/// An object of new, merged and kept chunks, written and not yet published.
 struct StagedChange<'a> {
     write: ObjectWrite<'a>,
-    /// What it was merged with.
+    /// The stored object that was merged.
     stored: Option<StoredUnit>,
     alone: bool,
     staged: Staged<'a>,
@@ -170,28 +180,28 @@ impl StagedUnit for StagedChange<'_> {
     }
 }
 
-/// What becomes of one chunk.
+/// The outcome for one chunk of an object.
 enum Fate {
     /// Encoded anew.
     Made {
         encoded: Vec<u8>,
-        /// That of the elements.
+        /// Memory of the elements, out of the shared budget.
         room: Option<Reservation>,
-        /// Whether this write gives all elements of the chunk.
+        /// True if this write supplies all elements of the chunk.
         is_complete: bool,
     },
-    /// Copied as it is stored.
+    /// Copied as stored.
     Kept(Vec<u8>),
     /// Not stored: every element is the fill value.
     Dropped,
 }
 
-/// What becomes of the chunk at a position; takes memory for the encoded chunk.
+/// Decides about the chunk at a position. The last argument is a buffer for the encoded chunk.
 type FateOf<'a> = dyn Fn(u64, &mut Worker, Vec<u8>) -> Result<Fate> + Sync + 'a;
 
 impl<'a> ObjectWrite<'a> {
-    /// Writes the object of chunks that were built from what `built` says is stored. If that has changed when it
-    /// is published they are built again.
+    /// Writes the object of built chunks, unpublished. If the stored object differs from that of
+    /// `built` when this is published, the object is written again by [`ObjectWrite::run`].
     ///
     /// # Errors
     /// As [`ObjectWrite::run`].
@@ -202,7 +212,8 @@ impl<'a> ObjectWrite<'a> {
 
     fn write_built(&self, built: &BuiltUnit) -> Result<Staged<'a>> {
         let existing = Existing::of(built);
-        // What a server gets stays in memory until it has it: in that of the elements.
+        // An upload keeps its bytes in memory until the server has them: they are moved into the
+        // memory of the elements.
         let is_remote = self.source.hierarchy.storage.is_remote();
         let fate = |position: u64, worker: &mut Worker, mut output: Vec<u8>| {
             let mut chunks = built.chunks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,11 +239,11 @@ impl<'a> ObjectWrite<'a> {
         self.stage(&existing, &fate)
     }
 
-    /// Writes the object; gives its bytes.
+    /// Writes and publishes the object; returns its bytes.
     ///
     /// # Errors
-    /// Those of storage; `Corrupt` if a chunk to merge with is damaged; `Conflict` if other writers
-    /// were faster for ever.
+    /// Those of storage; `Corrupt` if a stored chunk to merge with is damaged; `Conflict` if other
+    /// writers were faster `ATTEMPTS_MAX` times.
     pub(crate) fn run(&self) -> Result<u64> {
         let tasks = self.tasks();
         let covers = self.covers_object(&tasks);
@@ -261,8 +272,8 @@ impl<'a> ObjectWrite<'a> {
         Err(self.lost_for_ever())
     }
 
-    /// Writes the object, seen by nobody. If what it was merged with has changed when it is published it is
-    /// written again.
+    /// Writes the object, unpublished. If the merged object has changed when this is published, it
+    /// is merged again.
     ///
     /// # Errors
     /// As [`ObjectWrite::run`].
@@ -292,14 +303,14 @@ impl<'a> ObjectWrite<'a> {
         )
     }
 
-    /// What is new of the object, by the positions of its chunks.
+    /// Maps the positions of chunks with new elements to those elements.
     fn tasks(&self) -> HashMap<u64, ChunkTask> {
         let Some((plan, cell)) = self.plan else { return HashMap::new() };
         plan.tasks(cell).into_iter().map(|task| (task.position, task)).collect()
     }
 
-    /// The object before the change, which `covers` all of it or does not, and whether it is replaced whatever it
-    /// is by then.
+    /// Opens the object before the change. `covers`: the change replaces all of it. The second
+    /// result is true if it may be replaced unconditionally.
     fn open_before(&self, covers: bool) -> Result<(Option<StoredUnit>, bool)> {
         match covers {
             true => self.open_covered(),
@@ -307,7 +318,7 @@ impl<'a> ObjectWrite<'a> {
         }
     }
 
-    /// Writes the object as the change makes it of what is stored.
+    /// Writes the change merged with the object as it is stored.
     fn stage_over(
         &self,
         tasks: &HashMap<u64, ChunkTask>,
@@ -331,12 +342,12 @@ impl<'a> ObjectWrite<'a> {
         self.source.state
     }
 
-    /// The last commit that the object contains once it is written; 0 before the first one of all.
+    /// The last commit that the object contains once it is written; 0 if it contains none.
     fn commit(&self) -> u64 {
         self.moment.number()
     }
 
-    /// True if every stored element is replaced, so that nothing has to be read.
+    /// True if the change replaces every stored element, so that nothing has to be read.
     fn covers_object(&self, tasks: &HashMap<u64, ChunkTask>) -> bool {
         let Some((plan, cell)) = self.plan else { return false };
         let state = self.state();
@@ -355,27 +366,27 @@ impl<'a> ObjectWrite<'a> {
             && tasks.values().all(|task| plan.covers_chunk(cell, *task))
     }
 
-    /// True if nobody else can be writing elements of `region` that we do not know of. An append that
-    /// is under way writes behind the array's end as we know it; who appends holds the lock.
+    /// True if no other writer can be adding elements to `region` that this write does not know. An
+    /// append writes behind the known end of the array, and holds the array's lock meanwhile.
     fn is_whole(&self, region: &Region) -> bool {
         self.valid.is_some() || self.is_inside(region)
     }
 
-    /// True if the region does not overhang the array.
+    /// True if the region does not pass the end of the array.
     fn is_inside(&self, region: &Region) -> bool {
         let shape = &self.state().metadata.shape;
         (0..shape.len()).all(|axis| region.end(axis) <= shape[axis])
     }
 
-    /// The object before all of it is replaced, and whether it is replaced whatever it is by then. While
-    /// there are commits that are not settled it is not: who settles may be ahead of our snapshot, and
-    /// what the object contains by its stamp must not become less.
+    /// Opens an object that is replaced as a whole; the second result is true if it may be replaced
+    /// unconditionally. With unsettled commits it may not: a concurrent settle may be ahead of our
+    /// snapshot, and the commit number in the stamp must never decrease.
     fn open_covered(&self) -> Result<(Option<StoredUnit>, bool)> {
         if self.moment.is_settled() {
             return Ok((None, true));
         }
         match self.open_existing() {
-            // To write all of it anew is the remedy.
+            // Writing all of it anew is the remedy.
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok((None, true)),
             Ok(Some(stored)) if self.moment.contained(stored.contained) > self.commit() => {
                 Err(Error::new(
@@ -390,7 +401,7 @@ impl<'a> ObjectWrite<'a> {
         }
     }
 
-    /// What lies over the object, which contains the commits up to `contained`.
+    /// The cover of the object, which contains the commits up to `contained`.
     fn cover(&self, contained: u64) -> Result<Option<Arc<dyn Cover>>> {
         let name = || self.source.object_name_of(&self.coordinates);
         self.moment.cover(&self.coordinates, contained, &name)
@@ -400,7 +411,7 @@ impl<'a> ObjectWrite<'a> {
         open_stored(self.source, &self.coordinates)
     }
 
-    /// Writes the object; `fate` says what becomes of the chunk at a position.
+    /// Writes the object without a name; `fate` decides about the chunk at a position.
     fn stage(&self, existing: &Existing<'_>, fate: &FateOf<'_>) -> Result<Staged<'a>> {
         let state = self.state();
         let hierarchy = self.source.hierarchy;
@@ -417,15 +428,16 @@ impl<'a> ObjectWrite<'a> {
         let created = hierarchy.storage.create(&path, hierarchy.options.durability, hint);
         let mut writer = created.map_err(moved_if_gone)?;
         let mut extents = vec![None; order.len()];
-        // Of named codecs nothing was predicted.
+        // Named codecs have no prediction to compare with.
         let mut made = is_predicted(&state.metadata).then(EncodedChunks::default);
-        // What a server gets stays in memory until it has it.
+        // An upload keeps its bytes in memory until the server has them.
         let (is_remote, mut rooms) = (hierarchy.storage.is_remote(), Vec::new());
-        // Buffers go round: memory that is new costs as much as to fill it.
+        // Buffers are reused: zeroing new memory costs as much as filling it.
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
         let window = (WINDOW_BYTES / state.layout.codec.decoded_bytes().max(1)).clamp(2, 1 << 12);
-        // What is stored is waited for; an object that is new only takes a processor.
+        // Merging waits for reads of the stored object; a new object is CPU work only and takes a
+        // permit.
         let turn = self
             .resources
             .permits
@@ -462,7 +474,7 @@ impl<'a> ObjectWrite<'a> {
                         Some(room) => {
                             writer.append_owned(bytes)?.and_then(|bytes| room.reuse(bytes))
                         }
-                        // Others have no memory of their own, which goes round.
+                        // Chunks without reserved memory use the spare buffers.
                         None => writer.append(&bytes).map(|()| Some(bytes))?,
                     };
                     spare().extend(bytes);
@@ -475,7 +487,7 @@ impl<'a> ObjectWrite<'a> {
         if let Some(made) = made {
             made.count(self.source);
         }
-        // Of an object that is one chunk this was asked when the chunk was dropped.
+        // For an object of one chunk, `fate` has decided this already when it dropped the chunk.
         let is_chunk = state.shard().is_none();
         if extents.iter().all(Option::is_none) && (is_chunk || self.may_be_absent(existing)?) {
             return Ok(Staged { writer: None, path, rooms });
@@ -486,7 +498,7 @@ impl<'a> ObjectWrite<'a> {
         Ok(Staged { writer: Some(writer), path, rooms })
     }
 
-    /// Gives what was written the object's name; gives its bytes.
+    /// Publishes a written object under its name; returns its bytes.
     fn put(&self, stored: Option<&StoredUnit>, alone: bool, staged: Staged<'_>) -> Result<u64> {
         let Staged { writer, path, rooms } = staged;
         let Some(mut writer) = writer else { return self.leave_absent(&path).map(|()| 0) };
@@ -499,11 +511,11 @@ impl<'a> ObjectWrite<'a> {
         self.wait_for_check()?;
         if let Some(suffix) = self.kept_beside {
             let stored = stored.map(|stored| stored.object.version());
-            // Snapshots say that the data have moved on where nothing was kept.
+            // Without the kept object, snapshots report that the data have moved on.
             let _ = keep(self.source, &self.coordinates, stored, (&mut *writer, suffix));
         }
         if stored.is_none() {
-            // Of what is there the stamp has said so.
+            // For a stored object its stamp has been checked already.
             self.source.check_is_there()?;
         }
         writer.publish(condition).map_err(moved_if_gone)?;
@@ -511,9 +523,9 @@ impl<'a> ObjectWrite<'a> {
         Ok(bytes)
     }
 
-    /// True if an object without chunks need not be there. While there is a log it still says which commits it
-    /// contains; and it has to take the place of what is there: to who holds a snapshot an object that is absent
-    /// was so at its moment.
+    /// True if an object without chunks may be absent. With a log it may not: its stamp says which
+    /// commits it contains. It also may not where it replaces an object: a snapshot takes absence
+    /// to mean that the object was absent at the snapshot's moment.
     fn may_be_absent(&self, existing: &Existing<'_>) -> Result<bool> {
         if !self.moment.is_settled() {
             return Ok(false);
@@ -527,7 +539,8 @@ impl<'a> ObjectWrite<'a> {
         }
     }
 
-    /// True if a chunk of fill values is kept: an object that is one chunk, and has to be there.
+    /// True if a chunk of fill values must be written: the object is one chunk, and lies on a
+    /// server or may not be absent.
     fn keeps_fill(&self, existing: &Existing<'_>) -> Result<bool> {
         let is_chunk = self.state().shard().is_none();
         Ok(is_chunk
@@ -538,18 +551,19 @@ impl<'a> ObjectWrite<'a> {
         self.check.map_or(Ok(()), Check::wait)
     }
 
-    /// Leaves an object without chunks as it is: absent.
+    /// Leaves an object without chunks absent, durably.
     fn leave_absent(&self, path: &ObjectPath) -> Result<()> {
         self.wait_for_check()?;
         let hierarchy = self.source.hierarchy;
-        // Whoever deleted it before us may not have lived to sync that.
+        // The writer that deleted it may have crashed before it synced the directory.
         if hierarchy.options.durability == Durability::Disk {
             hierarchy.storage.sync(&path.parent())?;
         }
         Ok(())
     }
 
-    /// What becomes of the chunk at `position`.
+    /// Decides about the chunk at `position`, whose new elements `task` names; encodes it into
+    /// `output`.
     fn fate(
         &self,
         position: u64,
@@ -600,7 +614,7 @@ impl<'a> ObjectWrite<'a> {
                     worker.chunk.trim(&state.layout, &coordinates, valid)?;
                 }
             }
-            // A covered chunk that does not overhang has no element left to be the fill value.
+            // A covered chunk inside the array has no element that needs the fill value.
             _ if covered && self.is_inside(&state.layout.grid.chunk_region(&coordinates)) => {
                 worker.chunk.make_room(&state.layout);
             }
@@ -648,7 +662,7 @@ impl<'a> ObjectWrite<'a> {
         error.at(format!("cannot merge with chunk {coordinates:?} of {name}"))
     }
 
-    /// Stamp and index.
+    /// Appends the stamp and the index of a shard.
     fn append_tail(
         &self,
         writer: &mut dyn ObjectWriter,
@@ -680,11 +694,11 @@ impl<'a> ObjectWrite<'a> {
     }
 }
 
-/// What one encoding thread uses again from chunk to chunk.
+/// Memory that one encoding thread reuses from chunk to chunk.
 #[derive(Default)]
 struct Worker {
     chunk: ChunkElements,
     scratch: Scratch,
-    /// What a chunk is encoded into before it is moved into its elements' memory.
+    /// Buffer of an encoded chunk, before it is moved into the memory of its elements.
     encoded: Vec<u8>,
 }

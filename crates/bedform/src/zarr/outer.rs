@@ -1,9 +1,9 @@
 //! Groups and arrays of a store that are opened by their own paths.
 //!
-//! What is committed and not settled lies beside the store, and only the store's document says that
-//! there is something. A part of it, opened as if it were a store, would show old data without a word;
-//! what is written there would have other numbers of commits, and names that the store does not know.
-//! So a part can be read while all is settled, and is not written to.
+//! Unsettled commits lie beside the store, and only the store's document says that there are any.
+//! If a part were opened as a store of its own, it would silently show old data. A write to it
+//! would use other numbers of commits, and names that the store does not know. So a part can be
+//! read while all is settled, and is never written.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::hierarchy::{FindRoot, Hierarchy};
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 
-/// Directories above that are looked at.
+/// The most directories above that are searched.
 const DEPTH_MAX: usize = 32;
 
-/// The store that something opened is a part of.
+/// The store that contains a group or array opened by its own path.
 #[derive(Debug)]
 pub(crate) struct Outer {
     hierarchy: Box<Hierarchy>,
@@ -26,8 +26,8 @@ pub(crate) struct Outer {
 }
 
 impl Outer {
-    /// The store that names the directory `path` as one of its nodes, if there is one above it. What
-    /// cannot be read above does not keep data from being read.
+    /// Finds the store above the directory `path` that names it as one of its nodes. Documents
+    /// above that cannot be read do not prevent reading the data.
     pub(crate) fn of(path: &Path, options: &OpenOptions, find_root: FindRoot) -> Option<Self> {
         let path = path.canonicalize().ok()?;
         for above in path.ancestors().skip(1).take(DEPTH_MAX) {
@@ -70,7 +70,7 @@ impl Outer {
     /// Fails if the store has commits that are not settled.
     ///
     /// # Errors
-    /// `InvalidArgument` names the store; of reading its document.
+    /// `InvalidArgument` names the store; those of reading its document.
     pub(crate) fn check_settled(&self) -> Result<()> {
         match self.hierarchy.documents.root(&self.hierarchy)? {
             Some(root) if root.group.log.pending => {
@@ -80,7 +80,7 @@ impl Outer {
         }
     }
 
-    /// The error of who wants to write.
+    /// The error of an attempt to write to the part.
     pub(crate) fn refuse_writing(&self) -> Error {
         self.refuse("only the whole store can be written to", "or read only")
     }

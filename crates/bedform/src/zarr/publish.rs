@@ -1,17 +1,17 @@
-//! The order of publication: what is checked before a name is taken, and the store's document, which
-//! makes changes visible.
+//! Publication of metadata: checks before a name is taken, and the store's document, which makes
+//! changes visible.
 //!
-//! What a reader may believe follows from the order:
+//! The order of publication decides what a reader may believe:
 //!
 //! 1. shards, each whole, under their final names;
 //! 2. the array's `zarr.json`;
 //! 3. the store's `zarr.json`, whose consolidated metadata name every array and its shape.
 //!
-//! Step 3 is the commit. An array whose own document is ahead of the consolidated one belongs to a
-//! commit that is under way or that a crash cut off, so the consolidated one counts, as long as both
-//! are sealed, that is: Bedform was the last to write the array's document. A document that another
-//! tool rewrote counts as it is. All changes of metadata happen under the store's lock, all changes of
-//! a shape under the array's, taken in this order: arrays by path, then the store.
+//! Step 3 is the commit. If an array's own document is ahead of the consolidated one, its commit is
+//! under way or was cut off by a crash. Then the consolidated document counts, provided that both
+//! are sealed: Bedform was the last to write the array's document. A document that another tool
+//! rewrote counts as it is. All changes of metadata happen under the store's lock, all changes of a
+//! shape under the array's. Locks are taken in this order: arrays by path, then the store.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use super::nodes::NodeKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publication::put_back;
 
-/// A random 128-bit key.
+/// Draws a random 128-bit key from the operating system.
 pub(crate) fn random_key() -> Result<[u8; 16]> {
     let mut key = [0; 16];
     let mut filled = 0;
@@ -49,11 +49,12 @@ pub(crate) fn random_key() -> Result<[u8; 16]> {
     Ok(key)
 }
 
-/// Arrays whose locks a deletion holds at a time: each takes two of the files that a process may have.
+/// Arrays whose locks a deletion holds at a time: each lock takes two of the process's file
+/// descriptors.
 const LOCKED_MAX: usize = 128;
 
-/// Waits until no append to an array at or below `path` is under way, and keeps others from beginning,
-/// as long as what this gives lives: what they write must not land in a later array.
+/// Locks the arrays at and below `path`, once no append to them is under way. The locks keep later
+/// appends from starting, so that none writes into a new array of the same name.
 pub(crate) fn lock_arrays(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Vec<Box<dyn Lock>>> {
     let arrays: Vec<ObjectPath> = match hierarchy.documents.kind(hierarchy, path)? {
         Some(NodeKind::Array) => vec![path.clone()],
@@ -65,7 +66,8 @@ pub(crate) fn lock_arrays(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Ve
         }
     };
     let mut locks = Vec::with_capacity(arrays.len().min(LOCKED_MAX));
-    // In the order of paths, as all who hold several: none can wait for each other.
+    // All holders of several locks take them in the order of paths, so that no two wait for each
+    // other.
     for array in &arrays {
         match hierarchy.lock(array) {
             Ok(lock) if locks.len() < LOCKED_MAX => locks.push(lock),
@@ -85,7 +87,7 @@ pub(crate) fn exists(hierarchy: &Hierarchy, path: &ObjectPath) -> Error {
     )
 }
 
-/// Fails if something visible is at `path`; removes what a crashed creation or deletion left there.
+/// Fails if something visible is at `path`; removes the remains of a crashed creation or deletion.
 pub(crate) fn check_free(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<()> {
     if path.is_root() {
         return Err(exists(hierarchy, path));
@@ -102,7 +104,7 @@ pub(crate) fn check_free(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<()>
         }
         parent = parent.parent();
     }
-    // Who has died while it was made has left its lock, where nothing dies with its holder.
+    // The lock of a creator that died may remain, on storage where locks outlive their holder.
     match hierarchy.storage.try_lock_of_dead(path) {
         Err(error) if error.is_not_found() => return Ok(()),
         outcome => outcome?.map(drop).ok_or_else(|| in_use(hierarchy, path))?,
@@ -120,10 +122,10 @@ pub(crate) fn in_use(hierarchy: &Hierarchy, path: &ObjectPath) -> Error {
     )
 }
 
-/// Names of Zarr's own documents, of both formats: nothing else can have them.
+/// Names of Zarr's own documents, in both formats: no array or group may have them.
 const DOCUMENTS: [&str; 5] = [ZARR_JSON, ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
-/// Fails if no array or group can have this name, or these attributes.
+/// Fails if no array or group can have this name or these attributes.
 pub(crate) fn check_new(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -154,17 +156,18 @@ pub(crate) fn check_new_attributes(
     }
     let text = ObjectText::from(attributes);
     check_attributes(hierarchy, path, &text)?;
-    // Few bytes hold no more values than can be read back.
+    // So few bytes hold no more values than a reader accepts.
     if limits.attributes_values_bytes_max(0) / VALUE_BYTES_MAX > text.as_str().len() as u64 {
         return Ok(());
     }
     attribute_values(hierarchy, path, &text).map(drop)
 }
 
-/// Levels that attributes lie below, at most, in a document that repeats those of others.
+/// The most levels above attributes in a document that repeats those of other nodes.
 const LEVELS_ABOVE: usize = 8;
 
-/// True if `values` have at most so many levels of lists and objects. They were read, so it ends.
+/// True if `values` have at most so many levels of lists and objects. Parsing has limited the
+/// depth, so that this recursion ends.
 fn is_within_depth<'v>(mut values: impl Iterator<Item = &'v Value>, depth_max: usize) -> bool {
     values.all(|value| match (value, depth_max.checked_sub(1)) {
         (Value::Array(_) | Value::Object(_), None) => false,
@@ -174,7 +177,7 @@ fn is_within_depth<'v>(mut values: impl Iterator<Item = &'v Value>, depth_max: u
     })
 }
 
-/// Fails for attributes of more bytes than the limit.
+/// Fails if the attributes have more bytes than the limit.
 pub(crate) fn check_attributes(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -194,14 +197,14 @@ pub(crate) fn check_attributes(
     }
 }
 
-/// Bytes of memory that the values in a byte of a document may take, at most.
+/// The most bytes of memory that one byte of a document takes once parsed.
 const VALUE_BYTES_MAX: u64 = 128;
 
-/// The values of the attributes of the node at `path`.
+/// Parses the attributes of the node at `path`.
 ///
 /// # Errors
-/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key that appears
-/// twice.
+/// `LimitExceeded` for values that would take far more memory than the text; `Corrupt` for a key
+/// that appears twice.
 pub(crate) fn attribute_values(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -212,7 +215,7 @@ pub(crate) fn attribute_values(
     })
 }
 
-/// The key of the store; one is made for a store that another tool wrote last.
+/// Returns the key of the store; makes one for a store that another tool wrote last.
 pub(crate) fn store_key(hierarchy: &Hierarchy) -> Result<[u8; 16]> {
     let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
     if let Some(key) = root.group.store {
@@ -223,8 +226,8 @@ pub(crate) fn store_key(hierarchy: &Hierarchy) -> Result<[u8; 16]> {
     Ok(key)
 }
 
-/// Says in the store's document what there is of a log. Durable on return. The caller holds the store's
-/// lock.
+/// Records the state of the log in the store's document. Durable on return. The caller holds the
+/// store's lock.
 pub(crate) fn set_log_state(hierarchy: &Hierarchy, log: LogState) -> Result<()> {
     let key = store_key(hierarchy)?;
     let root = hierarchy.documents.read_root(hierarchy)?.ok_or_else(|| not_a_group(hierarchy))?;
@@ -235,8 +238,9 @@ pub(crate) fn set_log_state(hierarchy: &Hierarchy, log: LogState) -> Result<()> 
     publish_root(hierarchy, &root, &key, consolidated(hierarchy, &root)?, change)
 }
 
-/// Notes in the store's document that a group is about to take another one's place, if `is_needed` says so of
-/// the documents that are there; says whether it did. The caller holds the store's lock.
+/// Notes in the store's document that a group is about to take another one's place, if `is_needed`
+/// returns true for the current documents. Returns whether it did. The caller holds the store's
+/// lock.
 pub(super) fn note_replacing(
     hierarchy: &Hierarchy,
     replacing: &Replacing,
@@ -253,7 +257,7 @@ pub(super) fn note_replacing(
     Ok(true)
 }
 
-/// What is to become different in the root's document, beside what it says of arrays and groups.
+/// Changes of the root's document besides those of arrays and groups.
 #[derive(Default)]
 pub(crate) struct RootChange<'a> {
     pub(crate) attributes: Option<&'a Map<String, Value>>,
@@ -262,7 +266,8 @@ pub(crate) struct RootChange<'a> {
     pub(crate) replacing: Option<&'a Replacing>,
 }
 
-/// The documents of everything below the root; put together for a store of another tool.
+/// The documents of everything below the root; collected from the nodes for a store of another
+/// tool.
 fn consolidated(hierarchy: &Hierarchy, root: &GroupState) -> Result<Texts> {
     if let Some(documents) = &root.group.consolidated {
         return Ok(documents.clone());
@@ -281,8 +286,8 @@ fn insert(documents: &mut Texts, path: &ObjectPath, document: &Value) {
     documents.insert(path.as_str().to_owned(), JsonText::of(document, DEPTH));
 }
 
-/// Publishes the root's document. Our own key comes before anything of the user's, which is where
-/// [`bedform_format::metadata::seal`] looks for it.
+/// Publishes the root's document. Bedform's own key comes before the user's, because
+/// [`bedform_format::metadata::seal`] looks for it there.
 fn publish_root(
     hierarchy: &Hierarchy,
     root: &GroupState,
@@ -291,7 +296,7 @@ fn publish_root(
     change: RootChange<'_>,
 ) -> Result<()> {
     if let Some(replacing) = &root.group.replacing {
-        // A crash may have cut off a replacement in two steps.
+        // A crash may have interrupted an exchange that takes two steps.
         put_back(&*hierarchy.storage, &ObjectPath::parse(&replacing.group)?)?;
     }
     let mut document = Map::new();
@@ -326,8 +331,8 @@ fn not_a_group(hierarchy: &Hierarchy) -> Error {
 }
 
 /// Publishes the root's document with the documents of `added` (and of missing groups above them)
-/// in its consolidated metadata, and without those of `removed` and all below. The caller holds the
-/// store's lock. This is the commit.
+/// in its consolidated metadata, and without those at and below `removed`. This is the commit. The
+/// caller holds the store's lock.
 pub(crate) fn commit(
     hierarchy: &Hierarchy,
     added: &[ObjectPath],
@@ -337,10 +342,10 @@ pub(crate) fn commit(
     commit_all(hierarchy, added, removed, RootChange::default())
 }
 
-/// A new or changed node, with its document if that is at hand; else it is read.
+/// A new or changed node, with its document if the caller has it; otherwise it is read.
 pub(crate) type Added = (ObjectPath, Option<Value>);
 
-/// As [`commit`], with what else is to become different in the root's document.
+/// As [`commit`], with further changes of the root's document.
 pub(crate) fn commit_all(
     hierarchy: &Hierarchy,
     added: Vec<Added>,
@@ -381,8 +386,8 @@ pub(crate) fn commit_all(
     publish_root(hierarchy, &root, &store, documents, change)
 }
 
-/// Fails unless `document`, at `path`, is that of the array with `key`: somebody may have deleted
-/// the array and created another one of that name.
+/// Fails unless `document`, at `path`, is that of the array with `key`: another writer may have
+/// deleted the array and created one of the same name.
 pub(crate) fn check_key(
     hierarchy: &Hierarchy,
     path: &ObjectPath,
@@ -399,7 +404,7 @@ pub(crate) fn check_key(
     ))
 }
 
-/// The whole document at `path`, also of a group that has others in it.
+/// Reads the whole document at `path`, with the consolidated documents of a group.
 pub(crate) fn own_document(hierarchy: &Hierarchy, path: &ObjectPath) -> Result<Value> {
     let Stored { mut document, texts, .. } = own_stored(hierarchy, path)?;
     let put_back = texts.put_back(&mut document, &hierarchy.options.limits);

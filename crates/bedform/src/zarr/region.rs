@@ -1,4 +1,8 @@
-//! All objects of a selection.
+//! Parallel writes of all objects of a selection.
+//!
+//! Several objects are written at a time, each atomically. On one machine a write uses one thread
+//! more than cores; uploads to a server are bounded by 224 MiB in flight, and permits limit the
+//! concurrent CPU work.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,12 +21,13 @@ use crate::write::elements::Input;
 use crate::write::sink::WriteResources;
 use crate::write::together::{publish_together, together_max};
 
-/// So many objects and more are made durable together: it takes two syncs, one object by itself takes four.
+/// From so many objects on, they are made durable together: two syncs for all, instead of four for
+/// each object.
 const TOGETHER_MIN: u64 = 2;
-/// Bytes of objects that are on their way to a server.
+/// The most bytes of objects in flight to a server.
 const UPLOAD_BYTES: u64 = 224 << 20;
 
-/// What a write did.
+/// The objects and bytes of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteStatistics {
     /// Objects written.
@@ -31,7 +36,7 @@ pub struct WriteStatistics {
     pub bytes: u64,
 }
 
-/// What else a write goes by, as in [`ObjectWrite`].
+/// Parameters of a write besides its elements, as in [`ObjectWrite`].
 #[derive(Clone, Copy)]
 pub(crate) struct Way<'a> {
     pub(crate) moment: &'a dyn Moment,
@@ -39,7 +44,7 @@ pub(crate) struct Way<'a> {
     pub(crate) check: Option<&'a Check>,
 }
 
-/// Writes what the plan selects, several objects at a time, each atomic.
+/// Writes the elements that the plan selects, several objects at a time, each atomically.
 ///
 /// # Errors
 /// The first error of any object; objects that were written stay written.
@@ -53,7 +58,7 @@ pub(crate) fn write_plan(
     write_objects(source, planned.cells(), |cell, resources| planned.write(cell, resources))
 }
 
-/// What a plan selects, and what is written to it.
+/// The elements to write to one array, and the plan that places them.
 pub(crate) struct Planned<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) plan: &'a Geometry,
@@ -62,7 +67,7 @@ pub(crate) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// How many objects are written.
+    /// The number of objects to write.
     fn cells(&self) -> u64 {
         if self.plan.result_bytes() == 0 { 0 } else { self.plan.cell_count() }
     }
@@ -83,8 +88,8 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Writes what several plans select, each object atomic: many of them are made durable together, where that is
-/// to be had.
+/// Writes the elements of several plans, each object atomically. Many objects are made durable
+/// together, where storage can.
 ///
 /// # Errors
 /// As [`write_plan`].
@@ -115,8 +120,8 @@ pub(crate) fn write_plans(hierarchy: &Hierarchy, planned: &[Planned<'_>]) -> Res
     })
 }
 
-/// Makes `count` changes of objects, several at a time; `write` is called with the number of a change
-/// and its share of the machine.
+/// Makes `count` changes of objects, several at a time. `write` gets the number of a change and its
+/// share of the machine's threads.
 ///
 /// # Errors
 /// As [`write_plan`].
@@ -131,8 +136,8 @@ pub(crate) fn write_objects<'a>(
     each_object(source.hierarchy, count, at_once, act)
 }
 
-/// As [`at_once`], for objects of up to so many bytes. Where a server answers, each is in memory until it
-/// has arrived, and needs no core meanwhile.
+/// As [`at_once`], for objects of up to `object_bytes`. An upload holds its object in memory until
+/// the server has it, and needs no core meanwhile, so more run at a time.
 fn at_once_of(hierarchy: &Hierarchy, object_bytes: u64) -> usize {
     let cores = at_once(hierarchy);
     if !hierarchy.storage.is_remote() || hierarchy.options.threads == Some(1) {
@@ -141,13 +146,13 @@ fn at_once_of(hierarchy: &Hierarchy, object_bytes: u64) -> usize {
     uploads_of(object_bytes, cores.max(hierarchy.tuning.threads_waiting))
 }
 
-/// As many objects as there is memory for, and one at least.
+/// As many objects as fit into [`UPLOAD_BYTES`], at least one and at most `most`.
 fn uploads_of(object_bytes: u64, most: usize) -> usize {
     let fitting = UPLOAD_BYTES / object_bytes.max(1);
     usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, most.max(1))
 }
 
-/// How many objects are written at a time: one more than cores, so that something is encoded while
+/// The number of objects written at a time: one more than cores, so that one is encoded while
 /// another is synced.
 pub(crate) fn at_once(hierarchy: &Hierarchy) -> usize {
     match hierarchy.options.threads {
@@ -156,8 +161,8 @@ pub(crate) fn at_once(hierarchy: &Hierarchy) -> usize {
     }
 }
 
-/// How many of `count` objects are on their way while `number` is, of up to `at_once`: those that are left
-/// over when the others have come in turns of so many are by themselves.
+/// How many of `count` objects are in flight together with object `number`, of up to `at_once`: all
+/// rounds but the last are full, and the last has the remainder.
 fn on_their_way(number: u64, count: u64, at_once: usize) -> usize {
     let left = count % at_once as u64;
     match number >= count - left {
@@ -166,8 +171,8 @@ fn on_their_way(number: u64, count: u64, at_once: usize) -> usize {
     }
 }
 
-/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and each one's share of the
-/// machine; it gives the bytes that it wrote.
+/// Calls `act` with the numbers of `count` objects, `at_once` at a time, and the share of the
+/// machine of each. `act` returns the bytes that it wrote.
 ///
 /// # Errors
 /// The first error of any object; objects that were written stay written.
@@ -182,7 +187,8 @@ pub(crate) fn each_object(
     }
     let outer = usize::try_from(count).unwrap_or(usize::MAX).min(at_once.max(1));
     let threads = hierarchy.tuning.threads.div_ceil(outer);
-    // What is made for a server waits for it afterwards only; files are waited for meanwhile.
+    // An encoder of files waits for the disk between chunks, so only uploads need a limit on
+    // concurrent CPU work.
     let permits =
         hierarchy.storage.is_remote().then(|| Arc::new(CpuPermits::new(hierarchy.tuning.threads)));
     let (next, bytes, objects) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));

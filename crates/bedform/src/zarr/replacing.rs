@@ -1,16 +1,17 @@
-//! A group of a store that takes the place of another one.
+//! Atomic replacement of one group of a store by another.
 //!
 //! 1. The new group is complete, in a hidden directory.
-//! 2. The store's document gets a note (`replacing`) with the documents of the new group, beside those of the old
-//!    one.
+//! 2. The store's document gets a note (`replacing`) with the documents of the new group, beside
+//!    those of the old one.
 //! 3. The two directories change places, in one step. From now on the new group counts.
 //! 4. The store's document names the new group only.
 //!
-//! Whoever reads a document with a note looks at the directory: an array that is there under its own key says
-//! that step 3 has happened. So a reader, or a writer after a crash, finds the old group or the new one, whole.
-//! The next change of the store's document drops the note.
+//! A reader of a document with a note looks at the directory: an array there under its new key
+//! shows that step 3 has happened. So a reader, or a writer after a crash, finds the old group or
+//! the new one, whole. The next change of the store's document drops the note.
 //!
-//! Commits of the log over the old arrays end with these, as when they are deleted: they name arrays by their keys.
+//! Log commits over the old arrays no longer apply, as after a deletion: they name arrays by their
+//! keys.
 
 use bedform_format::ObjectPath;
 use bedform_format::json::{JsonText, Texts};
@@ -27,10 +28,11 @@ use crate::publication::StagedTree;
 /// Levels of a store's document above the documents of a new group.
 const DEPTH: usize = 4;
 
-/// Gives `group` the documents that count: those of the new group once it has taken the place of the old one.
+/// Gives `group` the documents that count: those of the new group once it has taken the old one's
+/// place.
 ///
 /// # Errors
-/// Of reading the documents of arrays.
+/// Those of reading the documents of arrays.
 pub(super) fn resolve(hierarchy: &Hierarchy, group: &mut GroupDocument) -> Result<()> {
     let Some(replacing) = &group.replacing else { return Ok(()) };
     let Some(consolidated) = &mut group.consolidated else { return Ok(()) };
@@ -67,7 +69,7 @@ fn has_happened(
             return Ok(found == Some(key));
         }
     }
-    // A group without arrays: those of the old one are gone.
+    // A new group without arrays: look whether those of the old one are gone.
     match array_within(hierarchy, old, group)? {
         Some(name) => Ok(read(hierarchy, &ObjectPath::parse(name)?, ZARR_JSON)?.is_none()
             && read(hierarchy, group, ZARR_JSON)?.is_some()),
@@ -89,8 +91,8 @@ fn array_within<'a>(
     Ok(None)
 }
 
-/// Puts the staged tree, with arrays of these names and documents, in the place of the group that is its target.
-/// The caller holds the locks of the arrays below that and the store's.
+/// Puts the staged tree, with arrays of these names and documents, in the place of its target
+/// group. The caller holds the locks of the arrays below it, and the store's.
 ///
 /// # Errors
 /// Those of storage: the old group stays, unless the kind is `Poisoned`.
@@ -111,14 +113,14 @@ pub(crate) fn replace_group(
     if !note_replacing(hierarchy, &replacing, |old| {
         Ok(has_arrays || array_within(hierarchy, old, group)?.is_some())
     })? {
-        // Neither has arrays: they differ in one document.
+        // Neither group has arrays: they differ in one document.
         publish(hierarchy, group, document)?;
         return commit(hierarchy, std::slice::from_ref(group), &[]);
     }
     let exchanged = staged.publish(TreePublication::Exchange, hierarchy.options.durability);
     hierarchy.documents.note_published(group);
     if let Err(error) = exchanged {
-        // The old group counts with the note, too.
+        // The old group counts, even with the note.
         let _ = commit(hierarchy, &[], &[]);
         return Err(error);
     }
@@ -126,7 +128,7 @@ pub(crate) fn replace_group(
         .into_iter()
         .map(|(name, document)| Ok((below(group, &name)?, Some(document))))
         .collect::<Result<_>>()?;
-    // Replaced it is: the note says so until the next change of the store's document.
+    // The exchange has happened: the note says so until the store's document next changes.
     let _ = commit_all(hierarchy, added, std::slice::from_ref(group), RootChange::default());
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Stores whose document another program has rewritten.
 //!
-//! Such a program keeps attributes and drops what it does not know: the identity of the store, whether
-//! there is a log, and the number up to which commits are settled. The arrays' own documents and the
-//! log still say the first two, and the stamps of the shards the third, so nothing is lost: commits
-//! that are not settled are read, and numbers of commits are never used again.
+//! Such a program keeps attributes and drops keys that it does not know: the store's identity,
+//! whether there is a log, and the number of the last settled commit. The arrays' own documents and
+//! the log still hold the first two, and the stamps of the shards the third. So nothing is lost:
+//! unsettled commits are read, and numbers of commits are never used again.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use super::state::{ArrayState, load};
 use crate::error::{ErrorKind, Result};
 use crate::options::{Freshness, OpenOptions};
 
-/// Arrays that are looked at for the identity of their store.
+/// The most arrays whose documents are searched for the identity of their store.
 const ARRAYS_MAX: usize = 16;
 
-/// The identity of a store, and what there is of a log.
+/// The identity of a store and the state of its log.
 pub(crate) type LostState = ([u8; 16], LogState);
 
-/// The identity of a store and what there is of a log, where its document no longer says so. Nothing
-/// for a store of another program, and for who only reads one without a log, who needs neither, or may
-/// not look for one: `group` is what the store's document says now.
+/// Recovers the identity of a store and the state of its log, where its document no longer has
+/// them. `group` is the store's document as it is now. Returns `None` for a store of another
+/// program, and for a read-only store without a log, or with a log that this user may not look for.
 ///
 /// # Errors
 /// `Corrupt` for a damaged log or shard; those of storage.
@@ -36,7 +36,7 @@ pub(crate) fn lost_state(
 ) -> Result<Option<LostState>> {
     let is_writable = hierarchy.options.writable;
     let newest = match (hierarchy.find_root)(&*hierarchy.storage, &hierarchy.options.limits) {
-        // Many stores of other programs may be read by all, and listed by nobody.
+        // Many stores of other programs are public to read and closed to listing.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return match is_writable || names_ours(hierarchy, group)? {
                 true => Err(error),
@@ -51,7 +51,7 @@ pub(crate) fn lost_state(
     let hierarchy = &as_stored(hierarchy);
     let arrays = arrays(hierarchy.documents.nodes(hierarchy)?);
     let stores = stores_of(hierarchy, &arrays);
-    // Beside the store may lie the log of another one that was here before.
+    // The log beside the store may belong to an earlier store in the same place.
     if let Some(newest) = newest.filter(|newest| stores.contains(&newest.store)) {
         let pending = newest.has_commits();
         let settled = if pending { newest.settled } else { newest.number };
@@ -70,7 +70,7 @@ pub(crate) fn lost_state(
     Ok(Some((store, LogState::all_settled(settled))))
 }
 
-/// True if the consolidated metadata have an array that Bedform made.
+/// True if the consolidated metadata name an array that Bedform made.
 fn names_ours(hierarchy: &Hierarchy, group: &GroupDocument) -> Result<bool> {
     for (path, text) in group.consolidated.iter().flatten() {
         if summary(hierarchy, path, text)?.key_and_shape().is_some() {
@@ -80,10 +80,10 @@ fn names_ours(hierarchy: &Hierarchy, group: &GroupDocument) -> Result<bool> {
     Ok(false)
 }
 
-/// True if the array at the root, or one below, whatever the root is, says that it is of `store`.
+/// True if the array at the root, or one below it, says that it belongs to `store`.
 ///
 /// # Errors
-/// Of storage.
+/// Those of storage.
 pub(crate) fn has_array_of(hierarchy: &Hierarchy, store: &[u8; 16]) -> Result<bool> {
     let hierarchy = &as_stored(hierarchy);
     let mut paths = vec![ObjectPath::root()];
@@ -91,7 +91,7 @@ pub(crate) fn has_array_of(hierarchy: &Hierarchy, store: &[u8; 16]) -> Result<bo
     Ok(stores_of(hierarchy, &paths).contains(store))
 }
 
-/// The same hierarchy as its documents are, of which none is given what it has lost.
+/// The same hierarchy with its documents as they are stored, without recovered state.
 fn as_stored(hierarchy: &Hierarchy) -> Hierarchy {
     let limits = hierarchy.options.limits.clone();
     let options = OpenOptions { limits, freshness: Freshness::Open, ..OpenOptions::default() };
@@ -101,7 +101,7 @@ fn as_stored(hierarchy: &Hierarchy) -> Hierarchy {
     hierarchy
 }
 
-/// The stores that the first of `arrays` say they are of.
+/// The stores to which the first of `arrays` say they belong.
 fn stores_of(hierarchy: &Hierarchy, arrays: &[ObjectPath]) -> Vec<[u8; 16]> {
     let identity = |path| load(hierarchy, path).ok().and_then(|state| state.identity().copied());
     let identities = arrays.iter().take(ARRAYS_MAX).filter_map(identity);
@@ -113,7 +113,7 @@ fn arrays(nodes: BTreeMap<ObjectPath, NodeKind>) -> Vec<ObjectPath> {
     arrays.map(|(path, _)| path).collect()
 }
 
-/// The last commit that a shard of the array contains.
+/// The last commit that any shard of the array contains.
 fn last_stamp(hierarchy: &Hierarchy, path: &ObjectPath, state: &ArrayState) -> Result<u64> {
     if state.shard().is_none() {
         return Ok(0);

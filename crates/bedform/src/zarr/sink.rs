@@ -1,4 +1,4 @@
-//! The shards of an array as a sink.
+//! The shards of an array as a sink of settled data.
 
 use super::object::{ObjectWrite, open_stored};
 use super::source::ZarrSource;
@@ -7,13 +7,13 @@ use crate::source::Moment;
 use crate::write::elements::Input;
 use crate::write::sink::{BuiltUnit, Sink, StagedUnit, StoredUnit, WriteResources};
 
-/// Puts the commits of a moment into the shards of an array. A unit is a shard; its stamp says what it
+/// The sink of one array's settled commits. A unit is a shard; its stamp names the commits that it
 /// contains.
 #[derive(Clone, Copy)]
 pub(crate) struct ShardSink<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) moment: &'a dyn Moment,
-    /// As in [`ObjectWrite`].
+    /// See the field of [`ObjectWrite`].
     pub(crate) kept_beside: Option<&'static str>,
 }
 

@@ -1,4 +1,7 @@
-//! Where the objects of a Zarr array are, and what their tails say.
+//! The objects of a Zarr array as a source: their paths, and their tails (stamp and index).
+//!
+//! Opening a shard reads its index, checks the stamp before it, and caches both. A snapshot gets
+//! the objects of its moment: replaced shards come from the log's kept ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,14 +24,14 @@ use crate::source::{ChunkLocations, OpenCell, PendingCell, Source};
 use crate::threads::ordered::map_in_threads;
 use crate::threads::workers::check_goes_on;
 
-/// Bytes that take no time beside that of a request.
+/// Bytes that add no noticeable time to a request.
 const SMALL_BYTES: u64 = 64 << 10;
-/// Bytes in memory of an opened object, without what it refers to: about.
+/// Approximate bytes in memory of an opened object, without the index that it shares.
 const KEPT_BYTES: u64 = 512;
-/// Objects that are asked for before anybody looks whether to stop.
+/// Objects that are asked for between two polls for cancellation.
 const ASKED_TOGETHER: usize = 1 << 12;
 
-/// What the shards of an array end with.
+/// The sizes of the parts at the end of an array's shards: index and stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShardEnd {
     chunks: u64,
@@ -37,7 +40,7 @@ pub(crate) struct ShardEnd {
 }
 
 impl ShardEnd {
-    /// The end of shards of `chunks` chunks, in an array of `rank` axes.
+    /// Computes the sizes for shards of `chunks` chunks in an array of `rank` axes.
     pub(crate) fn new(chunks: u64, is_checked: bool, rank: usize) -> Self {
         let index_bytes = ShardIndex::encoded_bytes(chunks, is_checked);
         Self { chunks, index_bytes, stamp_bytes: Stamp::encoded_bytes(rank) }
@@ -48,7 +51,7 @@ impl ShardEnd {
     }
 }
 
-/// A shard that need not be opened again, and its index.
+/// An opened shard and its index, which the handle may use again without asking storage.
 #[derive(Debug)]
 struct KeptShard {
     object: Arc<dyn Object>,
@@ -78,7 +81,7 @@ impl ZarrSource<'_> {
         Ok(self.hierarchy.storage.find_end(path, self.opening_bytes(need))?.map(Arc::from))
     }
 
-    /// Bytes at the end of an object that come along when it is opened.
+    /// Bytes at the end of an object that are fetched when it is opened.
     fn opening_bytes(&self, need: Need) -> u64 {
         if self.comes_whole(need) { self.whole_bytes() } else { self.end_bytes(need) }
     }
@@ -86,26 +89,28 @@ impl ZarrSource<'_> {
     /// Bytes at the end of an object that every read of it needs: the index of a shard, or a chunk.
     fn end_bytes(&self, need: Need) -> u64 {
         match self.state.shard_end {
-            // Who does not say what is needed may need all of it.
+            // A caller without a stated need may read all of the index and more.
             Some(end) if need == Need::default() => end.bytes().max(SMALL_BYTES),
             Some(end) => end.bytes(),
             None => self.chunk_bytes().min(WHOLE_BYTES_MAX),
         }
     }
 
-    /// Bytes of an encoded chunk: a little more than its elements, for codecs that make them longer.
+    /// An estimate of the bytes of an encoded chunk: its elements plus 1/64 and 1 KiB for codecs
+    /// that lengthen them.
     fn chunk_bytes(&self) -> u64 {
         let bytes = self.state.layout.codec.decoded_bytes() as u64;
         bytes + bytes / 64 + 1024
     }
 
-    /// Bytes of an object at most, unless somebody has left gaps in it.
+    /// The most bytes that an object without gaps has.
     fn whole_bytes(&self) -> u64 {
         let Some(end) = self.state.shard_end else { return self.chunk_bytes() };
         self.chunk_bytes().saturating_mul(end.chunks).saturating_add(end.bytes())
     }
 
-    /// What a shard that ends with `end` comes to: by what was seen of the array, else at most.
+    /// The estimated size of a shard: the largest that was seen of the array, else the most
+    /// possible.
     fn shard_size(&self, end: ShardEnd) -> ShardSize {
         let bytes = match self.state.object_bytes.load(Ordering::Relaxed) {
             0 => self.whole_bytes(),
@@ -124,18 +129,18 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// The coordinates of every object that is there, inside the array's shape or not.
+    /// Lists the coordinates of every object, inside the array's shape or not.
     pub(crate) fn existing(&self) -> Result<Vec<Vec<u64>>> {
         Ok(self.walk()?.0)
     }
 
-    /// As [`ZarrSource::existing`]; where nobody may list, those inside the array's shape, each of which is
-    /// asked for by its name.
+    /// As [`ZarrSource::existing`]. Where listing is denied, asks for each object inside the
+    /// array's shape by its name.
     pub(crate) fn existing_or_asked(&self) -> Result<Vec<Vec<u64>>> {
         match self.existing() {
             Err(denied) if self.hierarchy.storage.is_remote() && denied.is_of_list() => {
                 match self.asked() {
-                    // Who may not list is told of what is not there that access to it is denied.
+                    // Without the right to list, a server reports a missing object as denied.
                     Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                         Err(denied.at(self.hierarchy.name_of(self.path)))
                     }
@@ -146,7 +151,7 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// The coordinates of the objects inside the array's shape that are there, one request for each.
+    /// The coordinates of the objects that exist inside the array's shape, by one request for each.
     fn asked(&self) -> Result<Vec<Vec<u64>>> {
         let grid = self.object_grid();
         let count = grid.iter().fold(1, |all, length| u64::saturating_mul(all, *length));
@@ -169,7 +174,7 @@ impl ZarrSource<'_> {
         Ok(found)
     }
 
-    /// How many objects the array's shape has room for, along each axis.
+    /// The number of objects along each axis of the array's shape.
     pub(crate) fn object_grid(&self) -> Vec<u64> {
         let chunks = self.state.layout.grid.grid_shape();
         chunks
@@ -179,7 +184,7 @@ impl ZarrSource<'_> {
             .collect()
     }
 
-    /// As [`ZarrSource::existing`], and the directories that hold objects, or have.
+    /// As [`ZarrSource::existing`], with the directories that hold objects or have held some.
     pub(crate) fn walk(&self) -> Result<(Vec<Vec<u64>>, Vec<ObjectPath>)> {
         let mut directories = Vec::new();
         let keys = self.state.metadata.keys;
@@ -200,7 +205,7 @@ impl ZarrSource<'_> {
                     } else {
                         format!("{prefix}/{}", entry.name)
                     };
-                    // A directory in the place of an object is one that cannot be opened.
+                    // A directory with the name of an object is reported: opening it fails.
                     if let Some(coordinates) = keys.parse(&name, rank) {
                         found.push(coordinates);
                     } else if entry.is_directory && name.split('/').count() <= rank {
@@ -212,26 +217,26 @@ impl ZarrSource<'_> {
             level = next;
         }
         found.sort_unstable();
-        // In an object store a name may be both.
+        // In an object store one name may be both an object and a prefix.
         found.dedup();
         Ok((found, directories))
     }
 
-    /// True if the handle may go on with shards as they were when it opened them. If it looks for changes
-    /// before every read, or makes some, it opens them anew; decoded chunks are kept all the same.
+    /// True if this handle may reuse opened shards. A handle that checks freshness before every
+    /// read, or writes, opens them anew; decoded chunks are cached in both cases.
     pub(crate) fn keeps_shards(&self) -> bool {
         let options = &self.hierarchy.options;
         options.freshness != Freshness::Read && !options.writable
     }
 
-    /// The key of a shard that this handle has opened.
+    /// The cache key of a shard that this handle has opened.
     fn kept_key(&self, coordinates: &[u64]) -> Key {
         let object = ObjectKey::at(coordinates);
         self.hierarchy.cache.own_key(Kind::Index, &self.state.scope, object, 0)
     }
 
-    /// The shard at `coordinates` as it was when this handle read its index, if that is good enough: a read
-    /// from it fails if it is another one by now.
+    /// The shard at `coordinates` as this handle opened it, if it may be reused. A read from a
+    /// shard that was replaced since fails.
     fn kept_shard(&self, coordinates: &[u64]) -> Option<Arc<KeptShard>> {
         match self.keeps_shards() {
             true => self.hierarchy.cache.get(&self.kept_key(coordinates)),
@@ -239,7 +244,8 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// The index of an opened shard, from the cache if it is there; and the bytes read for it.
+    /// The index of an opened shard, from the cache if possible, with the bytes that were read for
+    /// it.
     fn index(
         &self,
         coordinates: &[u64],
@@ -265,8 +271,8 @@ impl ZarrSource<'_> {
         Ok((index, Some(bytes)))
     }
 
-    /// Fails if an object of a held store, which is not there, may have been there at the moment: with an array
-    /// that shrinks, goes or is replaced its document changes.
+    /// Fails if a missing object of a snapshot may have existed at its moment. The array's document
+    /// is checked too: it changes when the array shrinks, is deleted or is replaced.
     fn check_was_absent(&self, coordinates: &[u64]) -> Result<()> {
         let Some(held) = &self.hierarchy.held else { return Ok(()) };
         if self.may_have_lost(coordinates, held.since_ns)? {
@@ -280,8 +286,8 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// True if an object that is not there may have been deleted after `since_ns`, by another program: something
-    /// in its directory has come or gone since.
+    /// True if another program may have deleted a missing object after `since_ns`: the directory of
+    /// the object was modified since.
     fn may_have_lost(&self, coordinates: &[u64], since_ns: i64) -> Result<bool> {
         let storage = &self.hierarchy.storage;
         let mut directory = self.object_path(coordinates)?.parent();
@@ -296,7 +302,8 @@ impl ZarrSource<'_> {
         Ok(false)
     }
 
-    /// The path of the array's own document. (What commits have made larger has none that says so.)
+    /// The path of the array's own document. (An array that commits have made larger has no own
+    /// document with that shape.)
     pub(super) fn document(&self) -> Result<ObjectPath> {
         match &self.state.source {
             Some(source) => Ok(source.own().0.clone()),
@@ -304,7 +311,8 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// `object`, which is at `coordinates` now, if it was there at the moment of a held store; or what was.
+    /// The object at `coordinates` as of the snapshot's moment: `object`, found there now, or its
+    /// kept predecessor.
     fn as_held(
         &self,
         coordinates: &[u64],
@@ -325,8 +333,9 @@ impl ZarrSource<'_> {
         }
     }
 
-    /// Fails if another array has taken the place of this one, so that an object of this one must not be put there:
-    /// others may have settled all of it, deleted it, and created another, while this was on its way.
+    /// Fails if another array has taken this one's place, so that none of its objects may be
+    /// written there. Meanwhile others may have settled this array, deleted it and created another
+    /// one.
     ///
     /// # Errors
     /// `SnapshotMoved`; those of reading the store's document.
@@ -352,7 +361,7 @@ impl ZarrSource<'_> {
         Err(Error::new(ErrorKind::Conflict, text))
     }
 
-    /// Reads the index of a shard and checks the stamp before it; gives the bytes read, too.
+    /// Reads the index of a shard and checks the stamp before it; returns the bytes read, too.
     pub(crate) fn read_index(
         &self,
         coordinates: &[u64],
@@ -395,7 +404,7 @@ impl ZarrSource<'_> {
                     let end = stamp.data_bytes.saturating_add(stamp_bytes);
                     self.check_gap(coordinates, index_start.saturating_sub(end))?;
                 }
-                // A foreign writer leaves no room before the index.
+                // Other writers leave no bytes before the index.
                 Err(error) => match index_start.saturating_sub(index.data_end()) {
                     0 => {}
                     gap if gap == stamp_bytes => return Err(damaged(error)),
@@ -406,7 +415,8 @@ impl ZarrSource<'_> {
         Ok((index, tail_bytes))
     }
 
-    /// The error of an open state that finds a shard of ours: others have closed the array.
+    /// The error of an open state that finds a stamped shard: another writer has closed the array
+    /// since.
     fn is_closed_by_now(&self, coordinates: &[u64]) -> Error {
         let name = self.object_name_of(coordinates);
         let text = format!("{name} was written after the array was looked up; read again");
@@ -430,7 +440,7 @@ pub(crate) fn contained_commit(index: &ShardIndex) -> u64 {
 impl Source for ZarrSource<'_> {
     fn is_still(&self, coordinates: &[u64], version: Option<&Version>) -> Result<bool> {
         if self.hierarchy.held.is_some() || self.keeps_shards() {
-            // It was looked at when the store was held, or opened.
+            // A held store, or a handle that keeps its shards, has checked this when it was opened.
             return Ok(true);
         }
         let (storage, path) = (&self.hierarchy.storage, self.object_path(coordinates)?);
@@ -489,7 +499,7 @@ impl Source for ZarrSource<'_> {
             (ChunkLocations::Whole(object.version().size), None, 0)
         };
         if is_remote {
-            // Opening was a request, whatever it was good for.
+            // Opening is one request, whichever bytes it returned.
             let known = object.at_hand();
             index_bytes = Some(known.end - known.start);
         }

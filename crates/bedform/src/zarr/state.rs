@@ -1,4 +1,4 @@
-//! What is known of an array, as of one version of its documents.
+//! An array of a Zarr store as of one version of its documents: metadata, layout, codecs, identity.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,40 +20,42 @@ use crate::cache::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::StoredLayout;
 
-/// What is known of an array, as of one version of its documents.
+/// An array as of one version of its documents.
 #[derive(Debug)]
 pub(crate) struct ArrayState {
     pub(crate) metadata: ArrayMetadata,
-    /// The document that the metadata are from.
+    /// The document from which the metadata were parsed.
     pub(crate) document: Value,
-    /// How it is stored; without shards each object holds one chunk.
+    /// Grid, codecs and fill value; without shards each object holds one chunk.
     pub(crate) layout: StoredLayout,
-    /// What shards end with, for an array that has some.
+    /// Sizes of index and stamp at the end of a shard; `None` for an array without shards.
     pub(crate) shard_end: Option<ShardEnd>,
-    /// Bytes of the largest object that was opened by this; 0 before the first.
+    /// Bytes of the largest object that was opened through this state; 0 before the first.
     pub(crate) object_bytes: AtomicU64,
     pub(crate) order: Order,
-    /// The first write chooses the codecs: there are no shards, and none is written by this state.
+    /// True while the first write has yet to choose the codecs: no shards exist, and this state
+    /// writes none.
     pub(crate) is_open: bool,
-    /// What the array's objects have in common in the cache.
+    /// The part of the cache key that all objects of the array share.
     pub(crate) scope: Arc<Scope>,
-    /// Tells this state from others of the handle.
+    /// A number that no other state of this handle has.
     pub(crate) number: u64,
-    /// A hash of what decides, beside the array's objects and commits, which elements it has: the same in other
-    /// handles.
+    /// A hash of the decoding, shape and fill value: with the array's objects and commits it
+    /// decides the elements. The same in all handles.
     pub(crate) meaning: u64,
-    /// The fingerprint that its replicas must have beside its objects: see
+    /// The fingerprint that replicas of this array must carry, beside those of its objects: see
     /// [`Replica::meaning`](crate::replica::Replica).
     pub(crate) form: String,
-    /// Nothing for a draft, and where storage could not be asked after a change.
+    /// The versions of the documents; `None` for a draft, and where storage could not be asked
+    /// after a change.
     pub(crate) source: Option<ArrayOrigin>,
 }
 
-/// Bytes of the number that stands for a text in buffers.
+/// Bytes per element of text in buffers: the number that stands for the text.
 pub(crate) const TEXT_ITEM: usize = 8;
 
 impl ArrayState {
-    /// The state of the array at `path` with these metadata.
+    /// Derives the state of the array at `path` from its metadata.
     ///
     /// # Errors
     /// `Unsupported` for shards within shards; those of the grid.
@@ -98,7 +100,7 @@ impl ArrayState {
         })
     }
 
-    /// The array as it would be with another shape.
+    /// The same array with another shape.
     ///
     /// # Errors
     /// `InvalidArgument` for a shape that the array cannot have.
@@ -120,7 +122,7 @@ impl ArrayState {
         self.metadata.shard()
     }
 
-    /// What Bedform knows the array by, if it made it.
+    /// The store and array keys in the metadata, if Bedform made the array.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.metadata.identity.as_ref()
     }
@@ -138,7 +140,8 @@ fn meaning(metadata: &ArrayMetadata) -> u64 {
     hasher.finish()
 }
 
-/// The shape is none of it: an array that has grown keeps its replicas. Its key is another part of their records.
+/// The shape is left out, so that an array that has grown keeps its replicas. The array's key is
+/// stored beside this fingerprint in their records.
 fn form(metadata: &ArrayMetadata) -> String {
     let ArrayMetadata { data_type, structure, chunk_shape, keys, fill_value, encoding, .. } =
         metadata;
@@ -147,14 +150,14 @@ fn form(metadata: &ArrayMetadata) -> String {
     ))
 }
 
-/// True if the first write is to choose the codecs of the array at `path`. An array that lies alone keeps those
-/// that it has: see [`super::choosing`].
+/// True if the first write is to choose the codecs of the array at `path`. An array that is opened
+/// without its store keeps the codecs of its document: see [`super::choosing`].
 fn is_open(path: &ObjectPath, metadata: &ArrayMetadata) -> bool {
     !path.is_root() && metadata.choice.as_ref().is_some_and(CodecChoice::is_open)
 }
 
-/// A hash of all that decides, beside the bytes of an object, which chunks and which index they are.
-/// Attributes and the array's shape are none of that.
+/// A hash of everything that, with the bytes of an object, decides its chunks and index. Attributes
+/// and the array's shape are left out.
 fn decoding(metadata: &ArrayMetadata) -> u64 {
     let ArrayMetadata { data_type, chunk_shape, keys, encoding, identity, .. } = metadata;
     let text = format!("{data_type:?} {chunk_shape:?} {keys:?} {encoding:?} {identity:?}");
@@ -163,7 +166,7 @@ fn decoding(metadata: &ArrayMetadata) -> u64 {
     hasher.finish()
 }
 
-/// The shape and codecs of the unit of encoding.
+/// The shape and codecs of the unit of encoding: those of the chunks in a shard.
 pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
     match &metadata.encoding {
         Encoding::Chunk(chain) => Ok((&metadata.chunk_shape, chain)),
@@ -178,7 +181,7 @@ pub(crate) fn inner(metadata: &ArrayMetadata) -> Result<(&[u64], &CodecChain)> {
     }
 }
 
-/// What storage has on the array at `path`.
+/// Loads the state of the array at `path` from its documents in storage.
 ///
 /// # Errors
 /// `NotFound`; `Corrupt` or `Unsupported` by its metadata.

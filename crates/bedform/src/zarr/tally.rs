@@ -1,9 +1,10 @@
 //! The sizes of encoded chunks, compared with the sample that chose their codecs.
 //!
-//! A sample can mislead: the first blocks of an array are constant, and noise follows. A handle counts the bytes
-//! of the chunks that it encodes. The door that asks after a write gets a line about an array whose chunks are
-//! off by more than a tenth: once. They are compared after the write that chose the codecs, and after later ones
-//! once there are enough of them.
+//! A sample can mislead: the first blocks of an array are constant, and noise follows. So a handle
+//! counts the bytes of the chunks that it encodes. A door that asks after a write gets one line for
+//! each array whose chunks differ from the sample by more than a tenth, once per array. Sizes are
+//! compared after the write that chose the codecs, and again after later writes once 8 MiB of
+//! elements are counted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +15,19 @@ use bedform_format::metadata::{ArrayMetadata, CodecChoice};
 
 use super::source::ZarrSource;
 
-/// Bytes of elements that are compared with the sample: after the write that chose it, and after later ones.
+/// Bytes of elements from which chunks are compared: after the write that chose the codecs, and
+/// after later ones.
 const FIRST_BYTES_MIN: u64 = 512 << 10;
 const COUNTED_BYTES_MIN: u64 = 8 << 20;
-/// The part of the predicted size that the stored size may be off by, ...
+/// The tolerated difference as a part of the predicted size, ...
 const OFF_MAX: f64 = 0.1;
-/// ... and the part of the elements' bytes, which counts where these are compressed to nearly nothing.
+/// ... and as a part of the elements' bytes, which matters for arrays that compress to nearly
+/// nothing.
 const OFF_OF_ELEMENTS: f64 = 0.005;
-/// Arrays that are counted; beyond it all begin again.
+/// The most arrays that are counted; at this number all counts restart.
 const ARRAYS_MAX: usize = 1 << 12;
 
-/// Chunks of one array.
+/// Sizes of encoded chunks.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sizes {
     /// Bytes of their elements inside the array.
@@ -38,7 +41,7 @@ impl Sizes {
         self.encoded_bytes = self.encoded_bytes.saturating_add(other.encoded_bytes);
     }
 
-    /// Encoded bytes for a byte of elements; nothing before `least` of these are counted.
+    /// Encoded bytes per byte of elements; `None` before `least` bytes of elements are counted.
     #[allow(clippy::cast_precision_loss)]
     fn size(self, least: u64) -> Option<f64> {
         let is_enough = self.valid_bytes >= least.max(1);
@@ -52,16 +55,17 @@ struct Tally {
     name: String,
     codec: String,
     predicted: f64,
-    /// Whether this handle chose the codecs, and has not compared any chunks.
+    /// True if this handle chose the codecs and has not compared any chunks yet.
     is_first: bool,
     all: Sizes,
-    /// Those chunks that one write covered: others are stored in part, and take less than they will.
+    /// Only chunks that one write covered: partly written chunks encode smaller than they will be
+    /// once complete.
     complete: Sizes,
     is_told: bool,
 }
 
 impl Tally {
-    /// The line about an array that takes more or less than was predicted.
+    /// The line about an array whose chunks are larger or smaller than predicted.
     fn line(&mut self) -> Option<String> {
         let is_first = std::mem::replace(&mut self.is_first, false);
         let (all, least) = match is_first {
@@ -84,11 +88,11 @@ impl Tally {
     }
 }
 
-/// The tallies of a handle, by the keys of arrays.
+/// The counts of a handle, by the keys of arrays.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     state: Mutex<State>,
-    /// Whether a tally has changed since the lines were taken.
+    /// True if a count has changed since the lines were taken.
     has_changed: AtomicBool,
 }
 
@@ -96,7 +100,7 @@ pub(crate) struct Tallies {
 struct State {
     arrays: HashMap<[u8; 16], Tally>,
     changed: HashSet<[u8; 16]>,
-    /// Arrays whose codecs this handle chose, before their first chunks are counted.
+    /// Arrays whose codecs this handle chose, until their first chunks are counted.
     chosen: HashSet<ObjectPath>,
 }
 
@@ -114,7 +118,7 @@ impl Tallies {
         state.chosen.insert(path.clone());
     }
 
-    /// The lines since the last call.
+    /// Returns the lines about arrays that have changed since the last call.
     pub(crate) fn take_lines(&self) -> Vec<String> {
         if !self.has_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -130,12 +134,12 @@ impl Tallies {
     }
 }
 
-/// Whether a sample chose the codecs of an array.
+/// True if a sample chose the codecs of an array.
 pub(super) fn is_predicted(metadata: &ArrayMetadata) -> bool {
     matches!(&metadata.choice, Some(CodecChoice::Made(made)) if !made.compared.is_empty())
 }
 
-/// The chunks of an object that were encoded.
+/// Sizes of the chunks of one object.
 #[derive(Debug, Default)]
 pub(super) struct EncodedChunks {
     all: Sizes,
@@ -143,8 +147,8 @@ pub(super) struct EncodedChunks {
 }
 
 impl EncodedChunks {
-    /// Counts a chunk, which has `valid_bytes` of elements inside the array, and which one write covers if it
-    /// `is_complete`.
+    /// Counts an encoded chunk with `valid_bytes` of elements inside the array. `is_complete`: one
+    /// write covered all of the chunk.
     pub(super) fn add(&mut self, encoded: &[u8], valid_bytes: u64, is_complete: bool) {
         let sizes = Sizes { valid_bytes, encoded_bytes: encoded.len() as u64 };
         self.all.add(sizes);
@@ -153,7 +157,7 @@ impl EncodedChunks {
         }
     }
 
-    /// Counts them for their array, if a sample chose its codecs.
+    /// Adds the sizes to those of the array, if a sample chose its codecs.
     pub(super) fn count(&self, source: &ZarrSource<'_>) {
         let metadata = &source.state.metadata;
         let Some(CodecChoice::Made(comparison)) = &metadata.choice else { return };

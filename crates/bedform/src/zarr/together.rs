@@ -1,5 +1,5 @@
-//! Arrays that are created together: their documents are written first, seen by nobody, and then become
-//! visible at once, by the store's document.
+//! Arrays that are created together: first their documents are written, still invisible. Then the
+//! store's document makes them all visible at once.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,13 +18,13 @@ use super::publish::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::ordered::map_in_threads;
 
-/// Threads that create arrays where each is made durable by itself: they wait for the device, not for a
-/// core.
+/// Threads that create arrays where each is made durable separately: they wait for the device, not
+/// for a core.
 const CREATE_THREADS: usize = 16;
-/// So many arrays are made durable by one call, where there is one.
+/// From so many arrays on, one call makes all documents durable, if the storage has such a call.
 const SYNCED_TOGETHER_MIN: usize = 4;
 
-/// Creates an array; gives its document.
+/// Creates an array; returns its document.
 ///
 /// # Errors
 /// As `Store::create_array`.
@@ -43,15 +43,15 @@ pub(crate) fn create_one(
     document.ok_or_else(|| exists(hierarchy, path))
 }
 
-/// Threads that write documents: more than cores, since the device syncs many together.
+/// Threads that write documents: more than cores, because the device syncs many at once.
 fn threads(hierarchy: &Hierarchy) -> usize {
     if hierarchy.options.threads == Some(1) { 1 } else { CREATE_THREADS }
 }
 
-/// Publishes documents that take the places of others, each atomically and durable on return.
+/// Publishes documents in the place of existing ones, each atomically and durable on return.
 ///
 /// # Errors
-/// Of storage. Some are published then.
+/// Those of storage: some documents are then published, and some are not.
 pub(crate) fn publish_each(hierarchy: &Hierarchy, documents: &[(ObjectPath, Value)]) -> Result<()> {
     let put = |(path, document): &(ObjectPath, Value)| publish(hierarchy, path, document.clone());
     map_in_threads(threads(hierarchy), documents, put).map(drop)
@@ -62,12 +62,12 @@ pub(crate) fn publish_each(hierarchy: &Hierarchy, documents: &[(ObjectPath, Valu
 pub(crate) struct NewArrays {
     arrays: Vec<(ObjectPath, Value)>,
     keys: Vec<[u8; 16]>,
-    /// All documents are made durable by one call; else each is by itself.
+    /// True if one call makes all documents durable; otherwise each is made so separately.
     is_synced_together: bool,
 }
 
 impl NewArrays {
-    /// Arrays as they will be, of which nothing is written yet.
+    /// Prepares the documents of arrays without writing anything.
     ///
     /// # Errors
     /// As `Store::create_arrays`. Names that are free now may be taken when they are written.
@@ -107,7 +107,7 @@ impl NewArrays {
         self.arrays.len()
     }
 
-    /// Writes the documents of some of the arrays, and gives their versions, in their order. The caller
+    /// Writes the documents of some of the arrays, and returns their versions, in order. The caller
     /// holds the store's lock.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl NewArrays {
     /// Makes all documents durable that are not so yet.
     ///
     /// # Errors
-    /// Of storage.
+    /// Those of storage.
     pub(crate) fn sync(&self, hierarchy: &Hierarchy) -> Result<()> {
         if !self.is_synced_together {
             return Ok(());
@@ -135,7 +135,7 @@ impl NewArrays {
         Ok(hierarchy.storage.sync_all(&paths)?()?)
     }
 
-    /// Fails if somebody has touched the documents since they were written, when they had `versions`.
+    /// Fails if another writer has changed the documents since they were written, in `versions`.
     /// The caller holds the store's lock.
     ///
     /// # Errors
@@ -156,25 +156,25 @@ impl NewArrays {
         Ok(())
     }
 
-    /// Makes the arrays visible; the store says `log` of its log, if that is given. Atomic, durable on
-    /// return. The caller holds the store's lock.
+    /// Makes the arrays visible, and records `log` as the state of the log, if given. Atomic,
+    /// durable on return. The caller holds the store's lock.
     ///
     /// # Errors
-    /// Of storage; none of the arrays is visible then.
+    /// Those of storage; then none of the arrays is visible.
     pub(crate) fn commit(&self, hierarchy: &Hierarchy, log: Option<LogState>) -> Result<()> {
         let added = self.arrays.iter().cloned().map(|(path, document)| (path, Some(document)));
         commit_all(hierarchy, added.collect(), &[], RootChange { log, ..RootChange::default() })
     }
 
-    /// Removes what was written of arrays that nobody wants any more, but not what somebody else has
-    /// put in its place. The caller holds the store's lock.
+    /// Removes the documents of arrays that were not committed, except those that another writer
+    /// has replaced. The caller holds the store's lock.
     pub(crate) fn discard(&self, hierarchy: &Hierarchy, versions: &[Version]) {
         for ((path, _), version) in self.arrays.iter().zip(versions) {
             let own = path.join(ZARR_JSON).ok();
             let is_ours =
                 own.is_some_and(|own| hierarchy.storage.is_current(&own, version).unwrap_or(false));
             if is_ours {
-                // What stays is invisible, and goes when the name is used again.
+                // The rest is invisible, and is removed when the name is used again.
                 let _ = hierarchy.storage.delete_tree(path, Durability::Process);
             }
         }

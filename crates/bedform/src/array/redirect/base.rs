@@ -1,4 +1,5 @@
-//! An array as its reads begin, and the parts of a read: of the array itself, of its files, of replicas.
+//! The array behind a read that replicas may serve, and the parts of such a read: from the array
+//! itself, its files, replicas.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,30 +18,31 @@ use crate::run::explain::priced;
 use crate::run::plan::{Piece, ReadPlan};
 use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
 
-/// Objects that a plan may touch and be resolved for its price; of more the geometry alone decides.
+/// The most objects that a plan may touch to be resolved for its price; above that its geometry
+/// alone decides.
 const RESOLVED_MAX: u64 = 64;
-/// Parts that a read is cut into.
+/// The most parts of a read.
 pub(super) const PARTS_MAX: usize = 64;
-/// Objects that are asked whether they have changed.
+/// The most objects that are checked for changes.
 pub(super) const CELLS_MAX: u64 = 1 << 12;
 
-/// An array as its reads begin: where it lies itself.
+/// An array as of the start of a read, as its own source: objects, moment, layout, cache.
 pub(crate) struct Base<'a> {
-    /// Nothing for an array that lies in many files.
+    /// The array's own source; `None` for an array that is joined from many files.
     pub(super) source: Option<&'a dyn Source>,
-    /// The same, for prices.
+    /// The same source with opened objects kept, for prices.
     pub(super) priced: Option<OpenedOnce<'a>>,
     pub(super) moment: &'a dyn Moment,
     pub(super) layout: &'a StoredLayout,
     pub(super) meaning: u64,
-    /// The fingerprint that its replicas must have beside its objects.
+    /// The fingerprint that the array's replicas must carry, beside those of their objects.
     pub(super) form: &'a str,
     pub(super) cache: Option<ChunkCache<'a>>,
     pub(super) tuning: &'a Tuning,
     pub(super) objects: Objects<'a>,
 }
 
-/// A source whose objects are opened once for all plans that are compared: a look at each is a wait.
+/// A source that opens each object once for all compared plans, because each opening is a wait.
 pub(super) struct OpenedOnce<'a> {
     source: &'a dyn Source,
     opened: Mutex<BTreeMap<Vec<u64>, Option<OpenCell>>>,
@@ -90,24 +92,24 @@ impl Source for OpenedOnce<'_> {
     }
 }
 
-/// What a read takes of something.
+/// A part of a read: its source, and the elements to take from it.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) of: PartOf,
     pub(super) geometry: Geometry,
 }
 
-/// What has the elements of a part.
+/// The source of a part.
 #[derive(Debug)]
 pub(super) enum PartOf {
     Replica(Arc<OpenReplica>),
     /// The array itself.
     Array,
-    /// A file of an array that lies in many.
+    /// A file of an array that is joined from many.
     File(FileRead),
 }
 
-/// What has the elements of a part, opened.
+/// The opened source of a part.
 enum PartSource<'a> {
     Replica(ReplicaSource<'a>),
     Array(&'a dyn Source),
@@ -115,7 +117,7 @@ enum PartSource<'a> {
 }
 
 impl Base<'_> {
-    /// True if a replica can be of the array as it is; of a file, only if it is.
+    /// True if a replica may be of the array as it is; for a file, only if the file is unchanged.
     pub(super) fn may_have(&self, replica: &OpenReplica) -> bool {
         let (shape, named) = (self.layout.grid.array_shape(), (self.objects.key(), self.form));
         let is_file = matches!(self.objects, Objects::File { .. });
@@ -123,8 +125,8 @@ impl Base<'_> {
             && (!is_file || self.is_still(replica, &[]).unwrap_or(false))
     }
 
-    /// True if nothing was written to an object of the array since the replica was made of it, and the object is of
-    /// the moment of the read: it contains no later commit, and none lies over it.
+    /// True if an object of the array is unchanged since the replica was made of it, and belongs to
+    /// the read's moment. That is: it contains no later commit, and no cover lies over it.
     pub(super) fn is_still(&self, replica: &OpenReplica, coordinates: &[u64]) -> Result<bool> {
         let looked_at = self.objects.looked_at();
         let version = || self.objects.version(coordinates, looked_at.is_none());
@@ -138,7 +140,8 @@ impl Base<'_> {
         }
     }
 
-    /// What of a part that a replica has is as it was, and what has changed; nothing if that cannot be told.
+    /// Splits a replica's box into parts that are unchanged and parts that have changed; `None` if
+    /// that cannot be decided.
     pub(super) fn parts_that_are_still(
         &self,
         replica: &OpenReplica,
@@ -179,7 +182,8 @@ impl Base<'_> {
         let mut seconds = 0.0;
         for group in [own, others].iter().filter(|group| !group.is_empty()) {
             let is_own = group.iter().all(|part| part.is_own());
-            // To resolve what is perhaps not taken would ask its storage for every index.
+            // Resolving parts of replicas would request every index, perhaps for a plan that is not
+            // chosen.
             seconds += self
                 .with_pieces(group, self.priced(), |plan| {
                     match !is_own || plan.cell_count() > RESOLVED_MAX {
@@ -192,7 +196,7 @@ impl Base<'_> {
         Some(seconds)
     }
 
-    /// Calls `act` with the plan of these parts; nothing if a replica cannot be opened.
+    /// Calls `act` with the plan of these parts; `None` if a replica cannot be opened.
     pub(super) fn with_pieces<T>(
         &self,
         parts: &[&Part],
@@ -247,7 +251,7 @@ impl Base<'_> {
         }
     }
 
-    /// What a part of a read takes of the array itself.
+    /// The parts of a box of a read that the array itself supplies.
     pub(super) fn own_parts(&self, part: &[PlacedAxis], shape: &[u64]) -> Result<Vec<Part>> {
         match &self.objects {
             Objects::Archive(joined) => Ok(of_files(joined.parts_of(part, shape)?)),
@@ -262,7 +266,7 @@ impl Base<'_> {
 }
 
 impl Part {
-    /// What is read of a replica, in its own positions.
+    /// A part that a replica supplies; `part` has positions in the replica.
     pub(super) fn of_replica(
         replica: &Arc<OpenReplica>,
         part: &[PlacedAxis],
@@ -275,7 +279,7 @@ impl Part {
         Ok(Self { of: PartOf::Replica(replica.clone()), geometry })
     }
 
-    /// True if it is read of the array itself.
+    /// True if the array itself supplies the part.
     pub(super) fn is_own(&self) -> bool {
         !matches!(self.of, PartOf::Replica(_))
     }

@@ -1,4 +1,4 @@
-//! Selections on their way into parts, and which replicas take them.
+//! The division of a selection into parts, and the choice of replicas for them.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -11,26 +11,29 @@ use crate::error::Result;
 use crate::replica::OpenReplica;
 use crate::run::plan::ReadPlan;
 
-/// Replicas that a read takes something from.
+/// The most replicas that one read uses.
 const TAKEN_MAX: usize = 8;
-/// The share of its time that a read must gain by a replica.
+/// The part of its time that a read must save by a replica.
 pub(super) const GAIN_MIN: f64 = 0.05;
-/// A read is of a kind that a replica was made for if it is so many times as long along no axis, and as short.
+/// The largest ratio of lengths, along each axis, between a read and the reads that a replica was
+/// made for.
 const ALIKE: u64 = 2;
 
-/// Which replicas a kind of read takes, by their numbers, in the order in which they take parts.
+/// The replicas that serve a kind of read, by their indexes, in the order in which they take parts.
 pub(crate) type Choice = Vec<usize>;
 
-/// A selection on its way into parts.
+/// The context of dividing one selection into parts.
 pub(super) struct Cutting<'c> {
     pub(super) base: &'c Base<'c>,
     pub(super) replicas: &'c [Arc<OpenReplica>],
     pub(super) result_shape: Vec<u64>,
-    /// True once some replica had something that has changed since: other reads of the kind may find it as it was.
+    /// True once a part of some replica was found changed: other reads of the kind may find theirs
+    /// unchanged.
     pub(super) has_changed: Cell<bool>,
 }
 
-/// The parts of a selection: of replicas, by their numbers, and those that are left.
+/// The division of a selection: parts from replicas, by their indexes, and the rest, which the
+/// array supplies.
 #[derive(Clone, Default)]
 pub(super) struct Cut {
     pub(super) taken: Vec<(usize, PlacedBox)>,
@@ -38,7 +41,8 @@ pub(super) struct Cut {
 }
 
 impl Cutting<'_> {
-    /// What replica `number` takes of what is left; nothing if it has none of it.
+    /// Moves the boxes that replica `number` has from the rest to the taken parts; `None` if it has
+    /// none of them.
     pub(super) fn with(&self, cut: &Cut, number: usize) -> Option<Cut> {
         let held = &self.replicas[number].record.held;
         let mut next = Cut { taken: cut.taken.clone(), left: Vec::new() };
@@ -73,15 +77,15 @@ impl Cutting<'_> {
         self.base.price(&self.parts(cut).ok()?)
     }
 
-    /// What these replicas take of a read, one after the other.
+    /// Divides a read among these replicas, one after the other.
     pub(super) fn by(&self, whole: Cut, choice: &[usize]) -> Cut {
         choice.iter().fold(whole, |cut, number| self.with(&cut, *number).unwrap_or(cut))
     }
 
-    /// True if what a replica gives takes less time than all of the read can take of the array itself: told by
-    /// geometry alone, before an object of the array is opened for its price.
+    /// True if the replica's parts take less time than the whole read can take from the array
+    /// itself. Decided by geometry alone, before an object of the array is opened for its price.
     fn may_gain(&self, whole: &Cut, cut: &Cut) -> Option<bool> {
-        // What lies over the objects of an array has a price of its own.
+        // Covers over the array's objects have a price that geometry does not show.
         if !self.base.moment.is_settled() {
             return Some(true);
         }
@@ -96,7 +100,8 @@ impl Cutting<'_> {
         Some(least < most * (1.0 - GAIN_MIN))
     }
 
-    /// The replicas that make the read cheapest, one after the other. `cuts` has what each takes of all of it.
+    /// Chooses the replicas that make the read cheapest, one after the other. `cuts` has the
+    /// division for each replica alone.
     pub(super) fn choose(&self, whole: &Cut, cuts: &[(usize, Cut)]) -> Choice {
         let may_gain = |(_, cut): &&(usize, Cut)| self.may_gain(whole, cut).unwrap_or(false);
         let among: Vec<usize> = cuts.iter().filter(may_gain).map(|(number, _)| *number).collect();
@@ -124,7 +129,8 @@ impl Cutting<'_> {
     }
 }
 
-/// What a selection takes along each axis, if that is all that it is.
+/// The selected positions along each axis, unless the selection is a union or lists points in
+/// several axes.
 pub(super) fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>> {
     match selection {
         Selection::Orthogonal(axes) => Some(Cow::Borrowed(axes)),
@@ -136,8 +142,8 @@ pub(super) fn axes_of(selection: &Selection) -> Option<Cow<'_, [AxisSelection]>>
     }
 }
 
-/// The replica that has all of a read of such lengths and was made for reads like it, if there is one: that which
-/// is expected to make it fastest.
+/// The fastest replica that was made for reads of such lengths and has the whole read, if there is
+/// one.
 pub(super) fn made_for(
     cuts: &[(usize, Cut)],
     replicas: &[Arc<OpenReplica>],
@@ -160,8 +166,8 @@ pub(super) fn made_for(
     gains.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, ..)| number)
 }
 
-/// What reads have in common for which the same replicas are chosen: lengths and steps, and how much of them,
-/// in eighths, each replica holds.
+/// The key by which choices are shared among reads: lengths, steps, and the eighths of the read
+/// that each replica holds.
 pub(super) fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> {
     let axis = |axis: &AxisSelection| match axis {
         AxisSelection::Range(range) => [range.len(), range.step().unsigned_abs()],
@@ -171,7 +177,7 @@ pub(super) fn key_of(axes: &[AxisSelection], cuts: &[(usize, Cut)]) -> Vec<u64> 
     axes.iter().flat_map(axis).chain(cuts.iter().flat_map(share)).collect()
 }
 
-/// How many whole eighths of a read that takes `axes` are left.
+/// The number of whole eighths of a read of `axes` that are left to the array.
 pub(super) fn eighths(axes: &[AxisSelection], left: &[PlacedBox]) -> u64 {
     let elements = |part: &PlacedBox| part.iter().map(|axis| axis.len() as f64).product::<f64>();
     let whole: f64 = axes.iter().map(|axis| axis.len() as f64).product();

@@ -1,8 +1,8 @@
 //! Kinds of reads, as numbers: reads of one kind take the same replicas.
 //!
-//! A read is of a kind by its lengths and steps and by how much of it each replica holds, along the axes. That is
-//! counted without cutting it into parts, and nothing is allocated: most reads are not helped by any replica, and pay
-//! for no more than the answer.
+//! Lengths, steps and the part that each replica holds along each axis decide the kind of a read.
+//! It is computed without dividing the read into parts and without allocation, because no replica
+//! helps most reads, and they pay only for this answer.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 
 use crate::replica::OpenReplica;
 
-/// Positions of a list that are looked at; of more a sample tells.
+/// The most positions of a list that are examined; of longer lists a sample is.
 const SAMPLED: usize = 256;
 
-/// A kind of read. Two kinds may have one number by chance, once in a very long time: a read then takes replicas that
-/// do not serve it best.
+/// A kind of read, as a hash. If two kinds collide, which is very rare, a read may use replicas
+/// that are not the best for it.
 pub(super) type Kind = u64;
 
-/// The kind of a read of `selection` of an array; nothing if no replica has any of it.
+/// The kind of a read of `selection` of an array; `None` if no replica has any of it.
 pub(super) fn kind_of(
     array: &str,
     selection: &Selection,
@@ -50,19 +50,20 @@ pub(super) fn kind_of(
     Some(hasher.finish())
 }
 
-/// What a selection takes along its axes.
+/// The selected positions along the axes.
 #[derive(Clone, Copy)]
 enum Axes<'a> {
     Each(&'a [AxisSelection]),
-    /// A list along the only one.
+    /// A list along the only axis.
     List(&'a [u64]),
 }
 
-/// What is held along an axis, in runs.
+/// The positions that a replica holds along an axis, in runs of (start, count).
 type Runs = [(u64, u64)];
 
 impl Axes<'_> {
-    /// How many eighths of the read a replica has, rounded up, and 9 if it has all; nothing if it has none.
+    /// The eighths of the read that a replica has, rounded up, and 9 if it has all; `None` if it
+    /// has none.
     fn eighths_in(self, replica: &OpenReplica) -> Option<u64> {
         let runs = replica.record.held.runs().filter(|_| !replica.is_broken())?;
         let shares = |axis: usize, runs: &Runs| match self {
@@ -89,7 +90,8 @@ impl Axes<'_> {
         Some(if is_all { 9 } else { (8.0_f64 * share).ceil() as u64 })
     }
 
-    /// True if a replica lies beside the ranges of the read. To find the ends of a list would take a look at all of it.
+    /// True if a replica lies outside the ranges of the read. Lists are not checked: finding their
+    /// ends means a look at each position.
     fn misses(self, replica: &OpenReplica) -> bool {
         let Self::Each(axes) = self else { return false };
         axes.iter().enumerate().any(|(at, axis)| {
@@ -115,12 +117,12 @@ impl Axes<'_> {
     }
 }
 
-/// The share of the positions of a range that lie in runs; nothing for none.
+/// The part of a range's positions that lie in runs; `None` for none.
 #[allow(clippy::cast_precision_loss)]
 fn share_of_range(range: &AxisRange, runs: &Runs) -> Option<f64> {
     let (low, high) = range.bounds()?;
     let step = range.step().unsigned_abs();
-    // Of the positions from the lowest on, those below a bound.
+    // Counts the positions below a bound.
     let below = |bound: u64| bound.saturating_sub(low).div_ceil(step).min(range.len());
     let first = runs.partition_point(|(start, count)| start.saturating_add(*count) <= low);
     let met = runs[first..].iter().take_while(|(start, _)| *start <= high);
@@ -129,7 +131,7 @@ fn share_of_range(range: &AxisRange, runs: &Runs) -> Option<f64> {
     (inside > 0).then(|| inside as f64 / range.len() as f64)
 }
 
-/// The share of listed positions that lie in runs, by a sample of them; nothing for none.
+/// The part of listed positions that lie in runs, by a sample; `None` for none.
 #[allow(clippy::cast_precision_loss)]
 fn share_of_list(list: &[u64], runs: &Runs) -> Option<f64> {
     let is_inside = |at: u64| {

@@ -1,24 +1,25 @@
-//! Reads of an array that replicas serve better.
+//! Redirection: reads of an array that replicas make cheaper.
 //!
-//! Beneath [`Array`](super::Array), so that every door has it. The candidates are the array itself and all ways to
-//! take parts of the selection from replicas: those that hold all of it, more, or a part, the rest of which then
-//! comes from others or from the array (Tang, *Dynamic data prefetching and layout optimizations*, section 3.2.2).
-//! Replicas whose bounds do not meet the selection are left out first. Of the others the one is added that makes the
-//! read cheapest, as long as one does. What is read of the array itself is priced as it would be run, what replicas
-//! give by its geometry alone: to ask for their indexes would cost what they save.
+//! It lies beneath [`Array`](super::Array), so that every door has it. The candidates are the array
+//! itself and all ways to take parts of the selection from replicas. A replica may hold the whole
+//! selection or a part; the rest comes from others or from the array (Tang, *Dynamic data
+//! prefetching and layout optimizations*, section 3.2.2). Replicas whose bounds do not meet the
+//! selection are excluded first. Then the replica that makes the read cheapest is added, until none
+//! makes it cheaper. Parts of the array are priced as they would be run. Parts of replicas are
+//! priced by geometry alone: requesting their indexes would cost more than it saves.
 //!
-//! What was chosen counts for all reads of the same lengths of which the replicas hold as much, and is remembered by
-//! the kind of the read, which is known before the read is cut into parts: a read that no replica serves better costs
-//! the look at its kind. A read of a kind that a replica was made for is not priced at all: that was done when it was
-//! made.
+//! A choice is shared by all reads of the same lengths of which the replicas hold as much. It is
+//! remembered by the kind of the read, which is known before the read is divided: a read that no
+//! replica serves costs only the computation of its kind. A read of a kind that a replica was made
+//! for is not priced: it was when the replica was made.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `base` | an array as its reads begin, and parts of reads |
-//! | `cutting` | selections in parts, and which replicas take them |
-//! | `kinds` | kinds of reads, as numbers |
-//! | `objects` | what replicas were made of, and whether that is as it was |
-//! | `points` | points that replicas of points have |
+//! | `base` | the array behind a read, and the parts of a read |
+//! | `cutting` | the division of selections, and the choice of replicas |
+//! | `kinds` | kinds of reads, as hashes |
+//! | `objects` | the objects that replicas were made of, and checks that they are unchanged |
+//! | `points` | points that replicas of points hold |
 
 mod base;
 mod cutting;
@@ -47,25 +48,25 @@ use crate::run::explain::priced;
 use crate::run::plan::ReadPlan;
 use crate::source::Settled;
 
-/// A read in parts, some of which come from replicas.
+/// A read in parts, some of which replicas supply.
 #[derive(Debug)]
 pub(super) struct Redirected {
     parts: Vec<Part>,
 }
 
-/// The replicas that gave something of a read, by their names, and the bytes that each gave.
+/// The names of the replicas that served a read, and the bytes that each supplied.
 pub(super) type Taken = Vec<(String, u64)>;
 
-/// In what way replicas may help a read.
+/// The ways in which replicas may help a read.
 struct Hope {
-    /// Replicas of points may have some of its elements.
+    /// True if replicas of points may have some of its elements.
     of_points: bool,
-    /// The kind of the read; nothing if no other replica has any of it, or all are known not to help.
+    /// The kind of the read; `None` if no other replica has any of it, or none is known to help.
     kind: Option<Kind>,
 }
 
 impl Hope {
-    /// How replicas may help a read, as far as a look tells; nothing if they do not.
+    /// Decides cheaply how replicas may help a read; `None` if they do not.
     fn of(
         selection: &Selection,
         (replicas, of_array): (&NamedReplicas, &[Arc<OpenReplica>]),
@@ -78,7 +79,8 @@ impl Hope {
 }
 
 impl Redirected {
-    /// What replicas take of a read of `selection`; nothing where none makes it cheaper. `array` names it.
+    /// Finds the parts of a read of `selection` that replicas supply; `None` if they do not make it
+    /// cheaper. `array` is its path.
     fn find(
         base: &Base<'_>,
         (selection, hope): (&Selection, &Hope),
@@ -98,7 +100,7 @@ impl Redirected {
         if let Some((choice, left)) = replicas.remembered(kind)
             && choice.iter().all(|number| base.may_have(&of_array[*number]))
         {
-            // What has changed since may leave more.
+            // Objects that have changed since may leave more to the array.
             let cut = cutting.by(whole.clone(), &choice);
             if eighths(axes, &cut.left) == left {
                 return Self::of_cut(&cutting, &cut);
@@ -116,7 +118,7 @@ impl Redirected {
         Some(Self { parts })
     }
 
-    /// Which replicas a read takes that takes `axes`, and what of it.
+    /// Chooses replicas for a read of `axes`, and divides the read among them.
     fn decide(
         cutting: &Cutting<'_>,
         (whole, axes): (&Cut, &[AxisSelection]),
@@ -149,7 +151,7 @@ impl Redirected {
         (choice, cut)
     }
 
-    /// Calls `act` with the plan of the read; nothing if a replica is gone.
+    /// Calls `act` with the plan of the read; `None` if a replica is gone.
     pub(super) fn with_plan<T>(
         &self,
         base: &Base<'_>,
@@ -159,7 +161,7 @@ impl Redirected {
         base.with_pieces(&parts, base.source, act)
     }
 
-    /// The replicas, and the bytes of the result that each gives.
+    /// The replicas, and the bytes of the result that each supplies.
     fn taken(&self) -> Vec<(&Arc<OpenReplica>, u64)> {
         let mut taken: Vec<(&Arc<OpenReplica>, u64)> = Vec::new();
         for part in &self.parts {
@@ -173,7 +175,7 @@ impl Redirected {
         taken
     }
 
-    /// As [`Redirected::taken`], by the names of the replicas.
+    /// As [`Redirected::taken`], with the names of the replicas.
     pub(super) fn taken_by_name(&self) -> Taken {
         let named = |(replica, bytes): (&Arc<OpenReplica>, u64)| (replica.record.id.clone(), bytes);
         self.taken().into_iter().map(named).collect()
@@ -184,7 +186,7 @@ impl Redirected {
         self.taken().into_iter().for_each(|(replica, bytes)| replica.count(bytes));
     }
 
-    /// Does not read the replicas any more of which something could not be read.
+    /// Stops using the replicas of this read: one of them could not be read.
     pub(super) fn distrust(&self) {
         for (replica, _) in self.taken() {
             replica.distrust();
@@ -193,7 +195,7 @@ impl Redirected {
 }
 
 impl Known<'_> {
-    /// What replicas do for a read of `selection`.
+    /// Describes the use of replicas in a read of `selection`.
     ///
     /// # Errors
     /// As [`Known::with_plan`].
@@ -208,10 +210,11 @@ impl Known<'_> {
         Ok(Some(RedirectedRead { replicas, replica_bytes, predicted_seconds_without }))
     }
 
-    /// Where the array lies itself, and what replicas take of a read; nothing where none does.
+    /// Calls `act` with the array and the parts that replicas supply to a read; `None` if they
+    /// supply none.
     ///
     /// # Errors
-    /// Those of storage, asked whether the source has changed.
+    /// Those of storage, while checking the source for changes.
     pub(super) fn redirected<T>(
         &self,
         selection: &Selection,
@@ -226,7 +229,7 @@ impl Known<'_> {
                 };
                 let replicas = &*replicas.now();
                 let of_array = replicas.of_array(&facts.path);
-                // What cannot help costs a read no look at the file.
+                // A read that no replica can help does not pay for a look at the file.
                 let hope = Hope::of(selection, (replicas, of_array), &facts.path);
                 let Some(hope) = hope else { return Ok(None) };
                 if !variable.is_as_opened(false)? {
@@ -253,7 +256,8 @@ impl Known<'_> {
             }
             Self::Stored(handle, state, snapshot) => {
                 let (store, path) = (&handle.store, handle.path.as_str());
-                // What is held at a moment may be older than what replicas were made of.
+                // The moment of a snapshot may be older than the objects that replicas were made
+                // of.
                 let replicas = store.replicas.as_ref().filter(|_| store.held.is_none());
                 let Some(replicas) = replicas else { return Ok(None) };
                 let replicas = &*replicas.now();

@@ -1,8 +1,9 @@
-//! The objects of an array that replicas are made of, and whether each is as it was.
+//! The objects of an array that replicas are made of, and checks that each is unchanged.
 //!
-//! A replica is made of an object only if that has one version before and after, is older than a step of its file
-//! system's clock, and no commit lies over it: [`Array::bound`]. Other objects are not listed, and reads take them from
-//! the array itself.
+//! A replica is made of an object only under three conditions. Its version is the same before and
+//! after, and is older than a step of its file system's clock; no commit lies over it
+//! ([`Array::bound`]). Other objects are not listed, and reads take their elements from the array
+//! itself.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -28,17 +29,17 @@ use crate::threads::workers::check_goes_on;
 use crate::zarr::source::ZarrSource;
 use crate::zarr::state::ArrayState;
 
-/// Longer than a step of most file systems' clocks: two writes that are so far apart have different times.
+/// Longer than a clock step of most file systems: two writes so far apart have different times.
 const LEAST_STEP: Duration = Duration::from_millis(20);
 
-/// What of an array changes by itself. An object is known by its coordinates: of an archive, where its file
-/// begins and ends along the joined axis; a single file has none.
+/// The separately changing objects of an array. Coordinates identify an object: in an archive, the
+/// start and end of its file along the joined axis; a single file has none.
 pub(crate) enum Objects<'a> {
-    /// One file, in the state that reads go by.
+    /// One file, in the state that reads use.
     File { variable: &'a dyn ForeignVariable, state: &'a SourceVersion },
     /// Shards of a store.
     Store(StoredObjects<'a>),
-    /// Files, one behind the other.
+    /// Files that are joined along an axis.
     Archive(&'a JoinedVariable),
 }
 
@@ -65,11 +66,11 @@ impl<'a> StoredObjects<'a> {
         }
     }
 
-    /// An object as it is now, with the last commit that it contains; nothing for one over which commits lie that are
-    /// not settled: a log that is put back from a backup may lack them again.
+    /// An object as it is now, with the last commit that it contains. `None` if unsettled commits
+    /// lie over it: restoring the log from a backup may lose them again.
     ///
     /// # Errors
-    /// `SnapshotMoved` for one that is settled just now; those of storage.
+    /// `SnapshotMoved` for an object that is being settled; those of storage.
     fn settled(&self, coordinates: &[u64]) -> Result<Option<SourceObject>> {
         let opened = self.source.open(coordinates, Need::default(), None, &|| ())?;
         let version = opened.as_ref().map(|cell| source_version(cell.object.version()));
@@ -79,8 +80,8 @@ impl<'a> StoredObjects<'a> {
         Ok(cover.is_none().then(|| SourceObject { at: coordinates.to_vec(), version, commit }))
     }
 
-    /// The number of the moment for which one look at an object counts; nothing where every read looks again, as it
-    /// does on disks, and by handles that do so anyway. Objects without commits have no moment.
+    /// The number of the moment for which one check of an object suffices. `None` where every read
+    /// checks again, as on disks and with freshness before every read.
     fn looked_at(&self) -> Option<u64> {
         let keeps = self.source.is_remote() && self.source.keeps_shards();
         keeps.then(|| self.moment.number())
@@ -88,7 +89,7 @@ impl<'a> StoredObjects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Those of a variable; nothing for one without a state, which a callback reads.
+    /// The objects of a variable; `None` for a variable that a callback reads, which has no state.
     pub(super) fn of_variable(variable: &'a dyn ForeignVariable) -> Option<Self> {
         match variable.sources() {
             Sources::One(_) => variable.state().map(|state| Self::File { variable, state }),
@@ -96,7 +97,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The coordinates of those that hold the elements of a selection.
+    /// The coordinates of the objects that hold the elements of a selection.
     fn of_selection(&self, selection: &Selection) -> Result<Vec<Vec<u64>>> {
         let found: Vec<Vec<u64>> = match self {
             Self::File { .. } => vec![Vec::new()],
@@ -114,7 +115,8 @@ impl<'a> Objects<'a> {
         Ok(found)
     }
 
-    /// The identity of the array among others at its path: its key, or the joined dimension and units of times.
+    /// The identity of the array among others at its path: its key, or the joined dimension with
+    /// its time units.
     pub(super) fn key(&self) -> &str {
         match self {
             Self::File { .. } => "",
@@ -126,15 +128,16 @@ impl<'a> Objects<'a> {
     /// See [`StoredObjects::looked_at`].
     pub(super) fn looked_at(&self) -> Option<u64> {
         match self {
-            // The read has looked.
+            // The read has checked the file.
             Self::File { .. } => Some(0),
             Self::Store(stored) => stored.looked_at(),
             Self::Archive(joined) => (!joined.asks_again()).then_some(0),
         }
     }
 
-    /// The version of one; nothing for one that is not there, or has changed since the archive or file was opened.
-    /// Of a file it is that which was found then, unless the file is looked at `anew`.
+    /// The version of an object. `None` if it does not exist, or has changed since the archive or
+    /// file was opened. For a file it is the version found then, unless `anew` checks the file
+    /// again.
     ///
     /// # Errors
     /// Those of storage.
@@ -150,7 +153,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The elements of the array that one has.
+    /// The region of the array that an object holds.
     pub(super) fn region(&self, coordinates: &[u64]) -> Option<Region> {
         match (self, coordinates) {
             (Self::Store(stored), _) => stored.source.state.layout.object_region(coordinates).ok(),
@@ -167,7 +170,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// One as it is now; nothing where no replica may be made of it now.
+    /// An object as it is now; `None` where no replica may be made of it now.
     ///
     /// # Errors
     /// `Conflict` for a file that has changed since it was opened; those of storage.
@@ -194,7 +197,8 @@ fn check_count(count: u64) -> Result<()> {
 }
 
 impl Base<'_> {
-    /// The objects that have something of a part of a read; nothing for more than `limit` of a store.
+    /// The objects that hold elements of a part of a read; `None` for more than `limit` objects of
+    /// a store.
     pub(super) fn objects_in(&self, part: &[PlacedAxis], limit: u64) -> Option<Vec<Vec<u64>>> {
         match &self.objects {
             Objects::File { .. } => Some(vec![Vec::new()]),
@@ -220,29 +224,29 @@ impl Base<'_> {
 pub(crate) struct BoundObjects {
     /// As in [`Replica`](crate::replica::Replica).
     pub(crate) meaning: String,
-    /// The objects of a selection.
+    /// The objects of a selection, with their versions.
     pub(crate) of: ObjectsOf,
 }
 
-/// How many objects of a source have the versions that a replica records.
+/// Counts of a replica's source objects by their relation to the recorded versions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Standings {
     /// Objects that are listed.
     pub(crate) listed: usize,
-    /// Those of them that have their recorded versions.
+    /// Objects with their recorded versions.
     pub(crate) same: usize,
     /// Objects that may be the same: see [`Standing::Alike`].
     pub(crate) alike: usize,
 }
 
 impl Array {
-    /// Does `act`, and gives those objects of a selection of which what it has read is: each was the same before and
-    /// after. With `all` none may be missing.
+    /// Runs `act`, which reads a selection, and returns the objects of the selection that were
+    /// unchanged before and after. With `all` none may be missing.
     ///
     /// # Errors
-    /// `LimitExceeded` for too many objects; `Conflict` if `all` are needed and one is written, or has commits over it
-    /// that are not settled; for a file that has changed since it was opened, and an array whose metadata were changed
-    /// meanwhile; those of `act` and of storage.
+    /// `LimitExceeded` for too many objects; `Conflict` if `all` are needed and one is being
+    /// written or has unsettled commits over it; `Conflict` for a file that has changed since it
+    /// was opened, and for metadata that were changed meanwhile; those of `act` and of storage.
     pub(crate) fn bound(
         &self,
         selection: &Selection,
@@ -250,7 +254,7 @@ impl Array {
         act: impl FnOnce() -> Result<()>,
     ) -> Result<BoundObjects> {
         let located = |error: Error| error.at(self.name());
-        // Two writes in one step of the clock may leave the same time.
+        // Two writes in one clock step may leave the same time.
         sleep(LEAST_STEP);
         let mut before = self.settled_objects(selection, SystemTime::now()).map_err(located)?;
         if let Some(step) = before.young {
@@ -276,7 +280,7 @@ impl Array {
         Ok(BoundObjects { meaning, of })
     }
 
-    /// The objects of a selection as they are now, but those of which no replica may be made at `time`.
+    /// The current objects of a selection, except those of which no replica may be made at `time`.
     fn settled_objects(&self, selection: &Selection, time: SystemTime) -> Result<SettledObjects> {
         self.with_objects(|objects, meaning| {
             let coordinates = objects.of_selection(selection)?;
@@ -299,7 +303,8 @@ impl Array {
         })
     }
 
-    /// The versions of the objects that hold the elements of a selection, however young; nothing for too many.
+    /// The versions of the objects that hold the elements of a selection, including very recent
+    /// ones; `None` for too many.
     ///
     /// # Errors
     /// Those of storage.
@@ -320,8 +325,8 @@ impl Array {
         })
     }
 
-    /// How many of its objects have the recorded versions; none for the record of another array, or of this one with
-    /// other metadata.
+    /// Counts the objects with their recorded versions; none for the record of another array, or of
+    /// this one with other metadata.
     ///
     /// # Errors
     /// Those of storage.
@@ -332,7 +337,7 @@ impl Array {
             }
             let mut found = Standings { listed: of.objects.len(), ..Standings::default() };
             for object in &of.objects {
-                // A file that is gone, or may not be read, has changed.
+                // A file that is deleted or unreadable counts as changed.
                 let Ok(now) = objects.version(&object.at, true) else { continue };
                 match Standing::of(object.version.as_ref(), now.as_ref()) {
                     Standing::Same => found.same += 1,
@@ -344,7 +349,7 @@ impl Array {
         })
     }
 
-    /// Every object that it has in storage, with its version.
+    /// Lists every object of the array in storage, with its version.
     ///
     /// # Errors
     /// Those of storage; `Unsupported` for an array of a foreign file.
@@ -362,7 +367,7 @@ impl Array {
         })
     }
 
-    /// The worst standing of objects that are listed as its own.
+    /// The worst relation of the array's own objects to their listed versions.
     ///
     /// # Errors
     /// As [`Array::own_objects`].
@@ -377,18 +382,18 @@ impl Array {
         })
     }
 
-    /// Its key, which no other array at its path has; of an archive the joined dimension.
+    /// The array's key, which no other array at its path has; for an archive the joined dimension.
     ///
     /// # Errors
-    /// Of looking it up.
+    /// Those of looking it up.
     pub(crate) fn key(&self) -> Result<String> {
         self.with_objects(|objects, _| Ok(objects.key().to_owned()))
     }
 
-    /// The elements of it that each of these objects has.
+    /// The region of the array that each of these objects holds.
     ///
     /// # Errors
-    /// Of looking it up.
+    /// Those of looking it up.
     pub(crate) fn regions_of(&self, objects: &[SourceObject]) -> Result<Vec<Region>> {
         self.with_objects(|found, _| {
             let region = |object: &SourceObject| {
@@ -398,11 +403,11 @@ impl Array {
         })
     }
 
-    /// Calls `act` with the objects of the array, as of now, and the fingerprint of its metadata.
+    /// Calls `act` with the current objects of the array, and the fingerprint of its metadata.
     fn with_objects<T>(&self, act: impl FnOnce(&Objects<'_>, &str) -> Result<T>) -> Result<T> {
         match self.known()? {
             Known::Stored(handle, state, _) => {
-                // Handles that do not look before each read do here.
+                // Handles that do not check before each read check here.
                 handle.store.look_unless_always()?;
                 let objects = StoredObjects::new(handle.pinned(&state)?, &state);
                 act(&Objects::Store(objects), &state.form)
@@ -421,8 +426,8 @@ impl Array {
 /// The outcome of [`Array::settled_objects`].
 struct SettledObjects {
     bound: BoundObjects,
-    /// The objects that the selection touches.
+    /// The number of objects that the selection touches.
     count: usize,
-    /// The longest step of the clocks by which some are too young.
+    /// The longest clock step by which some objects are too recent.
     young: Option<Duration>,
 }

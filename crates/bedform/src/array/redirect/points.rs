@@ -1,4 +1,4 @@
-//! Points of which replicas have some: each is looked for among the places that a replica says it holds.
+//! Points that replicas hold: each point of a read is looked up in the places that a replica lists.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -17,33 +17,34 @@ use crate::replica::{Held, NamedReplicas, OpenReplica, SourceObject, fingerprint
 use crate::run::plan::ReadPlan;
 use crate::source::StoredLayout;
 
-/// Points that are looked for before all are: where none of them is found, few of the others are.
+/// The number of points that are looked up first: if none is found, few of the others would be.
 const SAMPLED: usize = 64;
-/// Places whose neighbours are looked at, in so many stretches at most.
+/// The most consecutive places of a stretch whose distances are examined, and the most stretches.
 const WINDOW: usize = 256;
 const WINDOWS: usize = 64;
-/// Stretches of which each place is looked for in replicas.
+/// The number of stretches of which each place is looked up in replicas.
 const WINDOWS_LOOKED_FOR: usize = 8;
-/// Replicas that a read takes something from.
+/// The most replicas that one read uses.
 const TAKEN_MAX: usize = 4;
-/// What keys of choices for points begin with: no box is so long.
+/// The first number in the keys of choices for points: no box is so long.
 const KEY: u64 = u64::MAX;
 
-/// Points of a read: their places in the C order of the array, and in the result, ascending.
+/// Points of a read: their places in the C order of the array, and their indexes in the result,
+/// ascending.
 #[derive(Default)]
 struct Wanted<'a> {
     places: Cow<'a, [u64]>,
-    /// Nothing where each point's place in the result is its number.
+    /// The indexes in the result; `None` if each point has its own number.
     results: Option<Vec<u64>>,
 }
 
-/// What replicas take of points, by their numbers, as places in them; and what is left.
+/// The division of points: parts from replicas, by their indexes, as places in them; and the rest.
 struct Cut<'a> {
     taken: Vec<(usize, PlacedAxis)>,
     left: Wanted<'a>,
 }
 
-/// The places of the points of a selection, if it is one of points.
+/// The places of a selection's points, if it is one of points.
 fn places_of<'s>(selection: &'s Selection, shape: &[u64]) -> Option<Cow<'s, [u64]>> {
     match selection {
         Selection::Orthogonal(axes) => match axes.as_slice() {
@@ -59,7 +60,7 @@ fn places_of<'s>(selection: &'s Selection, shape: &[u64]) -> Option<Cow<'s, [u64
     }
 }
 
-/// True if a selection is of points and some replica has points.
+/// True if the selection is of points and some replica holds points.
 pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica>]) -> bool {
     let is_listed = match selection {
         Selection::Orthogonal(axes) => matches!(axes.as_slice(), [AxisSelection::Coords(_)]),
@@ -73,7 +74,7 @@ pub(super) fn asks_for_points(selection: &Selection, replicas: &[Arc<OpenReplica
 }
 
 impl Redirected {
-    /// As [`Redirected::find`], of replicas of points.
+    /// As [`Redirected::find`], for replicas of points.
     pub(super) fn find_points(
         base: &Base<'_>,
         selection: &Selection,
@@ -92,7 +93,8 @@ impl Redirected {
             meets && !of_array[*number].is_broken()
         };
         let mut among: Vec<usize> = (0..of_array.len()).filter(meets).collect();
-        // Those with most points first: what is in one of them is looked for in no other.
+        // Replicas with the most points first: a point that is found in one is looked up in no
+        // other.
         among.sort_by_key(|number| std::cmp::Reverse(of_array[*number].record.held.shape()));
         let count = places.len() as u64;
         let mut cuts = vec![Cut { taken: Vec::new(), left: Wanted { places, results: None } }];
@@ -102,7 +104,7 @@ impl Redirected {
         {
             return None;
         }
-        // To ask whether they are of the array as it is may take a look at many objects.
+        // Checking that they are of the array as it is may take a look at many objects.
         among.retain(|number| base.has_all_of(&of_array[*number]));
         cuts.extend(whole.filter(|cut| cut.taken.iter().all(|(at, _)| among.contains(at))));
         while cuts.len() <= TAKEN_MAX && !cuts.last()?.left.places.is_empty() {
@@ -142,7 +144,7 @@ impl Redirected {
     }
 }
 
-/// The replica that has just these points, in this order: the places of no other are looked at.
+/// The replica with exactly these points in this order: no other's places have to be read.
 fn same_cut<'a>(
     whole: &Cut<'a>,
     among: &[usize],
@@ -163,8 +165,8 @@ fn same_cut<'a>(
     Some(Cut { taken: vec![(number, PlacedAxis::whole(&all))], left })
 }
 
-/// The smallest of the replicas that have all of the points: the places of larger ones are not looked at. `among`
-/// has those with most points first.
+/// The smallest of the replicas that have all of the points: places of larger ones are not read.
+/// `among` is sorted by descending number of points.
 fn smallest_cut<'a>(
     whole: &Cut<'a>,
     among: &[usize],
@@ -186,7 +188,7 @@ fn smallest_cut<'a>(
     })
 }
 
-/// What takes all points from replicas that were made for as many of them.
+/// The division without a rest, if its replicas were made for as many points.
 fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Option<usize> {
     let (at, last) = cuts.iter().enumerate().next_back()?;
     let is_made = |(number, _): &(usize, PlacedAxis)| {
@@ -197,15 +199,16 @@ fn made_for(cuts: &[Cut<'_>], replicas: &[Arc<OpenReplica>], count: u64) -> Opti
 }
 
 impl Base<'_> {
-    /// True if a replica can be of the array as it is, and nothing that it was made of has changed.
+    /// True if a replica may be of the array as it is, and none of its source objects has changed.
     fn has_all_of(&self, replica: &OpenReplica) -> bool {
         let of = &replica.record.of.objects;
         let is_still = |object: &SourceObject| self.is_still(replica, &object.at).unwrap_or(false);
         self.may_have(replica) && of.len() as u64 <= CELLS_MAX && of.iter().all(is_still)
     }
 
-    /// False if what all replicas leave of the places takes as long as all places: what is read of the array itself
-    /// is mostly what lies between. By a sample, before all places are looked for.
+    /// False if reading the points that no replica has takes as long as reading all points: the
+    /// array's own reads mostly fetch the bytes between points. Decided by a sample, before all
+    /// places are looked up.
     fn would_gain(
         &self,
         wanted: &Wanted<'_>,
@@ -223,7 +226,7 @@ impl Base<'_> {
             let step = (places.len() / WINDOWS_LOOKED_FOR).max(WINDOW);
             places.chunks(step).flat_map(|window| &window[..window.len().min(WINDOW)])
         };
-        // Where the next one is looked for first, in each replica.
+        // The start of the next search in each replica.
         let mut near = vec![0; held.len()];
         let mut is_left = |place: &&u64| {
             held.iter().zip(&mut near).all(|(held, near)| match find_from(held, **place, *near) {
@@ -244,12 +247,13 @@ impl Base<'_> {
         with.zip(without).is_none_or(|(with, without)| with < without * (1.0 - GAIN_MIN))
     }
 
-    /// Seconds to read the elements at these places of the array itself, by a sample of the places.
+    /// Seconds to read the elements at these places from the array itself, by a sample of the
+    /// places.
     fn price_places(&self, places: &[u64]) -> Option<f64> {
         self.price_sample(places, places.len() as u64)
     }
 
-    /// As [`Base::price_places`], of `count` places that are like these.
+    /// As [`Base::price_places`], for `count` places that are spread like these.
     fn price_sample(&self, places: &[u64], count: u64) -> Option<f64> {
         if places.is_empty() || count == 0 {
             return Some(0.0);
@@ -295,7 +299,7 @@ impl Base<'_> {
     }
 }
 
-/// The replica that has most of what is left, and what it takes.
+/// Adds the replica that has most of the rest, by a sample.
 fn best_cut<'a>(cut: &Cut<'a>, among: &[usize], replicas: &[Arc<OpenReplica>]) -> Option<Cut<'a>> {
     let others = among.iter().filter(|number| cut.taken.iter().all(|(taken, _)| taken != *number));
     let sampled = others.filter_map(|number| {
@@ -311,7 +315,7 @@ fn best_cut<'a>(cut: &Cut<'a>, among: &[usize], replicas: &[Arc<OpenReplica>]) -
 }
 
 impl<'a> Wanted<'a> {
-    /// Some of the places, spread over all.
+    /// Some of the places, evenly spread.
     fn sample(&self) -> impl Iterator<Item = &u64> {
         let step = self.places.len().div_ceil(SAMPLED).max(1);
         self.places.iter().step_by(step)
@@ -321,7 +325,7 @@ impl<'a> Wanted<'a> {
         self.results.as_ref().map_or(at as u64, |results| results[at])
     }
 
-    /// Those that are among `held`, as numbers there, and the others.
+    /// Divides the points into those among `held`, by their indexes there, and the others.
     fn split(&self, held: &[u64]) -> (Option<PlacedAxis>, Wanted<'a>) {
         if self.results.is_none() && *self.places == *held {
             let all = AxisSelection::Range(AxisRange::whole(held.len() as u64));
@@ -330,7 +334,7 @@ impl<'a> Wanted<'a> {
         }
         let (mut found, mut placed) = (Vec::new(), Vec::new());
         let (mut left, mut results) = (Vec::new(), Vec::new());
-        // Where the next one is looked for first: points mostly ascend.
+        // The start of the next search: points mostly ascend.
         let mut near = 0;
         for (at, place) in self.places.iter().enumerate() {
             let result = self.result_of(at);
@@ -352,7 +356,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// As `binary_search`, by steps that double from `near` on, if it is not before that.
+/// As `binary_search`, by doubling steps from `near` on if the place is not before it.
 fn find_from(held: &[u64], place: u64, near: usize) -> std::result::Result<usize, usize> {
     let near = near.min(held.len());
     if held.get(near).is_none_or(|first| *first > place) {

@@ -8,16 +8,16 @@ use super::*;
 
 /// Children that are forked one after another.
 const CHILDREN: usize = 200;
-/// Seconds after which a child that waits for a lock is ended.
+/// Seconds after which a blocked child is killed.
 const CHILD_SECONDS: u32 = 30;
 
-/// Tests of the cache of the process run one after another. No child takes this lock.
+/// A lock that serializes the tests of the process's cache. No child takes it.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Uses the cache of the process as a child may: it begins empty, works, and has the parent's budget.
+/// Checks the process's cache in a child: it begins empty, works, and has the parent's budget.
 fn use_in_child(inherited: &Member, budget: u64) -> bool {
     let was_empty = !inherited.get(1);
     inherited.put(1);
@@ -28,11 +28,11 @@ fn use_in_child(inherited: &Member, budget: u64) -> bool {
     was_empty && works && statistics.budget == budget && statistics.bytes <= budget
 }
 
-/// Forks, and gives the status of the child: 0 if `child` gave true.
+/// Forks, and returns the status of the child: 0 if `child` returned true.
 #[allow(unsafe_code)]
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, and the
-    // cache. It ends without running what the test harness has registered.
+    // SAFETY: the child uses the allocator, which the C library makes safe to use after a fork, and
+    // the cache. It ends without the exit handlers of the test harness.
     unsafe {
         match libc::fork() {
             -1 => panic!("fork failed"),
@@ -75,8 +75,8 @@ fn a_child_makes_a_cache_of_its_own_and_waits_for_no_lock() {
             });
         }
         let outcomes = (0..CHILDREN).map(|_| {
-            // No other test makes a handle with a larger cap of the process's own cache meanwhile: the
-            // budget is read in the child as well.
+            // No other test makes a handle with a larger cap of the process's own cache meanwhile:
+            // the budget is read in the child as well.
             let parent = of_process();
             in_child(|| use_in_child(&member, parent.budget.bytes()))
         });

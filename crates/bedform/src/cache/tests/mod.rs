@@ -1,4 +1,4 @@
-//! What the cache promises, each as a sentence.
+//! Tests of the cache's promises, one each.
 
 mod fork;
 mod model;
@@ -12,12 +12,12 @@ use bedform_storage::Version;
 use super::key::is_too_young;
 use super::*;
 
-/// A version that tells an object apart.
+/// A version that identifies an object.
 fn version(number: u64) -> Version {
     Version { size: 1, modified_ns: 1, changed_ns: 1, identity: (1, number) }
 }
 
-/// A cache of its own with a budget of `entries` entries of `BODY` bytes.
+/// A separate cache with a budget of `entries` entries of `BODY` bytes.
 fn cache_of(entries: u64) -> Arc<Cache> {
     let cache = Arc::new(Cache::default());
     cache.set_budget(entries * ENTRY);
@@ -29,7 +29,7 @@ const BODY: u64 = 1000;
 /// Bytes of an entry in these tests.
 const ENTRY: u64 = BODY + ENTRY_BYTES;
 
-/// A handle, and one array in its place.
+/// A handle, and the scope of one array in its place.
 struct Member {
     handle: CacheHandle,
     scope: Arc<Scope>,
@@ -73,7 +73,7 @@ impl Member {
         is_hit
     }
 
-    /// How many of these are kept; counts as no lookup.
+    /// How many of these entries are kept, without counting lookups.
     fn kept(&self, kind: Kind, numbers: impl Iterator<Item = u64>) -> usize {
         let is_kept = |number: &u64| {
             let key = self.key(kind, *number);
@@ -160,8 +160,8 @@ fn an_object_is_kept_only_if_it_was_not_changed_just_now() {
     let member = Member::new(&cache, u64::MAX, Some("disk"));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
     let now = i64::try_from(now).unwrap();
-    // However long the machine pauses meanwhile, the later object is too young; `was_too_young` has the
-    // moments in between.
+    // The later object is too young, however long the machine pauses meanwhile; the test of
+    // `was_too_young` covers the moments in between.
     let hour = 3600 * 1_000_000_000;
     for (changed_ns, is_kept) in [(now - hour, true), (now + hour, false)] {
         let version = Version { changed_ns, ..version(1) };
@@ -253,7 +253,7 @@ fn indexes_take_more_than_their_floor_while_there_is_room() {
         member.put_kind(Kind::Index, number);
     }
     assert_eq!(member.kept(Kind::Index, 0..80), 80);
-    // And leave it to data that need it.
+    // They give way to data that need the room.
     for number in 0..70 {
         member.put(number);
     }

@@ -1,4 +1,4 @@
-//! The cache against a slow one that is obviously right.
+//! Comparison of the cache with a slow model that is obviously correct.
 
 use proptest::prelude::*;
 
@@ -8,17 +8,17 @@ use super::*;
 const PLACES: [Option<&str>; 3] = [Some("disk"), Some("disk"), None];
 const KINDS: [Kind; 3] = [Kind::Index, Kind::Chunk, Kind::Chunk];
 
-/// One list of entries, searched from end to end for everything.
+/// The model: one list of entries, searched linearly.
 struct Model {
     budget: u64,
     caps: [u64; 3],
     /// In the order in which they were added to their segments.
     entries: Vec<Entry>,
-    /// Keys, and whether they are still remembered.
+    /// Evicted keys, and whether they are still remembered.
     ghosts: Vec<(Name, bool)>,
 }
 
-/// The handle that alone may see it, if not all may; the kind; the number.
+/// The only handle that may see the entry, or `None` if all may; its kind; its number.
 type Name = (Option<usize>, Kind, u64);
 
 #[derive(Clone)]
@@ -136,7 +136,8 @@ proptest! {
                     let version = if is_own { Version::default() } else { version(1) };
                     let key = one.key(kind, scope, ObjectKey::Name(format!("{number}").into()), &version, 0);
                     let found = one.get::<Arc<u64>>(&key).map(|found| *found);
-                    // With and without a version are two keys of the handle that has no place.
+                    // In the handle without a place, reads with and without a version have
+                    // different keys.
                     let name = (name.0, name.1, name.2 * 2 + u64::from(is_own));
                     prop_assert_eq!(found, model.get(name));
                     one.put(key, bytes, || Arc::new(value));

@@ -9,7 +9,7 @@ const THREADS: u64 = 8;
 const HANDLES: u64 = 100;
 const STEPS: u64 = 20_000;
 
-/// Numbers that look random.
+/// A pseudorandom generator.
 struct Random(u64);
 
 impl Random {
@@ -49,7 +49,7 @@ fn eight_threads_with_a_hundred_handles_never_exceed_the_budget_nor_a_cap() {
                         let at = random.below(HANDLES);
                         read_something(&members[usize::try_from(at).unwrap()], &mut random);
                         if step % 100 == 0 {
-                            // A handle that comes and goes.
+                            // A handle that is dropped soon.
                             let passing = Member::new(cache, cap(at), place(at));
                             (0..5).for_each(|_| read_something(&passing, &mut random));
                         }
@@ -71,7 +71,7 @@ fn eight_threads_with_a_hundred_handles_never_exceed_the_budget_nor_a_cap() {
     });
     let statistics = cache.statistics();
     assert!(statistics.bytes_peak <= budget, "{statistics:?}");
-    // Of each kind something was kept; what is there at the end depends on the threads' turns.
+    // There were hits of each kind; the entries left at the end depend on the threads' timing.
     assert!(statistics.kinds.iter().all(|kind| kind.hits > 0), "{statistics:?}");
     assert!(statistics.kinds.iter().any(|kind| kind.entries > 0), "{statistics:?}");
     drop(members);
@@ -95,7 +95,7 @@ fn a_smaller_budget_holds_at_once_for_all_threads() {
         for step in 0..2000 {
             let entries = 10 + step * 37 % 90;
             cache.set_budget(entries * ENTRY);
-            // What is on its way now was promised room before, and no more than that is over.
+            // Values in preparation have reserved room, and kept bytes are within the new budget.
             assert!(cache.policy().kept() <= entries * ENTRY);
         }
     });

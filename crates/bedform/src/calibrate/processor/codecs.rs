@@ -1,4 +1,4 @@
-//! What codecs take to decode, by encoded and by decoded bytes.
+//! Measurement of the time to decode, by codec: per chunk, encoded byte and decoded byte.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -57,7 +57,8 @@ fn chains() -> Vec<(&'static str, CodecChain)> {
     ]
 }
 
-/// Float32 as models write them: nearly as much noise as signal, as much signal as noise, and mostly one value.
+/// Float32 fields as models write them: nearly as much noise as signal, signal with few digits, and
+/// mostly one value.
 fn fields(count: usize) -> [Vec<u8>; 3] {
     let mut random = Random(7);
     let wave =
@@ -103,7 +104,7 @@ fn measure_one(chain: &CodecChain, watch: &mut Stopwatch) -> Option<CodecTimes> 
         let _ = black_box(large.encode(&fields_large[1], &mut scratch, &mut output));
     });
     let (mut chunk, mut of_bytes) = (0.0, (0.0, 0.0));
-    // What a chunk costs is a small part of a large one.
+    // The cost of a chunk is a small part of the time of a large one, so a few iterations converge.
     for _ in 0..4 {
         of_bytes = fitted(&samples, chunk);
         chunk = (tiny.seconds - tiny.encoded * of_bytes.0 - tiny.decoded * of_bytes.1).max(0.0);
@@ -116,7 +117,8 @@ fn measure_one(chain: &CodecChain, watch: &mut Stopwatch) -> Option<CodecTimes> 
     })
 }
 
-/// The costs of an encoded and of a decoded byte, neither below 0, that make the relative errors least.
+/// Fits the costs of an encoded and of a decoded byte, neither below 0, with the least relative
+/// errors.
 fn fitted(samples: &[Sample], chunk: f64) -> (f64, f64) {
     let (mut ee, mut ed, mut dd, mut e, mut d) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for sample in samples {
@@ -142,7 +144,7 @@ fn fitted(samples: &[Sample], chunk: f64) -> (f64, f64) {
     (0.0, d / dd)
 }
 
-/// How many times the decoding of one core all `cores` do together.
+/// The throughput of decoding on all `cores` over that of one core.
 pub(super) fn gain(cores: u32) -> f64 {
     if cores <= 1 {
         return 1.0;
@@ -162,10 +164,10 @@ pub(super) fn gain(cores: u32) -> f64 {
     (rate(cores) / rate(1)).clamp(1.0, f64::from(cores))
 }
 
-/// Chunks that each thread decodes at a time.
+/// Chunks that each thread decodes in one measurement.
 const TOGETHER: usize = 150;
 
-/// Seconds until so many threads have each decoded as much.
+/// Seconds until the slowest of so many threads has decoded its chunks.
 fn together(threads: u32, codec: &ChunkCodec, encoded: &[u8]) -> f64 {
     let barrier = Barrier::new(threads as usize);
     std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! What a read and a chunk take beside all else, by small reads of an array in memory.
+//! Measurement of the fixed costs of a read, a chunk and an object, by small reads of an array in
+//! memory.
 
 use std::sync::Arc;
 
@@ -20,8 +21,10 @@ const OBJECTS: u64 = 256;
 /// Elements of a chunk: 1 KiB.
 const LENGTH: u64 = 256;
 
+/// Measures the seconds of a read, a chunk and an object.
+///
 /// # Errors
-/// None that storage in memory has.
+/// None, because the storage in memory has none.
 pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) -> Result<()> {
     let options = OpenOptions { threads: Some(1), cache_bytes: 0, ..OpenOptions::default() };
     let store = Store::create(Arc::new(MemoryStorage::new()), &Map::new(), options)?;
@@ -37,7 +40,7 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) -> Result<
     Ok(())
 }
 
-/// Of a small read between other work, as programs read: the core's own caches hold nothing of the engine.
+/// Seconds of a small read between other work, as in programs: the core's own caches are cold.
 fn seconds_apart(array: &Array, watch: &mut Stopwatch) -> f64 {
     let (mut other, mut element) = (OtherWork::default(), [0; 4]);
     let selection = Selection::all(&[1]);
@@ -48,7 +51,7 @@ fn least(seconds: f64) -> f64 {
     seconds.max(1e-8)
 }
 
-/// What decoding and copying take of so many chunks that are read.
+/// The seconds of decoding and copying for so many chunks.
 fn in_memory(machine: &Processor, chunks: u64) -> f64 {
     let (count, bytes) = (chunks as f64, (chunks * LENGTH * 4) as f64);
     let work = ProcessorWork {

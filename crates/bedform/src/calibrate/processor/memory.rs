@@ -1,4 +1,4 @@
-//! Copies, gathers, and what the page cache answers.
+//! Measurement of copies, gathers, and reads from the page cache.
 
 #![allow(clippy::disallowed_methods, reason = "it reads a file of its own")]
 
@@ -17,11 +17,11 @@ const CHUNK: usize = 256 << 10;
 const RESULT: usize = 16 << 20;
 const FRESH: usize = 48 << 20;
 const REQUEST: usize = 1 << 20;
-/// Requests of a file.
+/// Requests to a file.
 const REQUESTS: u64 = 40;
-/// Runs of one element that are gathered at a time.
+/// Runs of one element in one gather.
 const RUNS: usize = 16 << 10;
-/// Planes, rows and runs of a row of a box of 4 MB.
+/// Planes, rows, and runs per row, of a box of 4 MB.
 const BOX: [usize; 3] = [64, 72, 14];
 
 pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
@@ -38,7 +38,7 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
     });
     machine.fresh_bytes_per_second = FRESH as f64 / fresh;
 
-    // As a series takes elements out of chunks, and as a plane puts them into its rows.
+    // A gather, as a read of a series from chunks, and a scatter, as a read of a plane into rows.
     let shape = [RUNS as u64];
     let gather = watch.seconds(|| {
         let target = (&mut result[..RUNS * 4], [4_i64].as_slice());
@@ -55,8 +55,8 @@ pub(super) fn measure(machine: &mut Processor, watch: &mut Stopwatch) {
     let _ = measure_requests(machine, watch);
 }
 
-/// As a box is put together out of chunks that are short along its rows: what memory holds in one place of the
-/// result comes from many chunks, and each writes all over it.
+/// Seconds of a run in a box that is assembled out of chunks that are short along its rows: each
+/// chunk writes short runs all over the result.
 fn far_run_seconds(chunk: &[u8], result: &mut [u8], watch: &mut Stopwatch) -> f64 {
     let [planes, rows, across] = BOX;
     let [chunk_rows, run] = [8, 64];
@@ -76,7 +76,7 @@ fn far_run_seconds(chunk: &[u8], result: &mut [u8], watch: &mut Stopwatch) -> f6
     seconds / (planes * rows * across) as f64
 }
 
-/// By a file that is in memory alone, and larger than the processor's own caches.
+/// Measures requests to a file in memory that is larger than the processor's caches.
 fn measure_requests(machine: &mut Processor, watch: &mut Stopwatch) -> std::io::Result<()> {
     let made = memfd_create("bedform-processor", MemfdFlags::CLOEXEC)?;
     let file = File::from(made);

@@ -1,9 +1,9 @@
-//! Measures what the processor and the memory of this machine take for their part of a read.
+//! Measurement of this machine's processor and memory, for their part in reads.
 //!
-//! Codecs decode three kinds of fields (smooth, noisy, sparse), so that what an encoded byte costs is told from
-//! what a decoded one costs; memory is copied and gathered; small reads of an array in memory say what a read and a
-//! chunk cost beside. Each figure is the median of several, and is measured again where those differ much:
-//! what still differs is said in a note.
+//! Codecs decode three kinds of fields (smooth, noisy, sparse), which separates the cost of an
+//! encoded byte from that of a decoded one. Memory is copied and gathered. Small reads of an array
+//! in memory give the fixed costs of a read and a chunk. Each figure is a median, and is measured
+//! again where the times differ much; a note reports figures that still vary.
 
 #![allow(clippy::disallowed_methods, reason = "it reads what the kernel says")]
 
@@ -18,13 +18,14 @@ use bedform_storage::{Processor, Profile};
 use crate::error::Result;
 use stopwatch::Stopwatch;
 
-/// The seconds that the measurement takes at most on a machine that is not busy.
+/// The most seconds of the measurement on an idle machine.
 const SECONDS: f64 = 1.5;
-/// All cores do more than this of the work of one, unless others use them.
+/// The least gain of all cores over one; less means that other programs use them.
 const GAIN_LEAST: f64 = 1.2;
 
-/// Measures the machine for `profile`, which a storage was measured for: about a second and a half, on all cores at the end. `progress` is called with the stage and
-/// the part done, 0 to 1.
+/// Measures the machine, and adds the figures to `profile`, whose storage was measured. Takes about
+/// a second and a half, with all cores at the end. `progress` is called with the stage and the part
+/// done, 0 to 1.
 ///
 /// # Errors
 /// `Interrupted` if the call was cancelled.
@@ -48,7 +49,7 @@ pub(super) fn measure_processor(
     stage("decoding on all cores", 0.9)?;
     machine.gain = codecs::gain(machine.cores);
     stage("done", 1.0)?;
-    // Cores that share their units gain a fifth by each other at least.
+    // Even cores that share their execution units gain at least a fifth.
     let is_alone = machine.cores > 1 && machine.gain < GAIN_LEAST;
     if watch.was_disturbed() || is_alone {
         profile.notes.push("the processor was busy while it was measured: calibrate again".into());
@@ -57,7 +58,7 @@ pub(super) fn measure_processor(
     Ok(())
 }
 
-/// The processor's model, as the system says it.
+/// The processor's model, as the kernel reports it.
 fn model() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));

@@ -1,13 +1,13 @@
-//! Medians of times.
+//! Medians of repeatedly measured times.
 
 use std::time::{Duration, Instant};
 
 const LEAST: usize = 5;
 const MOST: usize = 200;
-/// Quarters of the times that lie farther apart than this are those of a busy machine.
+/// The largest ratio of the third to the first quartile; above it the machine was busy.
 const SPREAD_MAX: f64 = 1.3;
 
-/// Takes the time of work that is done again and again.
+/// A stopwatch for repeated work.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     budget: Duration,
@@ -16,17 +16,17 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// One that takes `seconds` for each figure.
+    /// Makes a stopwatch that spends `seconds` on each figure.
     pub(super) fn new(seconds: f64) -> Self {
         Self { budget: Duration::from_secs_f64(seconds), taken: 0, disturbed: 0 }
     }
 
-    /// The median of the seconds that `work` takes; of a second series where the first is disturbed.
+    /// The median seconds of `work`; of the faster of two series if the first varies much.
     pub(super) fn seconds(&mut self, work: impl FnMut()) -> f64 {
         self.seconds_after(|| (), work)
     }
 
-    /// The same of work that finds what `before` leaves it, which does not count.
+    /// As [`Stopwatch::seconds`], where `before` runs first each time and is not counted.
     pub(super) fn seconds_after(
         &mut self,
         mut before: impl FnMut(),
@@ -39,11 +39,11 @@ impl Stopwatch {
         }
         let (again, spread) = self.series(&mut before, &mut work);
         self.disturbed += u32::from(spread > SPREAD_MAX);
-        // What else runs makes work slower, not faster.
+        // Other programs make work slower, never faster.
         first.min(again)
     }
 
-    /// True if a quarter of all figures stayed unsure.
+    /// True if more than a quarter of all figures still varied much.
     pub(super) fn was_disturbed(&self) -> bool {
         self.disturbed * 4 > self.taken
     }

@@ -17,7 +17,8 @@ fn choice_for(elements: Vec<u8>, data_type: DataType, beyond_zarr: bool) -> Chos
     choose(&block(elements), data_type, chunk_bytes, beyond_zarr, rates()).unwrap()
 }
 
-/// A mebibyte of elements, encoded into a part of it, that one core decodes at a rate.
+/// The measurement of a mebibyte of elements with an encoded size relative to it, and a decoding
+/// rate of one core.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn measured(size: f64, decode_bytes_per_second: f64) -> Option<Measured> {
     let valid_bytes = 1 << 20;
@@ -56,7 +57,7 @@ fn a_candidate_that_was_given_up_is_not_taken() {
     assert_eq!(taken(&[], 1e9), 0);
 }
 
-/// Smooth numbers with noise in the last of `bits` bits of the mantissa.
+/// Smooth numbers with noise in the last `bits` bits of the mantissa.
 fn smooth(count: usize, bits: u32) -> Vec<u8> {
     let mut state = 1_u64;
     let mut noise = || {
@@ -98,7 +99,7 @@ fn codecs_beyond_zarr_are_taken_only_where_they_are_allowed() {
         let all = candidates(data_type, 1 << 20, true);
         assert_eq!(all.iter().filter(|one| is_beyond(one)).count(), 1);
     }
-    // Pco has no bytes and no complex numbers.
+    // Pco has no codec for single bytes or complex numbers.
     for data_type in [DataType::UInt8, DataType::Bool, DataType::Complex64, DataType::FixedBytes(8)]
     {
         assert!(!candidates(data_type, 1 << 20, true).iter().any(is_beyond), "{data_type}");
@@ -146,7 +147,8 @@ const DATA_TYPES: [DataType; 12] = [
     DataType::FixedBytes(7),
 ];
 
-/// Bits that codecs of numbers stumble over: NaN with payloads, subnormal numbers, -0.0, infinities.
+/// Bits that codecs of numbers often get wrong: NaN with payloads, subnormal numbers, -0.0,
+/// infinities.
 fn hard_bits() -> impl Strategy<Value = u64> {
     let double = |value: f64| Just(value.to_bits());
     prop_oneof![
@@ -207,7 +209,7 @@ proptest! {
     }
 }
 
-/// Numbers of few values, in a chunk of an odd number of elements.
+/// Numbers with few values, in a chunk with an odd number of elements.
 #[test]
 fn the_bits_of_a_chunk_of_any_shape_are_put_side_by_side() {
     for count in [52_500_usize, 52_504, 16_384 + 1, 300_007] {

@@ -41,7 +41,7 @@ fn open(storage: &Arc<dyn Storage>) -> Store {
     Store::open(storage.clone(), options(true)).unwrap()
 }
 
-/// A store with the array `t`, to which nothing was written.
+/// A store with the array `t`, which has no elements yet.
 fn store_with_open(storage: &Arc<dyn Storage>, rows: u64) -> Store {
     let store = Store::create(storage.clone(), &Map::new(), options(true)).unwrap();
     store.create_array(&path("t"), &described(rows)).unwrap();
@@ -54,7 +54,7 @@ fn in_memory(rows: u64) -> (Arc<dyn Storage>, Store) {
     (storage, store)
 }
 
-/// A row of smooth numbers, for which blosc is best, or of noise, for which nothing is.
+/// A row of smooth numbers, which blosc compresses best, or of noise, which no codec compresses.
 fn row(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let element = |at: u64| -> u32 {
@@ -88,7 +88,7 @@ fn t(store: &Store) -> Array {
     store.array(&path("t")).unwrap()
 }
 
-/// The codecs of `t` as the store has it, and whether they are open.
+/// The codecs of `t` by the store's document, and whether they are open.
 fn codecs(storage: &Arc<dyn Storage>) -> (Vec<BytesCodec>, bool) {
     let metadata = t(&open(storage)).metadata().unwrap();
     let Encoding::Shard(shard) = &metadata.encoding else { panic!("no shards") };
@@ -109,7 +109,7 @@ fn the_first_write_chooses_and_later_ones_follow_whatever_they_have() {
     write(&t(&store), 0, 0).unwrap();
     let chosen = codecs(&storage);
     assert!(is_blosc(&chosen.0) && !chosen.1, "{chosen:?}");
-    // This one has noise, and knows the array as it was before.
+    // This row is noise, and its handle has the state from before the choice.
     write(&late, 1, 1).unwrap();
     assert_eq!(codecs(&storage), chosen);
     for at in 0..2 {
@@ -130,7 +130,7 @@ fn fill_values_before_anything_else_leave_the_choice_open() {
     write(&array, 1, 0).unwrap();
     let (chosen, is_open) = codecs(&storage);
     assert!(is_blosc(&chosen) && !is_open, "{chosen:?}");
-    // What is there now is replaced by fill values as by any others.
+    // Existing elements are replaced by fill values as by any others.
     array.write(&row_of(1), Elements::Bytes(&zeros)).unwrap();
     for at in 0..=ROWS {
         assert_eq!(read(&t(&open(&storage)), at), zeros, "row {at}");
@@ -297,7 +297,7 @@ fn codecs_that_a_writer_was_cut_off_with_are_those_that_the_next_one_takes() {
     let shared: Arc<dyn Storage> = Arc::new(storage.clone());
     let store = store_with_open(&shared, ROWS);
     let array = t(&store);
-    // The array's own document is put in its place, the store's is not.
+    // The array's own document is put back, the store's is not.
     storage.fail_at(Operation::Publish, 1, Fault::Error(StorageErrorKind::Io));
     write(&array, 0, 0).unwrap_err();
     assert!(codecs(&shared).1, "the store's document counts");
@@ -313,7 +313,7 @@ fn an_array_that_was_replaced_gets_no_codecs_of_the_old_one() {
     let old = t(&open(&storage));
     store.delete(&path("t")).unwrap();
     store.create_array(&path("t"), &described(ROWS)).unwrap();
-    // Whether it is noticed or the new one is written to, what is there can be read.
+    // Stored rows stay readable, whether the write fails or succeeds.
     let _ = write(&old, 0, 0);
     write(&t(&store), 1, 1).unwrap();
     assert_eq!(read(&t(&open(&storage)), 1), row(1));
@@ -357,8 +357,8 @@ fn simulated(system: &SimulatedFileSystem) -> Arc<dyn Storage> {
     Arc::new(LocalStorage::over(system.clone(), Mode::ReadWrite, staging))
 }
 
-/// After a power cut at any call of the first write another writer goes on: what was acknowledged is there,
-/// and what the second writes, whoever of them chose.
+/// After a power cut at any call of the first write, another writer goes on. Acknowledged rows are
+/// there, and so are the second writer's, whichever of the two chose the codecs.
 #[test]
 fn power_cuts_at_any_call_of_the_first_write_leave_one_codec() {
     let durable = || OpenOptions { durability: Durability::Disk, ..options(true) };
