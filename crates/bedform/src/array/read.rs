@@ -6,8 +6,8 @@ use bedform_geometry::{AxisRange, AxisSelection, Selection};
 use bedform_machine::Workload;
 
 use super::Array;
-use super::known::Known;
-use super::visit::ChunkElements;
+use super::known::ArrayAtRead;
+use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
 use crate::plan::copy::Target;
@@ -103,7 +103,7 @@ impl Array {
 
     pub(super) fn read_known(
         &self,
-        known: &Known<'_>,
+        known: &ArrayAtRead<'_>,
         selection: &Selection,
         buffer: &mut [u8],
     ) -> Result<ReadStatistics> {
@@ -111,7 +111,7 @@ impl Array {
         known.read(selection, Deliver::Buffer(Target::new(buffer)), None)
     }
 
-    fn check_no_text(&self, known: &Known<'_>) -> Result<()> {
+    fn check_no_text(&self, known: &ArrayAtRead<'_>) -> Result<()> {
         match known.layout().is_text() {
             true => Err(Error::invalid(format!("{} holds text; read it as text", self.name()))),
             false => Ok(()),
@@ -228,7 +228,7 @@ impl Array {
         let texts = vec![String::new(); usize::try_from(count).unwrap_or(usize::MAX)];
         let texts = Mutex::new(texts);
         self.visit_again(&known, selection, &|chunk| {
-            let ChunkElements::Texts(found) = chunk.elements() else { return Ok(()) };
+            let VisitedElements::Texts(found) = chunk.elements() else { return Ok(()) };
             let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
             chunk.for_each_run(|run| {
                 let from = found.iter().skip(run.element);

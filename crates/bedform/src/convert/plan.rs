@@ -8,7 +8,7 @@ use bedform_storage::Profile;
 use serde::Serialize;
 
 use super::new_array::codecs_of;
-use super::regions::{Extent, Regions};
+use super::regions::{RegionSizing, Regions};
 use super::source::{ConvertSource, SourceArray};
 use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
@@ -261,7 +261,7 @@ fn decide_array(
 ) -> Result<ArrayPlan> {
     let data_type = array.data_type();
     let sized = |text: u64| data_type.item_size().map_or(text, |size| (size as u64).max(1));
-    let extent = Extent {
+    let extent = RegionSizing {
         shape: &array.shape,
         source_chunks: array.chunks.as_deref(),
         item_size: sized(TEXT_BYTES),
@@ -300,7 +300,7 @@ pub(super) fn decide_given(
     options: &ConvertOptions,
 ) -> Result<ArrayPlan> {
     let item_size = array.data_type().item_size().map_or(TEXT_BYTES, |size| (size as u64).max(1));
-    let extent = Extent {
+    let extent = RegionSizing {
         shape: &array.shape,
         source_chunks: array.chunks.as_deref(),
         item_size,
@@ -316,7 +316,7 @@ fn planned(
     name: String,
     array: &SourceArray,
     (chunks, shards, order): (Vec<u64>, Vec<u64>, Order),
-    extent: &Extent<'_>,
+    extent: &RegionSizing<'_>,
     options: &ConvertOptions,
 ) -> Result<ArrayPlan> {
     let (data_type, memory) = (array.data_type(), options.memory_for_regions());

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::{source_version, url, writers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, read_many};
+use crate::opening::{FrontCachedFile, read_many};
 use crate::options::OpenOptions;
 
 /// The variable of the HDF5 library that says whether it locks files.
@@ -29,12 +29,16 @@ const LOCKING: &str = "HDF5_USE_FILE_LOCKING";
 pub(super) struct Reader<'a> {
     object: &'a dyn Object,
     /// What came with its opening, if that is kept.
-    front: Option<&'a Fronted>,
+    front: Option<&'a FrontCachedFile>,
     is_remote: bool,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(object: &'a dyn Object, front: Option<&'a Fronted>, is_remote: bool) -> Self {
+    pub(super) fn new(
+        object: &'a dyn Object,
+        front: Option<&'a FrontCachedFile>,
+        is_remote: bool,
+    ) -> Self {
         Self { object, front, is_remote }
     }
 
@@ -84,7 +88,7 @@ pub(super) struct Parsed {
 /// `LimitExceeded` for a file whose metadata are over a limit: the library would not come to an end sooner.
 pub(super) fn parse(
     path: &Path,
-    opened: &Fronted,
+    opened: &FrontCachedFile,
     options: &OpenOptions,
 ) -> Result<Option<Parsed>> {
     // The library holds this lock while it writes. Who cannot have it is told by the library; where the

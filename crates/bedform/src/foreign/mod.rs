@@ -52,7 +52,7 @@ use self::url::Kept;
 use self::variable::Variable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, ReadBytes};
+use crate::opening::{FrontCachedFile, ReadBytes};
 use crate::options::{Freshness, OpenOptions};
 use crate::plan::tuning::Tuning;
 use crate::prefetch::{HandleReads, PrefetchStatistics};
@@ -166,7 +166,7 @@ impl ForeignFile {
         path: ObjectPath,
         options: &OpenOptions,
     ) -> Result<Self> {
-        let opened = Fronted::local(&*storage, &path, options)?;
+        let opened = FrontCachedFile::local(&*storage, &path, options)?;
         Self::by_header(storage, path, &opened, options)
     }
 
@@ -174,7 +174,7 @@ impl ForeignFile {
     fn by_header(
         storage: Arc<dyn Storage>,
         path: ObjectPath,
-        opened: &Fronted,
+        opened: &FrontCachedFile,
         options: &OpenOptions,
     ) -> Result<Self> {
         let version = opened.object.version();

@@ -17,7 +17,9 @@ use super::hdf5::{self, Parsed};
 use super::tables::Tables;
 use crate::cache::is_coarsely_young;
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES, file_of, url_of, with_kept_profile};
+use crate::opening::{
+    FrontCachedFile, NO_FILE, PlaceKind, REFERENCES, file_of, url_of, with_kept_profile,
+};
 use crate::options::OpenOptions;
 use crate::sidecar::{Helper, Sidecar, source_version};
 
@@ -93,9 +95,11 @@ impl ForeignFile {
         };
         let time = SystemTime::now();
         let opened =
-            Fronted::local(&*storage, &name, options).map_err(|error| match error.kind {
-                StorageErrorKind::NotAnObject => other(NO_FILE),
-                _ => error.into(),
+            FrontCachedFile::local(&*storage, &name, options).map_err(|error| {
+                match error.kind {
+                    StorageErrorKind::NotAnObject => other(NO_FILE),
+                    _ => error.into(),
+                }
             })?;
         match opened.kind()? {
             PlaceKind::WithHeader(_) => Self::by_header(storage, name, &opened, options).map(Some),

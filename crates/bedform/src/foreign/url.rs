@@ -13,7 +13,7 @@ use super::hdf5::error_of;
 use super::tables::Tables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{FileAtUrl, Fronted, PlaceKind, REFERENCES};
+use crate::opening::{FileAtUrl, FrontCachedFile, PlaceKind, REFERENCES};
 use crate::options::OpenOptions;
 
 /// What the parser asks for at once elsewhere.
@@ -24,7 +24,7 @@ pub(super) const BLOCK_BYTES: usize = 256 << 10;
 pub(super) struct Kept {
     pub(super) object: Arc<dyn Object>,
     /// What has come of it already, for the parser.
-    pub(super) front: Arc<Fronted>,
+    pub(super) front: Arc<FrontCachedFile>,
 }
 
 impl ForeignFile {

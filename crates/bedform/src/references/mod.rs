@@ -37,7 +37,7 @@ use bedform_storage::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::opening::{Fronted, file_of};
+use crate::opening::{FrontCachedFile, file_of};
 use crate::options::OpenOptions;
 use object::{InlineObject, RangeObject};
 use roots::{Base, Roots};
@@ -91,7 +91,7 @@ impl ReferenceStorage {
     ///
     /// # Errors
     /// As [`ReferenceStorage::open`].
-    pub(crate) fn at_url(url: &str, file: &Fronted, options: &OpenOptions) -> Result<Self> {
+    pub(crate) fn at_url(url: &str, file: &FrontCachedFile, options: &OpenOptions) -> Result<Self> {
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let size = file.object.version().size;
         let set = read(size, &|buffer| file.read(0, buffer), shown, &options.limits)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_storage::Version;
 
-use crate::cache::{CacheHandle, Key, Kind, ObjectKey, Scope};
+use crate::cache::{CacheHandle, CacheKey, EntryKind, ObjectKey, Scope};
 
 /// Where a read looks for decoded chunks and keeps those that it decodes.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ impl<'a> ChunkCache<'a> {
         self.handle.put(key, decoded.len() as u64, || Arc::<[u8]>::from(decoded));
     }
 
-    fn key(&self, object: &ObjectKey, version: &Version, position: u64) -> Key {
-        self.handle.key(Kind::Chunk, self.scope, object.clone(), version, position)
+    fn key(&self, object: &ObjectKey, version: &Version, position: u64) -> CacheKey {
+        self.handle.key(EntryKind::Chunk, self.scope, object.clone(), version, position)
     }
 }

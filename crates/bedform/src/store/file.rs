@@ -12,7 +12,7 @@ use crate::array::verified::note;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::ForeignFile;
 use crate::foreign::attributes::{Style, group_attributes, variable_attributes};
-use crate::options::{OpenOptions, Progress};
+use crate::options::{OpenOptions, ProgressCallback};
 use crate::zarr::nodes::NodeKind;
 
 /// A foreign file, and the options that opened it.
@@ -61,7 +61,11 @@ impl FileStore {
     }
 
     /// Reads the variables at `paths` except those that only the library of their format reads.
-    pub(super) fn verify(&self, paths: &[ObjectPath], progress: Progress<'_>) -> Result<Verified> {
+    pub(super) fn verify(
+        &self,
+        paths: &[ObjectPath],
+        progress: ProgressCallback<'_>,
+    ) -> Result<Verified> {
         let mut found = Verified::default();
         for (done, path) in (0..).zip(paths) {
             progress(done, paths.len() as u64);

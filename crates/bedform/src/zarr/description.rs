@@ -8,7 +8,7 @@ use bedform_storage::Profile;
 use serde_json::{Map, Value, json};
 
 use super::new_array::{ArrayLayout, NewArray};
-use crate::codec::choice::Chosen;
+use crate::codec::choice::ChosenCodecs;
 use crate::error::{Error, Result};
 use crate::layout::automatic::{Asked, choose, default_shards};
 use crate::layout::readers::readers_named;
@@ -97,7 +97,7 @@ impl NewArray {
         let choice = choice(get("codecs"), get("codecs_beyond_zarr"), data_type)?;
         let (serializer, codecs) = match get("codecs") {
             Some(Value::String(_)) => {
-                let unchosen = Chosen::without_sample();
+                let unchosen = ChosenCodecs::without_sample();
                 (unchosen.serializer, unchosen.codecs)
             }
             Some(named) => codecs(named, &chunk_shape, data_type, limits)?,

@@ -15,8 +15,8 @@ use crate::foreign::hdf5::{self, Parsed, Reader};
 use crate::foreign::opening::kept_map;
 use crate::foreign::tables::grid_chunks;
 use crate::foreign::{read_header, source_version};
-use crate::opening::{Fronted, NO_FILE, PlaceKind, REFERENCES};
-use crate::options::{OpenOptions, Progress};
+use crate::opening::{FrontCachedFile, NO_FILE, PlaceKind, REFERENCES};
+use crate::options::{OpenOptions, ProgressCallback};
 use crate::threads::ordered::map_numbers;
 use crate::threads::workers::check_goes_on;
 
@@ -39,7 +39,7 @@ pub(super) struct Examined {
 /// That of the lowest number; `Interrupted`.
 pub(super) fn in_threads<T: Send>(
     count: usize,
-    progress: Progress<'_>,
+    progress: ProgressCallback<'_>,
     act: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let before = |done| {
@@ -65,9 +65,11 @@ pub(super) fn examine(
 ) -> Result<Option<Examined>> {
     let path = &*place.path;
     let opened =
-        Fronted::local(storage, &place.name, options).map_err(|error| match error.kind {
-            StorageErrorKind::NotAnObject => other(path, NO_FILE),
-            _ => error.into(),
+        FrontCachedFile::local(storage, &place.name, options).map_err(|error| {
+            match error.kind {
+                StorageErrorKind::NotAnObject => other(path, NO_FILE),
+                _ => error.into(),
+            }
         })?;
     let source = source_version(opened.object.version());
     if source != place.source {
@@ -95,7 +97,7 @@ type Described = (ChunkMap, Vec<Option<u64>>);
 
 fn of_hdf5(
     place: &FilePlace,
-    opened: &Fronted,
+    opened: &FrontCachedFile,
     options: &OpenOptions,
     tables: &TableBudget,
 ) -> Result<Option<Described>> {

@@ -66,7 +66,7 @@ use bedform_format::{DataType, Limits};
 use super::ForeignFile;
 use super::facts::ForeignVariable;
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::Progress;
+use crate::options::ProgressCallback;
 use crate::source::StoredLayout;
 use member::OpenFiles;
 use place::ArchiveFiles;
@@ -131,7 +131,7 @@ pub struct ArchiveOptions<'a> {
     /// Asked for files that only the library of their format understands; without it they are refused.
     pub make_map: Option<MakeMap<'a>>,
     /// Told how many files are done, of how many.
-    pub progress: Progress<'a>,
+    pub progress: ProgressCallback<'a>,
 }
 
 impl Default for ArchiveOptions<'_> {

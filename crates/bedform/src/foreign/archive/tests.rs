@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::cut::{FilePart, cut, files_of, files_of_selection};
 use super::*;
-use crate::array::{Array, ChunkElements};
+use crate::array::{Array, VisitedElements};
 use crate::options::OpenOptions;
 use crate::store::Store;
 
@@ -221,7 +221,7 @@ fn reads_and_visits_of_joined_files_are_those_of_one_array() {
         // A visitor sees each chunk once, in its place of the whole, and every element that is selected.
         let seen = Mutex::new((Vec::new(), vec![None; expected.len()]));
         v.visit(&selection, &|chunk| {
-            let ChunkElements::Bytes(bytes) = chunk.elements() else { panic!("no bytes") };
+            let VisitedElements::Bytes(bytes) = chunk.elements() else { panic!("no bytes") };
             let region = chunk.region();
             let elements = numbers(bytes);
             let first = region.start()[0] * WIDTH;

@@ -14,7 +14,7 @@ use crate::log::view::View;
 use crate::source::Moment as _;
 use crate::write::elements::ChunkElements;
 use crate::write::sample::{Blocks, spread};
-use crate::zarr::choosing::{Closing, chosen_by, close};
+use crate::zarr::choosing::{ArrayToClose, chosen_by, close};
 use crate::zarr::state::ArrayState;
 
 /// Chunks of an object that are searched for one with committed elements.
@@ -35,7 +35,7 @@ pub(super) fn choose_codecs(
     for plan in plans.iter().filter(|plan| plan.state.is_open) {
         let chosen =
             chosen_by(store, &plan.path, &plan.state.metadata, || sample(store, view, plan))?;
-        closings.push(Closing { path: &plan.path, state: &plan.state, chosen: Some(chosen) });
+        closings.push(ArrayToClose { path: &plan.path, state: &plan.state, chosen: Some(chosen) });
     }
     if closings.is_empty() {
         return Ok(());
