@@ -73,7 +73,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
             // SAFETY: it was leaked just now, and is never freed.
             Ok(_) => unsafe { &(*own).value },
             Err(others) => {
-                // SAFETY: nobody else has seen `own`. Another thread of this process has put `others`
+                // SAFETY: no other thread has seen `own`. Another thread of this process has put
+                // `others`
                 // there, which is never freed.
                 unsafe {
                     drop(Box::from_raw(own));

@@ -1,5 +1,5 @@
-//! A semaphore that limits concurrent CPU work among threads that mostly wait. Threads that start
-//! first finish first, and their results are sent while others compute.
+//! A semaphore that limits concurrent CPU work among threads that mostly wait. Few compute at a
+//! time, so the first of them finish early, and their results are sent while others compute.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
