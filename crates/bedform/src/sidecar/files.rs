@@ -1,8 +1,8 @@
-//! Files of a sidecar beside its helper files: markers, traces, counts, replicas.
+//! Files of a sidecar other than its helper files: markers, traces, counts, replicas.
 //!
-//! All of them are reached beneath the root that holds the sidecar, through no link: an archive that somebody has
-//! unpacked may have put a link, a FIFO, or a second name of another file in the place of each. A file of another owner
-//! is as if it were not there.
+//! All of them are opened beneath the root that holds the sidecar, through no link. An unpacked
+//! archive may contain a link, a FIFO, or a hard link to another file in place of each. A file of
+//! another owner counts as missing.
 
 use bedform_format::ObjectPath;
 use bedform_storage::{
@@ -14,15 +14,17 @@ use super::Sidecar;
 use crate::error::Result;
 
 impl Sidecar {
-    /// The directory that holds the sidecar, if it is one of this machine. Files are opened beneath it.
+    /// Returns the directory that holds the sidecar, if it lies on this machine. Files are opened
+    /// beneath it.
     pub(crate) fn root(&self) -> Option<OwnedRoot<'_>> {
         self.holder.root()
     }
 
-    /// The path of `name` beneath the [root](Sidecar::root); of nothing that of the sidecar.
+    /// Returns the path of `name` beneath the [root](Sidecar::root); for an empty name, that of the
+    /// sidecar.
     ///
     /// # Errors
-    /// For a path that is too long.
+    /// If the path is too long.
     pub(crate) fn path_of(&self, name: &str) -> Result<ObjectPath> {
         match name {
             "" => Ok(self.directory.clone()),
@@ -30,13 +32,13 @@ impl Sidecar {
         }
     }
 
-    /// The entries of a directory, sorted by name.
+    /// Returns the entries of a directory, sorted by name.
     pub(crate) fn entries(&self, directory: &str) -> Vec<Entry> {
         let found = self.holder.to_read().zip(self.path_of(directory).ok());
         found.and_then(|(storage, path)| storage.list(&path).ok()).unwrap_or_default()
     }
 
-    /// The plain files of a directory, sorted by name, each with its size in bytes.
+    /// Returns the plain files of a directory, sorted by name, each with its size in bytes.
     pub(crate) fn files(&self, directory: &str) -> Vec<(String, u64)> {
         let Some(storage) = self.holder.to_read() else { return Vec::new() };
         let sized = |entry: Entry| {
@@ -46,12 +48,12 @@ impl Sidecar {
         self.entries(directory).into_iter().filter_map(sized).collect()
     }
 
-    /// The version of a plain file.
+    /// Returns the version of a plain file.
     pub(crate) fn version_of(&self, name: &str) -> Option<Version> {
         self.holder.to_read()?.stat(&self.path_of(name).ok()?).ok()
     }
 
-    /// True for a plain file that this user has written, not another owner of the site.
+    /// Returns true for a plain file that this user has written, not another owner of the site.
     pub(crate) fn is_of_user(&self, name: &str) -> bool {
         let found = self.holder.to_read_own().zip(self.path_of(name).ok());
         found.is_some_and(|(storage, path)| storage.stat(&path).is_ok())
@@ -62,7 +64,8 @@ impl Sidecar {
         self.holder.to_read()?.open(&self.path_of(name).ok()?).ok()
     }
 
-    /// The bytes of a plain file from `offset` on; nothing for a file of more than `bytes_max`.
+    /// Returns the bytes of a plain file from `offset` on; `None` for a file of more than
+    /// `bytes_max` bytes.
     pub(crate) fn bytes_from(&self, name: &str, offset: u64, bytes_max: u64) -> Option<Vec<u8>> {
         let object = self.open(name)?;
         let size = object.version().size;
@@ -77,10 +80,10 @@ impl Sidecar {
         Some(bytes)
     }
 
-    /// Puts a small file in the place of any file or link of this name.
+    /// Puts a small file in place of any file or link of this name.
     ///
     /// # Errors
-    /// Those of storage; `PermissionDenied` where nothing can be written.
+    /// Those of storage; `PermissionDenied` if the sidecar cannot be written.
     pub(crate) fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path_of(name)?;
         let storage = self.holder.to_write().ok_or_else(|| unwritable("create", &path))?;
@@ -88,8 +91,8 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Appends to a file that other processes append to as well, made for this user alone if it is missing. False if
-    /// the bytes are not kept.
+    /// Appends to a file to which other processes append as well. The file is made for this user
+    /// alone if it is missing. Returns false if the bytes are not kept.
     pub(crate) fn append(&self, name: &str, bytes: &[u8]) -> bool {
         self.path_of(name).is_ok_and(|path| self.holder.append(&path, bytes))
     }
@@ -104,21 +107,21 @@ impl Sidecar {
         Ok(storage.delete(&path, Durability::Process, Condition::None)?)
     }
 
-    /// Removes a directory with all below it. A failure costs its space.
+    /// Removes a directory with all below it. A failure costs only space.
     pub(crate) fn remove_directory(&self, name: &str) {
         if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(name)) {
             let _ = storage.delete_tree(&path, Durability::Process);
         }
     }
 
-    /// Removes what crashed writers have left in a directory.
+    /// Removes temporary files of crashed writers from a directory.
     pub(crate) fn sweep(&self, directory: &str) {
         if let (Some(storage), Ok(path)) = (self.holder.to_write(), self.path_of(directory)) {
             let _ = storage.sweep(&path);
         }
     }
 
-    /// Gives a plain file another name, which nothing has. True if it has it now.
+    /// Renames a plain file to a name that does not exist. Returns true on success.
     pub(crate) fn rename(&self, from: &str, to: &str) -> bool {
         let (Some(storage), Ok(from), Ok(to)) =
             (self.holder.to_write(), self.path_of(from), self.path_of(to))
@@ -128,7 +131,7 @@ impl Sidecar {
         storage.publish_object(&from, &to, Durability::Process).is_ok()
     }
 
-    /// The lock of a directory; nothing while another holds it.
+    /// Returns the lock of a directory; `None` while another process holds it.
     ///
     /// # Errors
     /// As [`Sidecar::put`]; `NotFound` without the directory.
