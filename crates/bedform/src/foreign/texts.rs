@@ -1,8 +1,8 @@
 //! Variables of texts of any length, by our own parser.
 //!
-//! A read first fetches the elements as raw bytes, by the plan of all arrays, and then the texts
-//! that they refer to in the global heaps of the file. Each such read looks up the places of the
-//! chunks again.
+//! A read first fetches the elements as raw bytes, by the plan of all arrays. Then it reads the
+//! texts that they refer to in the global heaps of the file. Each such read looks up the places of
+//! the chunks again.
 
 use std::sync::Arc;
 

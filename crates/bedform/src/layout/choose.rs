@@ -45,6 +45,7 @@ pub(super) struct Priced {
     score: Score,
 }
 
+/// The state of one search for a layout: the model, the reads, and the space of shapes.
 pub(super) struct Search {
     model: CostModel,
     pub(super) reads: Vec<(Read, f64)>,

@@ -34,6 +34,7 @@ pub(crate) struct Experience {
     state: Mutex<State>,
 }
 
+/// The refinement in memory, and the times of its last update and save.
 #[derive(Debug)]
 struct State {
     refinement: BTreeMap<String, Refined>,

@@ -35,6 +35,7 @@ pub(crate) struct Geometry {
     cells: Cells,
 }
 
+/// The touched chunks by object: products of pieces, or a list.
 #[derive(Debug)]
 enum Cells {
     Product(BoxTable),
@@ -50,6 +51,7 @@ struct BoxTable {
     target_strides: Vec<i64>,
 }
 
+/// The pieces of a selection along one axis, grouped by object.
 #[derive(Debug)]
 struct AxisTable {
     pieces: Vec<AxisPiece>,
@@ -65,6 +67,7 @@ struct ListedChunk {
     parts: Vec<ListedPart>,
 }
 
+/// The elements that one box, or a list of points, takes of a chunk.
 #[derive(Debug)]
 enum ListedPart {
     /// The pieces, one for each axis, of one of the boxes.
@@ -233,7 +236,7 @@ impl Geometry {
         self
     }
 
-    /// Moves all elements behind `elements` others in a larger result.
+    /// Moves all elements by `elements` positions in a larger result.
     ///
     /// # Errors
     /// `LimitExceeded` if the offset in bytes does not fit 63 bits.
@@ -629,7 +632,7 @@ fn cells_of(
     cells
 }
 
-/// Fails unless a box of the result, behind `behind` elements, can be counted in bytes.
+/// Fails unless a box of the result, which follows `behind` elements, can be counted in bytes.
 fn check_result(shape: &[u64], behind: u64, item_size: usize) -> Result<()> {
     let elements = element_count(shape).and_then(|count| count.checked_add(behind));
     let bytes = elements.and_then(|count| count.checked_mul(item_size as u64));

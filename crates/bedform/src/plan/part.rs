@@ -50,7 +50,7 @@ pub(crate) struct RegularAxis {
 }
 
 /// The place of a part's elements in a source: position `p` of an axis lies `p * stride` bytes
-/// behind `start`, which may itself lie outside the source.
+/// after `start`, which may itself lie outside the source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'s> {
     pub(crate) start: i64,

@@ -56,6 +56,7 @@ pub struct ReferenceStorage {
     root: ObjectPath,
 }
 
+/// The parts of a [`ReferenceStorage`] that its clones share.
 #[derive(Debug)]
 struct Shared {
     name: String,

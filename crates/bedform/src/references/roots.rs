@@ -53,6 +53,7 @@ pub(super) struct Roots {
     any: bool,
 }
 
+/// A URL of a supported protocol, split into server and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UrlParts {
     server: String,

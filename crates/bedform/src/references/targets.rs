@@ -34,6 +34,7 @@ pub(super) struct Targets {
     state: Mutex<State>,
 }
 
+/// Storages, versions and open files, under one lock.
 #[derive(Debug, Default)]
 struct State {
     /// Storages by root directory or server: at most as many as open files, since each may hold a
@@ -54,6 +55,7 @@ struct TargetLocation {
     path: ObjectPath,
 }
 
+/// An open file, and the count of uses at its last use.
 #[derive(Debug)]
 struct OpenTarget {
     file: Arc<dyn Object>,

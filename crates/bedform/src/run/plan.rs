@@ -286,7 +286,8 @@ impl<'a> ReadPlan<'a> {
         }
     }
 
-    /// Returns the versions behind a read of this plan that began at `time` and opened `objects`.
+    /// Returns the versions that a read of this plan took its elements from. The read began at
+    /// `time` and opened `objects`.
     /// `None` if there are too many objects, or if one is so young that a later change could leave
     /// its version the same.
     pub(crate) fn as_of(&self, objects: Opened, time: SystemTime) -> Option<AsOf> {
@@ -296,8 +297,8 @@ impl<'a> ReadPlan<'a> {
         is_certain.then(|| AsOf { moments: self.moments(), objects })
     }
 
-    /// Returns true if a read of this plan would now return the elements of the read behind
-    /// `as_of`.
+    /// Returns true if a read of this plan would now return the elements of the read that
+    /// `as_of` records.
     ///
     /// # Errors
     /// Those of storage.

@@ -10,6 +10,7 @@ const LINES_MAX: usize = 64;
 /// Lines that were reported, or wait to be.
 static LINES: Mutex<Lines> = Mutex::new(Lines { all: BTreeSet::new(), waiting: Vec::new() });
 
+/// All lines of this process, and those that were not reported yet.
 struct Lines {
     all: BTreeSet<String>,
     waiting: Vec<String>,

@@ -22,6 +22,7 @@ pub(crate) struct MemoryBudget {
     freed: Condvar,
 }
 
+/// The reserved bytes of a budget, and its spare buffers.
 #[derive(Debug, Default)]
 struct Use {
     /// Bytes that are reserved.

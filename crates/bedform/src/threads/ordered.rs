@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::threads::workers::with_workers;
 
+/// The shared state of [`in_order`]: items handed out, results ready, the first error.
 struct Progress<T> {
     next_item: usize,
     next_result: usize,

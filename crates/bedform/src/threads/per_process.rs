@@ -39,6 +39,7 @@ pub(crate) fn generation() -> u64 {
 /// A value that a forked child does not share with its parent.
 pub(crate) struct PerProcess<T>(AtomicPtr<Owned<T>>);
 
+/// A value, and the process that made it.
 struct Owned<T> {
     generation: u64,
     value: T,

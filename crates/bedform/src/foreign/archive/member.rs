@@ -42,6 +42,7 @@ pub(super) struct OpenFiles {
     state: Mutex<State>,
 }
 
+/// Open files and tables, under one lock.
 #[derive(Debug, Default)]
 struct State {
     /// The number of uses so far.

@@ -5,7 +5,7 @@
 //! - A variable that has the *joined dimension* has the elements of all files. The files follow
 //!   each other in the order of their labels along it, or in the given order. Any other variable is
 //!   that of the first file.
-//! - Labels are true. Coordinates along other dimensions are equal in all files, those along the
+//! - Labels are true. Coordinates along other dimensions are equal in all files. Those along the
 //!   joined one rise or fall throughout, and times are in the units of the first file.
 //!   `Compat::Override` takes this promise away.
 //! - Files may differ in chunks, codecs, byte order and format. They agree in everything that

@@ -151,6 +151,7 @@ fn order_of_kept(kept: &ArchiveMap, places: &ArchiveFiles) -> Vec<usize> {
     order
 }
 
+/// The fields of a [`SourceVersion`] as a key: size, times in nanoseconds, identity.
 type StateKey = (u64, i64, i64, (u64, u64));
 
 fn key_of(state: &SourceVersion) -> StateKey {
