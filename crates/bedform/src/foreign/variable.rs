@@ -1,4 +1,4 @@
-//! A variable of a foreign file: how it is stored, and its chunks as the chunk map has them.
+//! A variable of a foreign file: its stored form, and its chunks by the chunk map.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Variable {
     }
 }
 
-/// The type of the elements of a variable, and how they are stored; or why only the library of the format reads
-/// them.
+/// Returns the type of a variable's elements and their stored form, or the reason why only the
+/// library of the format reads them.
 ///
 /// # Errors
 /// `InvalidArgument` for a shape that no array has.
@@ -114,7 +114,8 @@ impl ForeignVariable for Variable {
     }
 }
 
-/// A hash of all that decides, beside the bytes of the file, which chunks the variable has.
+/// Returns a hash of everything, beside the bytes of the file, that decides the chunks of the
+/// variable.
 pub(super) fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let text = format!("{:?} {chunk_shape:?} {:?}", array.data_type, array.codec_chain());
@@ -151,7 +152,7 @@ impl Source for Variable {
 
     fn is_still(&self, _: &[u64], version: Option<&Version>) -> Result<bool> {
         match (&self.array().storage, version) {
-            // In the chunk map, which stays.
+            // These bytes lie in the chunk map, which does not change.
             (ForeignStorage::Empty | ForeignStorage::Compact { .. }, _) => Ok(true),
             (_, Some(version)) => self.file.is_still(version),
             (_, None) => Ok(false),

@@ -1,4 +1,4 @@
-//! One unit: fetched, checked, decoded and delivered.
+//! The work on one unit: fetch, check, decode and deliver.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy, Target};
 use crate::source::{Destination, Payload};
 
-/// Pieces in which large chunks are read and checked: several fit a core's own cache.
+/// Bytes of the pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
 
 impl Run<'_> {
@@ -85,7 +85,7 @@ impl Run<'_> {
         }
     }
 
-    /// Decodes the chunks of a unit that was fetched, and delivers them.
+    /// Decodes the chunks of a fetched unit and delivers them.
     fn decode_unit(
         &self,
         object: &dyn Object,
@@ -125,7 +125,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Counts what a unit fetches.
+    /// Adds the requests, bytes and chunks of a unit to the counts of the read.
     fn count(&self, object: &dyn Object, unit: &Unit) {
         let (requests, bytes) = unit.requests(object);
         self.requests.fetch_add(requests, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Run<'_> {
         );
     }
 
-    /// What messages call a chunk.
+    /// Returns the name of a chunk for messages.
     fn place_of(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> String {
         format!(
             "{}, chunk {:?} (bytes {} to {})",
@@ -149,7 +149,8 @@ impl Run<'_> {
         )
     }
 
-    /// The bytes of a decoded chunk, from the first to the last that the read takes.
+    /// Returns the byte range of a decoded chunk from the first to the last byte that the read
+    /// takes.
     fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<Range<usize>> {
         let (mut start, mut end) = (usize::MAX, 0);
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
@@ -160,7 +161,7 @@ impl Run<'_> {
         Ok(start.min(end)..end)
     }
 
-    /// True if the read takes every element of a chunk.
+    /// Returns true if the read takes every element of a chunk.
     fn takes_all(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<bool> {
         let mut taken = 0_u64;
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
@@ -171,8 +172,8 @@ impl Run<'_> {
         Ok(bytes >= cell.codec().decoded_bytes() as u64)
     }
 
-    /// True for a large chunk of elements with nothing but a checksum behind them, none of which is
-    /// to be kept: only the part that is needed has to be held in memory.
+    /// Returns true for a large chunk of raw elements with only a checksum, if it is not to be
+    /// cached. Only the needed part of it has to be held in memory.
     fn can_stream(&self, cell: PlannedCell<'_>, chunk: &FetchedChunk) -> bool {
         self.deliver.target().is_some()
             && self.cache_of(cell).is_none()
@@ -182,8 +183,9 @@ impl Run<'_> {
             && !self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Reads a chunk piece by piece and checks each while it is in the core's cache; keeps only what
-    /// the read needs. False, and nothing done, if the chunk is not in the page cache.
+    /// Reads a chunk piece by piece, checks each piece while it is in the core's cache, and keeps
+    /// only the needed bytes. Returns false, without any effect, if the chunk is not in the page
+    /// cache.
     fn stream_chunk(
         &self,
         object: &dyn Object,
@@ -267,14 +269,14 @@ impl Run<'_> {
         )
     }
 
-    /// Where elements of a log go: they are in the machine's byte order.
+    /// Returns the destination of elements of a log, which are in the machine's byte order.
     pub(crate) fn destination(&self) -> Destination<'_> {
         Destination { target: self.deliver.target(), item: self.plan.item_size(), swap: 1 }
     }
 
-    /// The bytes of a unit, one extent behind the other: in the object, as they came when it was opened,
-    /// in the block, as the device left them there, or copied to `fetched`. Those that were asked for come
-    /// with their answers.
+    /// Returns the bytes of a unit, its extents concatenated. They lie in the object's own memory
+    /// if they came with its opening, in the block if the device put them there, and else in
+    /// `fetched`. Extents with an answer are taken from it.
     fn fetch_unit<'b>(
         &self,
         object: &'b dyn Object,
@@ -307,7 +309,8 @@ impl Run<'_> {
         Ok(&fetched[..length])
     }
 
-    /// Where the extents of a unit go in the result, if each is a run of its bytes and nothing else.
+    /// Returns the slices of the result for the extents of a unit. `None` unless each extent is one
+    /// run of result bytes and nothing else.
     fn rooms_in_place<'t>(
         &self,
         target: Target<'t>,
@@ -324,14 +327,16 @@ impl Run<'_> {
             let (source, _, bytes) = run.parts();
             let is_all = (source, bytes) == (before, length_of(extent));
             before += bytes;
-            // SAFETY: no element of the result is in two copies of a plan, each of which one thread runs once.
+            // SAFETY: no element of the result is in two copies of a plan, each of which one thread
+            // runs once.
             is_all.then(|| unsafe { target.room_of(&run) }).flatten()
         };
         is_plain.then(|| unit.raw.iter().zip(&unit.extents).map(room_of).collect()).flatten()
     }
 
-    /// Fills a room for each extent of a unit: by the answer, where it was asked for. Once one is waited for, the
-    /// storage is told of the others, so that the device has them at the same time.
+    /// Fills one slice for each extent of a unit, from the extent's answer if it has one. Before
+    /// the first wait, the storage gets readahead hints for the others, so that the device serves
+    /// them at the same time.
     fn fill_all<'r>(
         &self,
         object: &dyn Object,
@@ -366,9 +371,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Fetches extents of a log past the page cache, up to one that it has some bytes of, and the others
-    /// through it. What each holds is checked and moved from where the device left it, before the next
-    /// is asked for: it is copied once, and a thread needs no more memory than one extent takes.
+    /// Fetches the extents of a log. It reads past the page cache until a large extent is partly
+    /// cached,
+    /// and from then on through it. Each extent is checked and copied from the device's block
+    /// before the next request. So its bytes are copied once, and a thread needs no more memory
+    /// than one extent takes.
     fn run_scattered(
         &self,
         object: &dyn Object,
@@ -389,7 +396,8 @@ impl Run<'_> {
                 continue;
             }
             block.set_scattered(false);
-            // A short one goes through the page cache whatever that has, and says nothing of others.
+            // A short extent always goes through the page cache, and tells nothing about the
+            // others.
             goes_past &= extent.length < SCATTERED_BYTES_MIN;
             grow(fetched, length);
             let buffer = &mut fetched[..length];
@@ -422,8 +430,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; or, where the device left them in the block,
-    /// gives them as they are there.
+    /// Fills `buffer` with the bytes from `offset` on and returns `None`, or returns a slice of the
+    /// block if the device put the bytes there.
     fn fetch<'b>(
         &self,
         object: &dyn Object,
@@ -439,7 +447,8 @@ impl Run<'_> {
         }
     }
 
-    /// Waits for the bytes from `offset` on, of which so many are in the buffer, as [`Self::fetch`] does.
+    /// Waits for the bytes from `offset` on, as [`Self::fetch`] does. The first `at_hand` bytes are
+    /// in the buffer already.
     fn wait_for<'b>(
         &self,
         object: &dyn Object,
@@ -462,7 +471,7 @@ impl Run<'_> {
         unsafe { copy.run(source, target, self.plan.item_size(), cell.codec().swap_size()) }
     }
 
-    /// Fills the place of a chunk that was never written.
+    /// Writes the fill value to the places of a chunk that was never written.
     pub(super) fn fill_chunk(
         &self,
         cell: PlannedCell<'_>,

@@ -245,7 +245,7 @@ fn writers_at_the_same_time_get_numbers_of_their_own() {
         let writers: Vec<_> = (0..8).map(|_| write()).collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    // One that a late writer gave back is left out.
+    // The number that a late writer gave back is left out.
     let apart: BTreeSet<_> = numbers.iter().copied().collect();
     assert_eq!(apart.len(), 8, "{numbers:?}");
     assert_eq!(newest(&sidecar).map(|(number, _)| number), apart.last().copied());
@@ -269,7 +269,7 @@ fn sidecars_that_were_used_least_recently_go_first() {
     let left: Vec<_> =
         ["a", "b", "c", "d"].into_iter().filter(|n| loaded(&sidecar(n)).is_some()).collect();
     assert_eq!(left, ["a", "c", "d"]);
-    // What is not ours has stayed.
+    // Files of other programs have stayed.
     assert_eq!(storage.list(&ObjectPath::root()).unwrap().len(), 5);
 }
 

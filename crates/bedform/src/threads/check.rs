@@ -1,4 +1,5 @@
-//! A check that goes on while what it is about is made: nothing is put in place before it has ended well.
+//! A precondition that is checked concurrently with the write it guards; the result of the write is
+//! put in place only once the check has passed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use bedform_storage::{ASK_EVERY, Grace, stopped_by, threads_that_fit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
 
-/// What has become of a check.
+/// The state of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Running,
@@ -27,7 +28,8 @@ impl Check {
     /// Waits until the check has ended.
     ///
     /// # Errors
-    /// If it has failed: whoever made it says why. `Interrupted` if the program wants to wait no longer.
+    /// If the check has failed; its own error gives the reason. `Interrupted` if the program
+    /// cancels the wait.
     pub(crate) fn wait(&self) -> Result<()> {
         let (mut state, mut grace) = (self.lock(), Grace::default());
         while *state == State::Running {
@@ -58,7 +60,7 @@ impl Check {
     }
 }
 
-/// Ends a check as failed unless it has ended: also if it panics nobody waits for ever.
+/// A guard that ends a running check as failed on drop, so that a panic leaves no thread waiting.
 struct Ending<'a>(&'a Check);
 
 impl Drop for Ending<'_> {
@@ -70,10 +72,10 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Calls `act` while `check` runs on a thread of its own, or behind it where the system has none.
+/// Calls `act` while `check` runs on a thread of its own, or after it if the system has no thread.
 ///
 /// # Errors
-/// That of the check if it fails, whatever `act` says then; else that of `act`.
+/// The error of the check if it fails, whatever `act` returns; else that of `act`.
 pub(crate) fn concurrent_check<T>(
     check: impl Fn() -> Result<()> + Sync,
     act: impl FnOnce(&Check) -> Result<T>,
@@ -95,7 +97,7 @@ pub(crate) fn concurrent_check<T>(
         let outcome = act(&running);
         let was_stopped = |error: &Error| error.kind() == ErrorKind::Interrupted;
         if outcome.as_ref().is_err_and(was_stopped) || running.wait().is_err() {
-            // It has ended, or is to.
+            // The check has ended, or is to end.
             stop.store(true, Ordering::Relaxed);
         }
         let checked = thread.join().unwrap_or_else(|_| {

@@ -1,7 +1,9 @@
-//! Files compared with the first one: coordinates, fields that are not joined, and the joined coordinate's values.
+//! Files compared with the first one: coordinates, fields that are not joined, and the joined
+//! coordinate's values.
 //!
-//! The labels of an archive are those of its first file. A file with other labels would be read under wrong ones,
-//! so that these are compared while the file is examined. The result is kept with the archive.
+//! The labels of an archive are those of its first file. Elements of a file with other labels would
+//! be read under wrong ones, so labels are compared while the file is examined. The result is kept
+//! with the archive.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +25,10 @@ use super::values::{
 use crate::error::Result;
 use crate::foreign::attributes::{Style, dimension_names, group_attributes};
 
-/// Bytes of fields of the first file that are held, and that are read of all other files.
+/// The most bytes of fields of the first file to hold, and of fields of all other files to read.
 const FIELD_BYTES_MAX: u64 = 64 << 20;
 const FIELD_BYTES_READ_MAX: u64 = 256 << 20;
-/// Bytes of converted times that an archive holds.
+/// The most bytes of converted times that an archive holds.
 const CONVERTED_BYTES_MAX: u64 = 64 << 20;
 
 /// The labels of a coordinate.
@@ -58,7 +60,8 @@ impl CoordinateLabels {
         }
     }
 
-    /// The first position with another label than `other`, which has as many, those of `array`.
+    /// Returns the first position at which the label differs from that of `other`, which has as
+    /// many and belongs to `array`.
     fn differs_at(&self, other: &Self, array: &ForeignArray) -> Option<usize> {
         let is_time = time_meaning(array).is_some();
         let tolerance = if is_time { TOLERANCE_OF_TIMES } else { TOLERANCE };
@@ -72,7 +75,7 @@ impl CoordinateLabels {
     }
 }
 
-/// The labels of a variable of a file; nothing for one that is not compared.
+/// Returns the labels of a variable of a file; `None` for one that is not compared.
 fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<CoordinateLabels>> {
     let array = &file.map.arrays[number];
     if array.data_type == Some(DataType::String) {
@@ -80,7 +83,7 @@ fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<C
     }
     let Some(elements) = file.elements(number, limits)? else { return Ok(None) };
     let width = match (elements.data_type, &*array.shape) {
-        // Characters, a text in each row.
+        // Characters, with a text in each row.
         (DataType::FixedBytes(1), [_, .., width]) => usize::try_from(*width).unwrap_or(usize::MAX),
         (DataType::FixedBytes(width), [_]) => usize::try_from(width).unwrap_or(usize::MAX),
         _ => return Ok(Some(CoordinateLabels::Numbers(elements))),
@@ -89,7 +92,7 @@ fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<C
     Ok(Some(CoordinateLabels::Texts(elements.bytes.chunks_exact(width.max(1)).map(text).collect())))
 }
 
-/// The dimension that a variable has the labels of; nothing for other variables.
+/// Returns the dimension whose labels a variable holds; `None` for other variables.
 fn labelled(array: &ForeignArray) -> Option<String> {
     let name = array.path.rsplit('/').next().unwrap_or(&array.path);
     let dimensions = dimension_names(array);
@@ -99,7 +102,7 @@ fn labelled(array: &ForeignArray) -> Option<String> {
     first.filter(|first| has_labels && first == name)
 }
 
-/// The paths of variables that others name as their coordinates.
+/// Returns the paths of variables that other variables name as their coordinates.
 fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
     let of_arrays = map.arrays.iter().filter_map(|array| {
         let group = array.path.rsplit_once('/').map_or("", |(group, _)| group);
@@ -116,7 +119,7 @@ fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
     paths
 }
 
-/// The variable with the labels of the joined dimension, the one nearest to the root.
+/// Returns the variable with the labels of the joined dimension, the one nearest to the root.
 pub(super) fn joined_coordinate(arrays: &[ForeignArray], dimension: &str) -> Option<usize> {
     let is_number = |array: &ForeignArray| {
         let is_text = matches!(
@@ -133,9 +136,9 @@ pub(super) fn joined_coordinate(arrays: &[ForeignArray], dimension: &str) -> Opt
     found.min_by_key(|number| arrays[*number].path.matches('/').count())
 }
 
-/// The variables of the first file that those of the others are compared with.
+/// The variables of the first file with which those of the others are compared.
 pub(super) struct Comparison {
-    /// All variables, times bounds with the units of their times.
+    /// All variables; the bounds of times have the units of the times.
     arrays: Vec<ForeignArray>,
     file: String,
     limits: Limits,
@@ -143,9 +146,9 @@ pub(super) struct Comparison {
     /// The variable with the labels of the joined dimension.
     coordinate: Option<usize>,
     labels: Vec<(usize, CoordinateLabels)>,
-    /// Fields that are not joined, with their values; nothing for those of a large one.
+    /// Fields that are not joined, with their values; `None` for a large field.
     fields: Vec<(usize, Option<CoordinateLabels>)>,
-    /// Each so many files have their fields compared.
+    /// Of so many files, one has its fields compared.
     stride: usize,
     converted_bytes: AtomicU64,
 }
@@ -160,7 +163,8 @@ pub(super) struct Compared {
 }
 
 impl Comparison {
-    /// The variables of `first`, which is at `file`, joined along `dimension`, for `count` other files.
+    /// Reads the variables of `first`, which is at `file`, for comparison with `count` other files
+    /// joined along `dimension`.
     ///
     /// # Errors
     /// As [`Examined::elements`].
@@ -212,12 +216,13 @@ impl Comparison {
         })
     }
 
-    /// The variables of the first file, as the others are compared with them.
+    /// Returns the variables of the first file, as the others are compared with them.
     pub(super) fn arrays(&self) -> &[ForeignArray] {
         &self.arrays
     }
 
-    /// The first file as the others are compared with it, with the joined coordinate's values.
+    /// Returns the first file, as the others are compared with it, and the span of its joined
+    /// coordinate.
     ///
     /// # Errors
     /// As [`Examined::elements`].
@@ -234,7 +239,7 @@ impl Comparison {
         Ok((own, Compared { span, ..Compared::default() }))
     }
 
-    /// Compares a file, the `position`-th of those that are new, and converts its joined times.
+    /// Compares a file, the `position`-th of the new ones, and converts its joined times.
     ///
     /// # Errors
     /// As [`Examined::elements`].
@@ -275,7 +280,7 @@ impl Comparison {
         Ok(Compared { problem, ..compared })
     }
 
-    /// Gives a joined variable of a file the units of that of the first file.
+    /// Converts a joined variable of a file to the units of the first file.
     fn unify(&self, file: &mut Examined, (number, own): (usize, usize)) -> Result<Unity> {
         let first = &self.arrays[number];
         let conversion = match unified(first, &file.map.arrays[own]) {
@@ -320,7 +325,7 @@ impl Comparison {
         )
     }
 
-    /// The way in which a coordinate of a file differs from that of the first file.
+    /// Returns the difference between a coordinate of a file and that of the first file.
     fn other_labels(
         &self,
         file: &Examined,
@@ -353,7 +358,7 @@ impl Comparison {
         }))
     }
 
-    /// True if a field of a file, which is not joined, differs from that of the first file.
+    /// Returns true if a field of a file, which is not joined, differs from that of the first file.
     fn is_other_field(
         &self,
         file: &Examined,
@@ -370,21 +375,22 @@ impl Comparison {
             // Texts may be padded to another width.
             (Some(Texts(of)), Ok(Some(Texts(own)))) => *of != own,
             (Some(Numbers(of)), Ok(Some(Numbers(own)))) => !is_alike || own.is_other(of),
-            // Damaged values are not the same.
+            // Damaged values count as different.
             (Some(_), Err(_)) => true,
             _ => !is_alike,
         }
     }
 }
 
-/// The outcome of giving a variable the units of the first file.
+/// The outcome of converting a variable to the units of the first file.
 enum Unity {
     Same,
     Converted(VariableElements),
     Failed(String),
 }
 
-/// How the values of a coordinate follow each other; nothing is known of one that is too large to be read.
+/// Returns the order and the ends of a coordinate's values; the default for a coordinate that is
+/// too large to read.
 fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> CoordinateSpan {
     let Some(elements) = elements else { return CoordinateSpan::default() };
     let of_kind = |kind| CoordinateSpan { kind, ..CoordinateSpan::default() };
@@ -410,8 +416,8 @@ fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> Coordinat
     CoordinateSpan { kind, first: *first, last: *last }
 }
 
-/// The dimensions along which two files may be joined: those with other labels, else those without labels that
-/// differ in length.
+/// Returns the dimensions along which two files may be joined: those whose labels differ, or else
+/// those without labels whose lengths differ.
 ///
 /// # Errors
 /// As [`Examined::elements`].

@@ -1,4 +1,4 @@
-//! Chunk maps of many files, found in several threads.
+//! Chunk maps of many files, found by several threads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::options::{OpenOptions, ProgressCallback};
 use crate::threads::ordered::map_numbers;
 use crate::threads::workers::check_goes_on;
 
-/// Threads that look at files: they wait for storage most of the time.
+/// Threads that examine files: they wait for storage most of the time.
 const THREADS: usize = 16;
 pub(super) const STOPPED: &str = "opening the files was stopped";
 
@@ -28,12 +28,12 @@ pub(super) const STOPPED: &str = "opening the files was stopped";
 #[derive(Clone)]
 pub(super) struct Examined {
     pub(super) map: ChunkMap,
-    /// For each variable the address of its dataset, where the map lacks its chunks.
+    /// For each variable, the address of its dataset if the map lacks its chunks.
     pub(super) datasets: Vec<Option<u64>>,
     pub(super) object: Arc<dyn Object>,
 }
 
-/// What `act` gives for each number below `count`, in several threads.
+/// Returns the results of `act` for each number below `count`, computed by several threads.
 ///
 /// # Errors
 /// That of the lowest number; `Interrupted`.
@@ -52,11 +52,11 @@ pub(super) fn in_threads<T: Send>(
     made
 }
 
-/// What the file at `place` of `storage` says; nothing if it is for the library of its format to say.
+/// Parses the file at `place` of `storage`; `None` if only the library of its format can.
 ///
 /// # Errors
-/// `NotFound`; `Conflict` if it has changed since it was looked for; `Unsupported` for a file of another kind;
-/// `Corrupt`, `LimitExceeded` by its metadata; those of storage.
+/// `NotFound`; `Conflict` if it has changed since it was found; `Unsupported` for a file of another
+/// kind; `Corrupt`, `LimitExceeded` by its metadata; those of storage.
 pub(super) fn examine(
     place: &FilePlace,
     storage: &dyn Storage,
@@ -92,7 +92,7 @@ pub(super) fn examine(
     Ok(found.map(|(map, datasets)| Examined { map, datasets, object: Arc::from(opened.object) }))
 }
 
-/// A chunk map, and for each variable the address of its dataset where the map lacks its chunks.
+/// A chunk map, and for each variable the address of its dataset if the map lacks its chunks.
 type Described = (ChunkMap, Vec<Option<u64>>);
 
 fn of_hdf5(
@@ -105,7 +105,7 @@ fn of_hdf5(
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
             let reader = Reader::new(&*opened.object, opened.if_settled(), false);
-            // What cannot be found is looked for again by the read that needs it.
+            // A failed search is repeated by the read that needs the table.
             let found = hdf5::read_table(&reader, at, array, &options.limits).ok();
             if let (Some(table), ForeignStorage::Chunked { chunks, .. }) =
                 (found, &mut array.storage)
@@ -123,11 +123,11 @@ fn of_hdf5(
     }))
 }
 
-/// Bytes of chunk tables that are still looked for: of small ones, which a later read of many files would look for
-/// in each of them.
+/// A budget in bytes for small chunk tables that are read when an archive is opened. Otherwise a
+/// later read of many files would have to find the table in each of them.
 pub(super) struct TableBudget(AtomicU64);
 
-/// Chunks of a variable whose table is small.
+/// The most chunks of a variable whose table is small.
 const SMALL_TABLE_CHUNKS: u64 = 64;
 
 impl TableBudget {
@@ -135,7 +135,7 @@ impl TableBudget {
         Self(AtomicU64::new(bytes))
     }
 
-    /// True if the table of a variable is to be looked for.
+    /// Returns true if the table of a variable should be read, and takes its bytes.
     fn takes(&self, array: &ForeignArray) -> bool {
         let chunks = grid_chunks(array);
         let take = |left: u64| left.checked_sub(chunks * ChunkTable::ENTRY_BYTES);
@@ -146,13 +146,14 @@ impl TableBudget {
 }
 
 impl Examined {
-    /// An opened file whose map has all chunks.
+    /// Makes the result for an opened file whose map has all chunks.
     pub(super) fn whole(map: ChunkMap, object: Arc<dyn Object>) -> Self {
         let datasets = vec![None; map.arrays.len()];
         Self { map, datasets, object }
     }
 
-    /// The elements of a variable; nothing for a large one, and for one that only the library of the format reads.
+    /// Returns the elements of a variable; `None` for a large one, and for one that only the
+    /// library of the format reads.
     ///
     /// # Errors
     /// `Corrupt`, `Conflict` by the file; those of storage.
@@ -186,13 +187,14 @@ impl Examined {
     ) -> Result<Option<VariableElements>> {
         let (name, object, table) = (array.path.clone(), self.object.clone(), Arc::new(table));
         match (OpenedVariable { name, array, object, table }).elements() {
-            // A codec that nothing here decodes.
+            // A codec that the engine lacks.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             read => read,
         }
     }
 
-    /// The texts of a variable of texts of any length; nothing for others, and where only the library reads them.
+    /// Returns the texts of a variable of texts of any length; `None` for others, and for one that
+    /// only the library reads.
     ///
     /// # Errors
     /// As [`Examined::elements`].
@@ -222,7 +224,7 @@ impl Examined {
     }
 }
 
-/// The error for a file that is not the one that was looked for.
+/// Returns the error for a file that has changed since it was found.
 pub(super) fn changed(path: &Path) -> Error {
     let text = format!("{} has changed since it was opened; open the files again", path.display());
     Error::new(ErrorKind::Conflict, text)
