@@ -50,8 +50,7 @@ class BasicReads(Stored):
         raise NotImplementedError
 
     def _fill(self, selected: _selection.Selected, buffer: AnyArray, *, may_take: bool) -> AnyArray:
-        """Reads into ``buffer``; returns it, or another with the elements if ``may_take`` allows.
-        """
+        """Reads into ``buffer``; returns it, or another buffer if ``may_take`` allows."""
         raise NotImplementedError
 
     def _fill_by(
@@ -159,9 +158,7 @@ class BasicReads(Stored):
         return AsType(self, type_of(dtype))
 
     def asstr(self) -> Any:
-        """Returns the array itself if its elements are text, for h5py's interface: they are
-        ``str``.
-        """
+        """Returns the array itself if it is text, as in h5py: the elements are ``str`` already."""
         if not self.dtype.hasobject:
             raise WrongTypeError(f"{self.path} has elements of {self.dtype}, which are no text")
         return self

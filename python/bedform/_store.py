@@ -205,9 +205,7 @@ class Store(ReadsAhead, Group):
     def _change_attributes_of(
         self, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> None:
-        """Applies ``change`` to the attributes that a node has in storage now, and writes the
-        result.
-        """
+        """Applies ``change`` to the stored attributes of a node, and writes the result."""
         if not self._is_writable:
             what = "a snapshot is only read" if self.is_snapshot else "it was opened to read"
             where = f"{self._path_of_store}/{path}".rstrip("/")
@@ -546,8 +544,7 @@ class Store(ReadsAhead, Group):
     def _verify(
         self, progress: Callable[[int, int], object] | None = None
     ) -> tuple[list[str], list[tuple[str, int, int, int]]]:
-        """As `verify`, with the missing objects: array, how many, of how many, how many in the log.
-        """
+        """As `verify`, with the missing objects: array, how many, of how many, in the log."""
         return self._call(self._inner.verify)(progress)
 
     def __repr__(self) -> str:
