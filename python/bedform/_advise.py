@@ -88,8 +88,7 @@ class Profile:
 
     @classmethod
     def default(cls, where: str = "") -> Profile:
-        """Returns the assumed profile: of a local disk, or of an object store for a URL ``where``.
-        """
+        """Returns the assumed profile: a local disk, or an object store for a URL ``where``."""
         return cls(json.loads(_internal.default_profile(is_url(where))))
 
     def keep(
@@ -116,9 +115,7 @@ class Profile:
         return Profile({**self._facts, "profile": {**self._facts["profile"], "refinement": {}}})
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the kept document; values under ``"profile"`` are in bytes per second, seconds,
-        bytes.
-        """
+        """Returns the kept document; ``"profile"`` has bytes per second, seconds and bytes."""
         return dict(self._facts)
 
     def __getattr__(self, name: str) -> Any:
@@ -128,7 +125,7 @@ class Profile:
             raise AttributeError(name) from None
 
     def _origin(self, where: str) -> str:
-        """Returns one line on the origin of the prices; it may tell users to calibrate ``where``.
+        """Returns one line on the origin of the prices, perhaps with advice to calibrate ``where``.
         """
         if self.measured_at:
             return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"

@@ -257,8 +257,7 @@ def _cannot_write(target: Path, error: OSError | RuntimeError) -> Exception:
 
 
 class _HDF5:
-    """Writer of HDF5 files: the store's groups, datasets and attributes; dimension names as labels.
-    """
+    """Writer of HDF5 files: groups, datasets, attributes, and dimension names as labels."""
 
     def __init__(self, store: Store, file: Any, arrays: dict[str, Array]) -> None:
         self._store, self._file, self._arrays = store, file, arrays
@@ -429,9 +428,7 @@ class _NetCDF(_HDF5):
         return dataset
 
     def _finish(self) -> None:
-        """Creates datasets for dimensions without a variable, and attaches all dimensions to
-        arrays.
-        """
+        """Creates datasets for dimensions without a variable, and attaches dimensions to arrays."""
         for number, ((group, dim), length) in enumerate(self._sizes.items()):
             if (group, dim) in self._scales:
                 continue
