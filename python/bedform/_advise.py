@@ -125,8 +125,7 @@ class Profile:
             raise AttributeError(name) from None
 
     def _origin(self, where: str) -> str:
-        """Returns one line on the origin of the prices, perhaps with advice to calibrate ``where``.
-        """
+        """Returns one line on the origin of the prices; it may advise to calibrate ``where``."""
         if self.measured_at:
             return f"prices from the profile of {self.name}, calibrated {self.measured_at[:10]}"
         if self._facts == Profile.default(where)._facts:

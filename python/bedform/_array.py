@@ -135,19 +135,19 @@ class Array(BasicReads, StoredNode):
         return tuple(codec for codec in self.codecs if codec["name"] not in plain)
 
     @property
-    The name of the first compressing codec, as in h5py.
-        """The name of the first codec that compresses, as h5py has it."""
+    def compression(self) -> str | None:
+        """The name of the first compressing codec, as in h5py."""
         return self.compressors[0]["name"] if self.compressors else None
 
     @property
-    The level of the first compressing codec, as in h5py; ``None`` if it has none.
-        """The level of the first codec that compresses, as h5py has it; ``None`` if it has none."""
+    def compression_opts(self) -> Any:
+        """The level of the first compressing codec, as in h5py; ``None`` if it has none."""
         configuration = self.compressors[0].get("configuration", {}) if self.compressors else {}
         return configuration.get("level", configuration.get("clevel"))
 
     @property
-    ``None`` for each axis, as in h5py: every axis may grow.
-        """``None`` for each axis, as h5py has it: every axis may grow."""
+    def maxshape(self) -> tuple[None, ...]:
+        """``None`` for each axis, as in h5py: every axis may grow."""
         return (None,) * self.ndim
 
     @property
@@ -305,8 +305,7 @@ class Array(BasicReads, StoredNode):
         return self._given.flat(data)
 
     def append(self, values: Any, axis: int = 0) -> int:
-        """Append behind the last element along ``axis``; returns the index of the first new
-        element.
+        """Append along ``axis``; returns the index of the first new element.
 
         Readers see all of the appended elements or none. Durable on return.
 
@@ -351,9 +350,7 @@ class Array(BasicReads, StoredNode):
         return self._store._call(self._inner.stored_objects)()
 
     def verify(self) -> list[str]:
-        """Read all stored data of the array; return a line for each damage, as
-        :meth:`Store.verify`.
-        """
+        """Read all stored data; return a line for each damage, as :meth:`Store.verify`."""
         return self._store._call(self._inner.verify)()
 
 

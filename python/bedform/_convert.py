@@ -53,8 +53,8 @@ class TargetBusyError(ConflictError, BlockingIOError):
 
 
 @dataclass(frozen=True)
-The layout before and after the conversion of one array.
-    """How one array is converted."""
+class ArrayPlan:
+    """The layout of one array before and after a conversion."""
 
     name: str
     shape: tuple[int, ...]
@@ -73,8 +73,8 @@ The layout before and after the conversion of one array.
 
 
 @dataclass(frozen=True)
-Result of :func:`convert`, or its plan after a dry run.
-    """What :func:`convert` did, or, after a dry run, would do."""
+class Conversion:
+    """Result of :func:`convert`, or its plan after a dry run."""
 
     source: str
     target: str

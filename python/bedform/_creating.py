@@ -425,7 +425,6 @@ class Creating(Members):
 
         Copies the elements, then deletes the old name: readers see the old, for a moment both, then
         the new. An interrupted call leaves both. No session may write to it meanwhile.
-        both, then the new. What stops between leaves both. No session may write to it meanwhile.
         """
         old, new = (check_name(name).strip("/") for name in (source, dest))
         if f"{new}/".startswith(f"{old}/"):

@@ -119,9 +119,7 @@ class ForeignArray(BasicReads, HasAttributes):
 
     @property
     def not_storable(self) -> str | None:
-        """The reason why Zarr cannot hold the elements, such as records or references; else
-        ``None``.
-        """
+        """Why Zarr cannot hold the elements, such as records or references; else ``None``."""
         if self._described["data_type"] is not None:
             return None
         return self._native or f"elements of type {self._described['encoding']['dtype']}"

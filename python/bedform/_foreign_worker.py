@@ -107,8 +107,7 @@ def read_region(
     allow_external: bool = False,
     seconds: float | str | None = None,
 ) -> npt.NDArray[Any]:
-    """Reads as `_foreign.read_region` does, in the worker process; arguments as in `read_native`.
-    """
+    """Reads as `_foreign.read_region` does, in the worker; arguments as in `read_native`."""
     region = {"start": list(start), "lengths": list(lengths)}
     request = {**region, "shape": shape, "filters": filters}
     expected = math.prod(lengths) * item_bytes

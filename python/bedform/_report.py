@@ -218,8 +218,7 @@ def _array_facts(name: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size_in_file(store: Any, array: dict[str, Any]) -> int | None:
-    """Returns the stored bytes of a variable: those that a complete read fetches, with small gaps.
-    """
+    """Returns the bytes that a complete read of a variable fetches, including small gaps."""
     lengths = zip(array["shape"], array["chunks"] or (), strict=False)
     if math.prod(-(-length // max(chunk, 1)) for length, chunk in lengths) > _CHUNKS_MAX:
         return None
@@ -447,8 +446,7 @@ def _reads_options(array: dict[str, Any]) -> str:
 
 
 def _recommended(budgets: list[dict[str, Any]], most_bytes: int) -> dict[str, Any] | None:
-    """Returns the smallest budget up to ``most_bytes`` that saves nearly the most; else any such.
-    """
+    """Returns the smallest budget, up to ``most_bytes`` if possible, that saves nearly the most."""
     for most in (most_bytes, math.inf):
         fitting = [one for one in budgets if one["budget_bytes"] <= most]
         saved = [one["seconds_now"] - one["seconds_then"] for one in fitting]

@@ -80,8 +80,7 @@ class Session:
 
     @property
     def _inner(self) -> _internal.Session:
-        """The engine's handle; fails in a forked child process, where it would corrupt the session.
-        """
+        """The engine's handle; a forked child process must not use it, and fails."""
         if self._is_of_parent():
             raise PoisonedError(
                 f"{self._store.store_path}: the session is that of the process from which this one "
@@ -385,8 +384,7 @@ class Session:
         return self.commit()
 
     def drain(self) -> int:
-        """Wait until all commits have left the burst tiers and are visible; returns the last
-        number.
+        """Wait until all commits are drained and visible; returns the last number.
 
         Collective. Without a burst tier, or with ``durability="disk"``, all commits are visible
         already.

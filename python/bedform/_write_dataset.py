@@ -1,12 +1,15 @@
 """Writing xarray data sets into stores, like ``to_zarr``, in layouts that fit the reads.
 
-How --- - The engine builds a new store in a hidden directory beside the target and publishes it
-with one rename. To replace a store or group, both change places in one step. Readers see the
-complete old one or the complete new one, also after a crash. - In an existing store, new arrays are
-drafts: readers see them only after the commit names them. - An append writes beyond the end of the
-arrays, which readers ignore, and commits all new shapes at once. Coordinates that it repeats are
-written only where they differ from the stored ones. - Values of Dask arrays are written chunk by
-chunk, in parallel. The chunks are first cut at shard borders, so that every shard is encoded once.
+How
+---
+- The engine builds a new store in a hidden directory beside the target and publishes it as a
+  whole. To replace a store or group, both change places in one step. Readers see the complete old
+  one or the complete new one, also after a crash.
+- In an existing store, new arrays are drafts: readers see them only after the commit names them.
+- An append writes beyond the end of the arrays, which readers ignore, and commits all new shapes
+  at once. Coordinates that it repeats are written only where they differ from the stored ones.
+- Values of Dask arrays are written chunk by chunk, in parallel. The chunks are first cut at shard
+  borders, so that every shard is encoded once.
 """
 
 from __future__ import annotations
@@ -164,8 +167,8 @@ def write_dataset(
         ``False`` omits the values of Dask arrays and returns a ``dask.delayed`` object that writes
         them. The arrays exist at once, filled with the fill value.
     safe_chunks
-        ``False`` writes Dask chunks without cutting them at shard borders. Shards with several
-        chunks are then merged: correct, but slower.
+        ``False`` writes Dask chunks without cutting them at shard borders. A shard of
+        several chunks is then encoded several times.
     dask
         A :class:`distributed.Client`, or the address of a Dask scheduler, whose workers compute and
         write the values of Dask arrays. They must reach the store by the same path or URL as this
