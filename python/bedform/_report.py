@@ -58,9 +58,9 @@ def report(
 
     Parameters
     ----------
-    A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are opened as
-    one.
-        as one.
+    path
+        A store, a NetCDF or HDF5 file, the URL of one, or a list or pattern of files that are
+        opened as one.
     budget
         The budget of the planned replicas: a share of the file, or a size. The default is 20 %, or
         the bytes of the existing replicas if these are more.
