@@ -145,8 +145,8 @@ class Creating(Members):
         ------
         ExistsError
             The name is taken.
-        The arguments contradict each other.
-            The arguments do not fit each other.
+        InvalidArgumentError
+            The arguments contradict each other.
 
         Examples
         --------

@@ -73,8 +73,8 @@ def read_native(
         As in `_foreign.read_native`.
     selection
         Slices with positive steps; None for everything.
-    Approximate bytes of an element.
-        About the bytes of an element.
+    item_bytes
+        Approximate bytes of an element.
     filters
         The numbers of the variable's filters. The worker lacks filters that this process registered
         for itself.
