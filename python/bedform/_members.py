@@ -20,8 +20,7 @@ class Members(Stored):
     """
 
     def _nodes_below(self) -> Iterator[tuple[str, str]]:
-        """Iterates over path (from here) and kind, ``"array"`` or ``"group"``, of all nodes below.
-        """
+        """Iterates over the path from here and the kind, ``"array"`` or ``"group"``, of all nodes."""
         raise NotImplementedError
 
     def _where(self) -> str:
@@ -79,8 +78,7 @@ class Members(Stored):
         return [self[name] for name in self.group_keys()]
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """Return the number of arrays and groups, down to ``max_depth`` groups; ``None`` for all.
-        """
+        """Return the number of arrays and groups, ``max_depth`` groups deep; ``None`` for all."""
         paths = (path for path, _ in self._nodes_below() if path)
         return sum(max_depth is None or path.count("/") <= max_depth for path in paths)
 

@@ -201,8 +201,7 @@ class BedformDataStore(AbstractDataStore):
         return FrozenDict(_without_netcdf(self._printable(attributes)))
 
     def _printable(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Returns attributes as printable text, like xarray's own backends; warns once of changes.
-        """
+        """Returns printable attributes, like xarray's own backends; warns once of changes."""
         shown = {name: _printable_text(value) for name, value in attributes.items()}
         changed = [name for name in shown if shown[name] is not attributes[name]]
         if changed and not self._has_warned_of_text:
