@@ -20,7 +20,7 @@ class Members(Stored):
     """
 
     def _nodes_below(self) -> Iterator[tuple[str, str]]:
-        """Iterates over the path from here and the kind, ``"array"`` or ``"group"``, of all nodes."""
+        """Iterates over path (from here) and kind, ``"array"`` or ``"group"``, of all nodes."""
         raise NotImplementedError
 
     def _where(self) -> str:
