@@ -128,8 +128,7 @@ class ArchiveStore(ForeignStore):
         return [self._paths[number] for number in order]
 
     def _order(self) -> tuple[list[int], bool]:
-        """Returns the numbers of the paths in joined order, and whether labels define that order.
-        """
+        """Returns the numbers of the paths in joined order, and whether labels define it."""
         return self._opened.joined_order() or ([], False)
 
     @property

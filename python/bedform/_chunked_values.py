@@ -61,8 +61,7 @@ class _SentTarget:
 
 @functools.lru_cache(maxsize=4)
 def _opened(path: str, options: str, threads: int | None) -> Store:
-    """Opens the store for the chunks of a computation; cached, as each chunk brings a new target.
-    """
+    """Opens the store for a computation; cached, since each chunk brings a new target."""
     from bedform._store import _reopen
 
     return _reopen(path, {**json.loads(options), **({"threads": threads} if threads else {})})

@@ -26,7 +26,7 @@ def current() -> int:
     """Returns the number of the computation that this thread reads for; 0 for none."""
     try:
         return _of_worker() or _of_local_scheduler()
-    except Exception:  # never fails a read, even with an incompatible later Dask
+    except Exception:  # noqa: BLE001 - a later Dask may differ, and no read may fail
         return 0
 
 

@@ -294,8 +294,7 @@ class ForeignStore(ReadsAhead, Members, HasAttributes):
         return found
 
     def info(self) -> dict[str, Any]:
-        """Return the contents of the file as plain values; ``replicas`` as in :meth:`Store.info`.
-        """
+        """Return the file's contents as plain values; ``replicas`` as in :meth:`Store.info`."""
         return {
             "path": self._shown,
             "format": self.format,

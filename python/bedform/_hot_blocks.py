@@ -68,8 +68,7 @@ def hot_blocks(
 
 
 def _lengths(size: int, block: int, first: int) -> int | tuple[int, ...]:
-    """Returns blocks along an axis, one of which begins at ``first``; one length if all are equal.
-    """
+    """Returns blocks along an axis with a border at ``first``; one length if all are equal."""
     before = first % block
     if before == 0:
         return block

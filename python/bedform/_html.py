@@ -124,8 +124,7 @@ def _grid(
     stroke: float,
     opacity: str,
 ) -> str:
-    """Draws lines every ``cell`` elements: over all of ``shape``, or over ``within`` if too many.
-    """
+    """Draws lines every ``cell`` elements over ``shape``, or over ``within`` if too many."""
     few = all(length / max(step, 1) <= _LINES_MAX for length, step in zip(shape, cell, strict=True))
     area = [
         length if few else min(part, length) for part, length in zip(within, shape, strict=True)
