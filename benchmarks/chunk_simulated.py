@@ -359,8 +359,7 @@ def scan_table(machine: Any, optimized: float, readers: tuple[int, ...]) -> Scan
 def aggregation_table(
     machine: Any, optimized: float, readers: tuple[int, ...], reads: Reads, what: str
 ) -> tuple[Table, list[bool]]:
-    """Returns times with no aggregation, one level and two, and whether the formula chose the best.
-    """
+    """Returns times with no, one or two levels of aggregation; whether the formula chose well."""
     side = SIDES["Var4"]
     levels = {"no-aggr": merged(side, 1), "1-level": merged(side, 2), "2-level": merged(side, 4)}
     chosen = smart(side, optimized)[0]
@@ -380,8 +379,7 @@ def aggregation_table(
 def placement_tables(
     machine: Any, optimized: float, readers: tuple[int, ...]
 ) -> tuple[Table, Table, dict[str, list[float]]]:
-    """Returns the fractions of targets that planes touch, the resulting times, and the least ones.
-    """
+    """Returns tables of the fractions of targets that planes touch, and the least fractions."""
     targets = machine["targets"]["count"]
     columns = ["variable", "Hilbert: least", "mean", "Z: least", "row-major: least"]
     columns += ["thrown: mean", "spread: least", "shards: least"]

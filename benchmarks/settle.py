@@ -113,8 +113,7 @@ class Settling:
                 raise ValueError(f"the settled store differs from plane {first} on")
 
     def bound(self, variants: tuple[str, str]) -> float:
-        """Measures the device: reads the cold log, then writes files as long as the shards, synced.
-        """
+        """Measures the device: reads the cold log, then writes synced files like the shards."""
         self.write_log()
         log = self.place / "run.zarr.bedform-log"
         seconds: float = self.device.call("read_like", log, variants[0])

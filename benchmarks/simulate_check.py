@@ -119,8 +119,7 @@ def grid() -> dict[str, Plan]:
 
 
 def mixed(number: int) -> Plan:
-    """Returns a random plan: files, sizes and places of all kinds, reads, writes, opens, barriers.
-    """
+    """Returns a random plan of reads, writes, opens and barriers on files of all kinds."""
     draw = random.Random(number)  # noqa: S311 - the same in every run
     files = [
         stripes(draw.randint(1, 4), draw.choice([16, 64, 256]) * KIBIBYTE, draw.randrange(4))

@@ -109,8 +109,7 @@ class Session:
         return Comparison(self.case.prefix + line, samples, chosen)
 
     def unverified(self, selection: Selection, chosen: dict[str, str]) -> frozenset[str]:
-        """Returns the engines that read changed bits without an error; the corrupt store is open.
-        """
+        """Returns the engines that read changed bits without an error in the corrupt store."""
         return frozenset(
             name
             for name, worker in self.workers.items()

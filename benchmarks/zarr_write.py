@@ -66,8 +66,7 @@ class Writing:
         return seconds
 
     def check(self, path: Path) -> None:
-        """Reads the store in another process and compares; its metadata must include the checksum.
-        """
+        """Reads the store in another process and compares; requires the checksum in metadata."""
         written = json.loads((path / data.ARRAY / "zarr.json").read_text())
         inner = written["codecs"][0]["configuration"]["codecs"]
         if inner[-1]["name"] != "crc32c":
