@@ -37,8 +37,7 @@ class Hdf5(Engine):
         self.file: Any = None
 
     def reader(self, selection: Selection, variant: str) -> Reader:
-        """Reads with `[]`, or with `read_direct` into a given buffer; closes the previous reader.
-        """
+        """Reads with `[]`, or with `read_direct` into a buffer; closes the previous reader."""
         import h5py
 
         cache, _, result = variant.partition(" ")

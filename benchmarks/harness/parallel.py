@@ -90,8 +90,7 @@ class Writer:
         return [""]
 
     def refinements(self, job: Job, best: str) -> list[str]:  # noqa: ARG002
-        """Returns further settings to try, derived from the fastest so far; none ends the search.
-        """
+        """Returns further settings to try, derived from the fastest; none ends the search."""
         return []
 
     def environment(self, variant: str) -> dict[str, str]:  # noqa: ARG002

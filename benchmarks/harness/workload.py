@@ -30,8 +30,7 @@ ALONE = -1
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable; `shape` excludes records, `decomposition` is `ALONE` if process 0 has all of it.
-    """
+    """A variable; `shape` excludes records, `decomposition` is `ALONE` if process 0 has all."""
 
     name: str
     dtype: str
@@ -115,9 +114,7 @@ def value_of(rank: NDArray[np.int32] | int, variable: int, dtype: str) -> NDArra
 
 
 def write_plans(workload: Workload, folder: Path) -> list[Path]:
-    """Writes the plan of each process: 64-bit little-endian integers, in the form of
-    `drivers/plan.h`.
-    """
+    """Writes the plan of each process: 64-bit little-endian integers, as `drivers/plan.h` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for rank in range(workload.ranks):

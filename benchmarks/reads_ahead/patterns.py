@@ -1,6 +1,4 @@
-"""Lines `disk/*` and `slow store/*`: patterns of one process, against no prefetch and a loop by
-hand.
-"""
+"""Lines `disk/*` and `slow store/*`: patterns of one process, with and without prefetch."""
 
 from __future__ import annotations
 
