@@ -70,8 +70,7 @@ class Field:
         return [self.of(selection) for selection in selections]
 
     def write(self, path: Path) -> None:
-        """Writes a NetCDF-4 file as a producer does: contiguous, one slab of rows after the other.
-        """
+        """Writes a NetCDF-4 file as a producer does: contiguous, in slabs of rows."""
         import netCDF4
 
         rows = max(1, SLAB_BYTES * self.shape[0] // self.byte_count)

@@ -234,8 +234,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def calibrate(place: str, seconds: float) -> None:
-    """Measures the disk, repeatedly while the profile reports other load; keeps the last profile.
-    """
+    """Measures the disk, again while the profile reports other load; keeps the last profile."""
     for _ in range(CALIBRATIONS_MAX):
         notes = bf.calibrate(place, seconds=seconds).notes
         if not any("calibrate again" in note for note in notes):

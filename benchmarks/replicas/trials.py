@@ -156,8 +156,7 @@ def sidecar_of(path: Path) -> Path:
 
 
 def sidecar_bytes(path: Path) -> int:
-    """Returns the bytes of replicas with their descriptions, without traces, which may be deleted.
-    """
+    """Returns the bytes of replicas with their descriptions, without traces."""
     files = data.files_under(sidecar_of(path))
     return sum(file.stat().st_size for file in files if file.parent.name != "traces")
 
@@ -222,8 +221,7 @@ class Trial:
         return float(in_child(timed, read, self.answer["values"], first))
 
     def compare(self, line: Line, rounds: int) -> dict[str, Any]:
-        """Measures all readers in rounds, and returns the result of `explain` for the first read.
-        """
+        """Measures all readers in rounds; also returns the plan of the first read."""
         readers, taken = line.readers(self.is_slow), Counter[str]()
 
         def once(name: str) -> float:
@@ -261,8 +259,7 @@ def heads(peers: list[str]) -> list[str]:
 
 
 def row(name: str, line: dict[str, Any], peers: list[str]) -> list[str]:
-    """Returns the row of the line: milliseconds, and requests and bytes with and without replicas.
-    """
+    """Returns the row of the line: milliseconds, requests and bytes, with and without replicas."""
     samples, cells = line["samples"], [name]
     for reader in (OURS, WITHOUT, *peers):
         seconds = samples.get(reader)
