@@ -62,8 +62,7 @@ class FaultyProxy:
             return any(is_open(client) for client in self.silenced)
 
     def silenced_until(self, client: socket.socket) -> threading.Event | None:
-        """Returns the event that ends the silence for a client's request; None if it is answered.
-        """
+        """Returns the event that ends the silence for a client; None if it is answered."""
         with self.lock:
             if self.left is None:
                 return None

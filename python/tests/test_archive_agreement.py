@@ -38,8 +38,7 @@ EPOCHS = ["2000-02-27", "2000-03-01", "1999-12-30 12:00:00", "1850-01-01"]
 
 @dataclass
 class Part:
-    """A file of a list: its steps in hours since 2000-02-27, and all properties that may disagree.
-    """
+    """A file of a list: its steps in hours since 2000-02-27, and properties that may disagree."""
 
     hours: list[float]
     lats: list[float] = field(default_factory=lambda: list(LATS))

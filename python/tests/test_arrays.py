@@ -342,8 +342,7 @@ def test_groups_are_found_by_path_from_any_group(store: bedform.Store) -> None:
 def test_nothing_is_called_as_the_documents_of_zarr_are(
     store: bedform.Store, document: str
 ) -> None:
-    """Regression: invalid JSON in ``zarr.json`` made a store unreadable; a session lost its writes.
-    """
+    """Regression: an array named ``zarr.json`` counted as damage; a session lost its writes."""
     new = {"shape": (2,), "dtype": "int8"}
     with store.session() as session:
         for name in (document, f"g/{document}", f"{document}/t"):
@@ -556,8 +555,7 @@ for write in (lambda: array.__setitem__(..., 1), write_dataset):
 
 
 def written_twice(root: Path, prepare: str) -> list[str]:
-    """Returns the messages of writing 2 MB in a new store and a new data set, in a child process.
-    """
+    """Returns the messages of a child that writes 2 MB to a new store and a new data set."""
     python = [sys.executable, "-c", WRITE_TWICE, str(root)]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", f'{prepare} && exec "$@"', "sh", *python],  # noqa: S607

@@ -168,8 +168,7 @@ def test_a_tier_that_has_lost_what_was_promised_is_no_tier_without_promises(
 
 
 def damaged_last_commit(store: bf.Store, path: str, burst: Path) -> dict[Path, bytes]:
-    """Kills a writer of three commits and damages the last one's data; returns the tier's files
-    before.
+    """Kills a writer of three commits, damages the last one's data; returns the original files.
 
     The first two may be visible. The log may have a copy of the last one, which is damaged alike.
     """

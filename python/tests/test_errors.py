@@ -28,7 +28,7 @@ BUILTINS = {
     "_creating.py": {"NotImplementedError"},
     "_members.py": {"NotImplementedError"},
     "_reads.py": {"NotImplementedError"},
-    # Exceptions between two functions of one process, which translates them.
+    # Seen only by the process that requests values, which translates them.
     "_foreign_values.py": {"ValueError"},
     "_foreign_worker.py": {"AssertionError", "ValueError"},
     # In the child process that reads a log; the parent adds the log's path.

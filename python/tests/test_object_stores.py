@@ -568,9 +568,7 @@ def test_what_large_chunks_take_is_told_by_streams_and_room(tmp_path: Path) -> N
 
 @pytest.fixture
 def ranges(tmp_path: Path) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Starts a server of the test's directory; yields URL and a function that counts shard
-    requests.
-    """
+    """Starts a server of the test's directory; yields its URL, and a counter of shard requests."""
     handler = functools.partial(Ranges, directory=str(tmp_path))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

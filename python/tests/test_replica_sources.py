@@ -98,9 +98,7 @@ class Source:
         return sorted(times_below(self.path))
 
     def parts(self) -> list[Path]:
-        """Returns the files and directories that are copied and replaced; a sidecar beside them
-        stays.
-        """
+        """Returns the copied and replaced files and directories, without sidecars."""
         return [self.path]
 
     def optimize(self) -> bf.Optimization:

@@ -31,8 +31,7 @@ class StoppedError(Exception):
 
 @contextmanager
 def signal_in(is_waited_for: Callable[[], bool]) -> Iterator[None]:
-    """Raises an error during a wait for an answer, as Ctrl-C would; checks that it ends the wait.
-    """
+    """Raises an error during a wait, as Ctrl-C would; checks that it ends the wait."""
     heard_in_wait: list[bool] = []
 
     def stop(*_: object) -> None:

@@ -71,8 +71,7 @@ class Site:
         return bf.optimize(self.path, "400%", reads={"time": 1}, **options)
 
     def run(self, act: Callable[[], Any], user: int = USER, **variables: str) -> Any:
-        """Returns the result of ``act`` called by a user, in a child that has all modules loaded.
-        """
+        """Returns the result of ``act`` by a user, in a child with all modules loaded."""
         home = self.place / "home" / str(user)
         if not home.exists():
             home.mkdir()
