@@ -270,7 +270,7 @@ def _records(path: str) -> tuple[list[tuple[str, int, str]], list[int], list[Any
             total += len(reads)
             if total > _READS_MAX:
                 raise ValueError(f"more than {_READS_MAX} reads")
-            # Reads of MPI-IO may be recorded again as POSIX reads.
+            # The same reads may be recorded once more as those of MPI-IO.
             if reads and found.setdefault(key, (module, []))[0] == module:
                 found[key][1].extend(reads)
     streams = [(*key, module) for key, (module, _) in found.items()]

@@ -152,10 +152,10 @@ def open(  # noqa: A001 - the name users expect
         variables come from the first file. The default is the one dimension that can grow, or else
         the one whose labels differ between the files.
     compat
-        The checks of many files. ``"equals"`` compares coordinates of other dimensions, to a
-        relative 1e-6, and requires labels of the joined dimension that rise or fall throughout. It
-        warns of other variables that differ. ``"override"`` compares nothing and takes the
-        coordinates of the first file.
+        The checks of many files. ``"equals"`` compares coordinates of other dimensions, with a
+        relative tolerance of 1e-6, and requires labels of the joined dimension that rise or fall
+        throughout. It warns of other variables that differ. ``"override"`` compares nothing and
+        takes the coordinates of the first file.
     cache
         Bytes of decoded chunks and shard indexes to keep between reads; 0 disables the cache.
     prefetch

@@ -149,7 +149,8 @@ def write_dataset(
         The dimension that grows. The data set must have every stored variable with this dimension.
     region
         The region to write: a slice or ``"auto"`` for each dimension, or ``"auto"`` for all. With
-        ``"auto"`` the store's index coordinates give the slice, and are not written.
+        ``"auto"`` the store's index coordinates give the slice. Index coordinates in the region are
+        compared with those in the store, and not written.
     layout
         Layouts of data variables. ``"auto"`` asks :func:`bedform.advise`; a
         :class:`bedform.Regular` applies to variables of its rank; a dictionary has one for each
