@@ -9,7 +9,7 @@ use super::known::ArrayAtRead;
 use super::redirect::{Redirected, ReplicaBytes};
 use super::{Array, ArrayBacking};
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::prefetch::{AheadElements, BackgroundReader, FollowedRead, HandleReads, MakeReader};
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute_noting;
@@ -25,7 +25,7 @@ impl BackgroundReader for Array {
         let read = known.with_best_plan(selection, |plan| {
             let (opened, began) = (Mutex::default(), SystemTime::now());
             let room = elements.spare_capacity_mut().get_mut(..bytes).unwrap_or_default();
-            let deliver = Deliver::Buffer(Target::of_room(room));
+            let deliver = Deliver::Buffer(CopyTarget::of_room(room));
             let statistics = execute_noting(plan, deliver, Some(&opened))?;
             let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
             Ok(plan.as_of(opened, began).map(|as_of| (as_of, statistics)))

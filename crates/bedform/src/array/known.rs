@@ -19,7 +19,7 @@ use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
 use crate::run::deliver::Deliver;
 use crate::run::execute::{ReadStatistics, execute};
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 use crate::zarr::state::ArrayState;
 
@@ -261,7 +261,7 @@ impl ArrayAtRead<'_> {
                     // the snapshot refers to.
                     let state = &handle.closed_by_now(state)?;
                     let pinned = handle.pinned_to(state, snapshot);
-                    let piece = Piece {
+                    let piece = PlanPiece {
                         source: &pinned.source,
                         moment: &pinned.moment,
                         layout: &state.layout,
@@ -282,7 +282,7 @@ impl ArrayAtRead<'_> {
                     Sources::Joined(joined) => return joined.with_plan(selection, act),
                 };
                 let geometry = &self.geometry(selection)?;
-                let piece = Piece {
+                let piece = PlanPiece {
                     source,
                     moment: &Settled,
                     layout: &facts.layout,

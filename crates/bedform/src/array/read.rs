@@ -10,7 +10,7 @@ use super::known::ArrayAtRead;
 use super::visit::VisitedElements;
 use crate::error::{Error, Result};
 use crate::foreign::{ForeignFile, StoredTexts};
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::price::Price;
 use crate::run::deliver::Deliver;
 use crate::run::explain::{explain, priced};
@@ -66,7 +66,7 @@ impl Array {
     ) -> Result<(ReadStatistics, Option<Vec<u8>>)> {
         let (known, mut own) = (self.last_known(), None);
         self.check_no_text(&known)?;
-        let deliver = Deliver::Buffer(Target::new(buffer));
+        let deliver = Deliver::Buffer(CopyTarget::new(buffer));
         Ok((known.read_or_take(selection, deliver, None, Some(&mut own))?, own))
     }
 
@@ -108,7 +108,7 @@ impl Array {
         buffer: &mut [u8],
     ) -> Result<ReadStatistics> {
         self.check_no_text(known)?;
-        known.read(selection, Deliver::Buffer(Target::new(buffer)), None)
+        known.read(selection, Deliver::Buffer(CopyTarget::new(buffer)), None)
     }
 
     fn check_no_text(&self, known: &ArrayAtRead<'_>) -> Result<()> {

@@ -13,7 +13,7 @@ use crate::plan::copy::copy_box;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::tuning::block_shape;
 use crate::run::ReadStatistics;
-use crate::run::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
+use crate::run::deliver::{Admission, ChunkVisitor, DecodedChunk, Deliver};
 
 /// Raw chunks of a foreign file that are larger are visited in blocks: a contiguous variable is one
 /// chunk, of any size.
@@ -261,7 +261,7 @@ struct VisitorAdapter<'v> {
     has_begun: AtomicBool,
 }
 
-impl TakeChunk for VisitorAdapter<'_> {
+impl ChunkVisitor for VisitorAdapter<'_> {
     fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
         let (cell, task) = (chunk.cell, chunk.task);
         let layout = cell.piece.layout;

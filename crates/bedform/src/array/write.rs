@@ -17,8 +17,8 @@ use crate::memory;
 use crate::options::Freshness;
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
-use crate::threads::check::{Check, concurrent_check};
-use crate::write::elements::{Elements, Input, consists_of};
+use crate::threads::check::{RunningCheck, concurrent_check};
+use crate::write::elements::{Elements, WriteInput, consists_of};
 use crate::write::sample::sample;
 use crate::zarr::WriteStatistics;
 use crate::zarr::object::{ObjectWrite, whole_machine};
@@ -63,7 +63,7 @@ impl ArrayHandle {
     fn write(&self, selection: &Selection, elements: Elements<'_>) -> Result<WriteStatistics> {
         self.store.check_writable()?;
         memory::check()?;
-        let write = |check: Option<&Check>| {
+        let write = |check: Option<&RunningCheck>| {
             self.store.in_one_snapshot(|| {
                 let Some((state, snapshot)) = self.state_to_write(selection, elements)? else {
                     return Ok(WriteStatistics::default());
@@ -287,7 +287,11 @@ impl ArrayHandle {
                     source: &source,
                     moment: &pinned.moment,
                     plan: None,
-                    input: if state.is_text() { Input::Text(&[], &[]) } else { Input::Bytes(&[]) },
+                    input: if state.is_text() {
+                        WriteInput::Text(&[], &[])
+                    } else {
+                        WriteInput::Bytes(&[])
+                    },
                     coordinates: coordinates.clone(),
                     valid: Some(shape),
                     resources: whole_machine(&self.store),
@@ -508,15 +512,15 @@ struct WriteElements<'a> {
 }
 
 impl WriteElements<'_> {
-    fn input(&self) -> Input<'_> {
+    fn input(&self) -> WriteInput<'_> {
         match self.elements {
-            Elements::Bytes(bytes) => Input::Bytes(bytes),
-            Elements::Text(texts) => Input::Text(texts, &self.numbers),
+            Elements::Bytes(bytes) => WriteInput::Bytes(bytes),
+            Elements::Text(texts) => WriteInput::Text(texts, &self.numbers),
         }
     }
 }
 
-fn check_count(plan: &Geometry, input: &Input<'_>, path: &ObjectPath) -> Result<()> {
+fn check_count(plan: &Geometry, input: &WriteInput<'_>, path: &ObjectPath) -> Result<()> {
     let (given, needed) = (input.elements().len() as u64, plan.result_bytes());
     if given == needed {
         return Ok(());

@@ -14,7 +14,7 @@ use super::target::ConvertTarget;
 use super::words::{count_phrase, quoted, shell_quoted};
 use super::{ArrayLayoutChoice, CodecWish, ConvertOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::automatic::{Asked, default_shards, request};
+use crate::layout::automatic::{NewArrayFacts, default_shards, request};
 use crate::layout::{Read, Reader, advise};
 
 /// Assumed bytes of one text in counts of memory.
@@ -369,7 +369,7 @@ fn advised(
     profile: &Profile,
 ) -> Result<(Vec<u64>, Vec<u64>, Order)> {
     let names: Vec<Option<String>> = array.dimension_names.iter().cloned().map(Some).collect();
-    let asked = Asked {
+    let asked = NewArrayFacts {
         shape: &array.shape,
         item_size,
         dimension_names: &names,

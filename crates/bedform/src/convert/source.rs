@@ -16,7 +16,7 @@ use super::attributes;
 use super::state::{state_of, state_of_files};
 use crate::array::Array;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::attributes::{Style, dimension_names, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, dimension_names, group_attributes};
 use crate::foreign::{Callback, ForeignFile, ReadElements};
 use crate::replica::Held;
 use crate::store::Store;
@@ -232,7 +232,7 @@ impl ConvertSource {
         }
         match &self.place {
             SourceBacking::File(file) => {
-                let style = Style::of(file.map());
+                let style = AttributeStyle::of(file.map());
                 for group in &file.map().groups {
                     let found = group_attributes(&group.attributes, style);
                     groups.insert(ObjectPath::parse(&group.path)?, found);
@@ -349,7 +349,7 @@ impl SourceArray {
             let text = format!("{path:?} of {} has elements that no store can hold", file.name());
             Error::new(ErrorKind::Unsupported, text)
         })?;
-        let style = Style::of(file.map());
+        let style = AttributeStyle::of(file.map());
         Ok(Self {
             shape: array.shape.clone(),
             stored,

@@ -11,12 +11,12 @@ use serde_json::{Map, Number, Value, json};
 
 /// The xarray engine whose names and values attributes have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum AttributeStyle {
     Netcdf4,
     H5netcdf,
 }
 
-impl Style {
+impl AttributeStyle {
     pub(crate) fn of(map: &ChunkMap) -> Self {
         if map.format == "hdf5" { Self::H5netcdf } else { Self::Netcdf4 }
     }
@@ -29,7 +29,10 @@ impl Style {
 }
 
 /// Returns the attributes of a group.
-pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> Map<String, Value> {
+pub(crate) fn group_attributes(
+    stored: &[(String, Attribute)],
+    style: AttributeStyle,
+) -> Map<String, Value> {
     let shown = stored.iter().filter_map(|(name, attribute)| {
         let value = match attribute {
             Attribute::Text(text) => json!(text),
@@ -43,9 +46,9 @@ pub(crate) fn group_attributes(stored: &[(String, Attribute)], style: Style) -> 
 }
 
 /// Returns the attributes of a variable.
-pub(crate) fn variable_attributes(array: &MapArray, style: Style) -> Map<String, Value> {
+pub(crate) fn variable_attributes(array: &MapArray, style: AttributeStyle) -> Map<String, Value> {
     let mut attributes = group_attributes(&array.attributes, style);
-    if style == Style::Netcdf4 {
+    if style == AttributeStyle::Netcdf4 {
         attributes.shift_remove("least_significant_digit");
     }
     attributes
@@ -160,12 +163,19 @@ mod tests {
             (T::FixedBytes(1), Endian::Little, &b"m"[..], json!("m")),
         ] {
             let stored = [("a".to_owned(), values(data_type, endian, None, data))];
-            assert_eq!(group_attributes(&stored, Style::H5netcdf)["a"], expected, "{data_type}");
+            assert_eq!(
+                group_attributes(&stored, AttributeStyle::H5netcdf)["a"],
+                expected,
+                "{data_type}"
+            );
         }
         let stored =
             [("a".to_owned(), values(T::UInt8, Endian::Little, Some(vec![2, 2]), &[1, 2, 3, 4]))];
-        assert_eq!(group_attributes(&stored, Style::Netcdf4)["a"], json!([[1, 2], [3, 4]]));
+        assert_eq!(
+            group_attributes(&stored, AttributeStyle::Netcdf4)["a"],
+            json!([[1, 2], [3, 4]])
+        );
         let stored = [("a".to_owned(), values(T::Bool, Endian::Little, None, &[1]))];
-        assert!(group_attributes(&stored, Style::Netcdf4).is_empty());
+        assert!(group_attributes(&stored, AttributeStyle::Netcdf4).is_empty());
     }
 }

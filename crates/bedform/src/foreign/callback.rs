@@ -140,14 +140,14 @@ impl CallbackArray {
 #[derive(Debug)]
 pub(crate) struct CalledVariable {
     facts: VariableFacts,
-    called: Arc<Called>,
+    called: Arc<BoundCallback>,
     /// The file of the variable, and its position in the chunk map.
     described: Option<(ForeignFile, usize)>,
 }
 
 /// A callback, and the file that it reads.
 #[derive(Debug)]
-struct Called {
+struct BoundCallback {
     callback: Callback,
     /// Held while the callback runs, if only one thread at a time may call it.
     turn: Mutex<()>,
@@ -275,7 +275,7 @@ impl CalledVariable {
         let path = file.map_or(name.as_str(), |(_, path)| path).to_owned();
         let key = file.map_or_else(|| name.clone(), |(file, path)| format!("{}:{path}", file.path));
         let scope = cache.scope(&key, decoding(data_type, &chunk_shape));
-        let called = Called {
+        let called = BoundCallback {
             callback,
             turn: Mutex::default(),
             file: file.map(|(file, _)| file.clone()),
@@ -376,13 +376,13 @@ impl Source for CalledVariable {
 /// A chunk as an object: its bytes are made when they are read.
 #[derive(Debug)]
 struct CalledRegion {
-    called: Arc<Called>,
+    called: Arc<BoundCallback>,
     /// The part of the chunk that lies in the array.
     region: Region,
     version: Version,
 }
 
-impl Called {
+impl BoundCallback {
     /// Calls the callback for `region`.
     fn call(&self, region: &Region, buffer: &mut [u8]) -> Result<()> {
         // A callback that panicked left no state here.

@@ -15,18 +15,18 @@ enum VariableChunks {
     Whole(u64, u64),
     /// One chunk for each record: the offset of the first, their distance, their length, in bytes.
     Records(u64, u64, u64),
-    Table(Table),
+    Table(TableHandle),
 }
 
 /// The chunk table of a variable.
 #[derive(Debug)]
-pub(super) enum Table {
+pub(super) enum TableHandle {
     Own(Arc<ChunkTable>),
     /// The table of a variable of a chunk map, by its position there.
     OfMap(Arc<ChunkMap>, usize),
 }
 
-impl Table {
+impl TableHandle {
     fn get(&self) -> Option<&ChunkTable> {
         match self {
             Self::Own(table) => Some(table),
@@ -45,7 +45,7 @@ pub(super) fn cell_of(
     object: Arc<dyn Object>,
     storage: &ForeignStorage,
     begins: Option<u64>,
-    table: impl FnOnce() -> Table,
+    table: impl FnOnce() -> TableHandle,
 ) -> OpenCell {
     let at = |offset: u64| begins.unwrap_or(offset);
     let chunks = match storage {

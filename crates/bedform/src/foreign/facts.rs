@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::ForeignFile;
 use super::archive::JoinedVariable;
-use super::attributes::{self, Style};
+use super::attributes::{self, AttributeStyle};
 use crate::cache::{CacheHandle, Scope};
 use crate::error::Result;
 use crate::plan::tuning::Tuning;
@@ -105,7 +105,7 @@ pub(crate) trait ForeignVariable: Send + Sync + Debug {
     fn attributes(&self) -> Map<String, Value> {
         let described = self.described();
         described
-            .map(|(map, array)| attributes::variable_attributes(array, Style::of(map)))
+            .map(|(map, array)| attributes::variable_attributes(array, AttributeStyle::of(map)))
             .unwrap_or_default()
     }
 

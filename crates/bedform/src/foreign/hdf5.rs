@@ -27,14 +27,14 @@ use crate::options::OpenOptions;
 const LOCKING: &str = "HDF5_USE_FILE_LOCKING";
 
 /// The parser's access to an opened file.
-pub(super) struct Reader<'a> {
+pub(super) struct Hdf5Access<'a> {
     object: &'a dyn Object,
     /// The bytes that came with opening the file, if they are kept.
     front: Option<&'a FrontCachedFile>,
     is_remote: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Hdf5Access<'a> {
     pub(super) fn new(
         object: &'a dyn Object,
         front: Option<&'a FrontCachedFile>,
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl ReadAt for Reader<'_> {
+impl ReadAt for Hdf5Access<'_> {
     fn read_at(&self, offset: u64, length: usize) -> std::result::Result<Vec<u8>, ReadError> {
         if let Some(front) = self.front {
             return front.read_at(offset, length);
@@ -76,7 +76,7 @@ impl ReadAt for Reader<'_> {
 }
 
 /// The result of parsing a file.
-pub(super) struct Parsed {
+pub(super) struct ParsedFile {
     /// Its chunk map, with empty chunk tables.
     pub(super) map: ChunkMap,
     /// For each variable with a chunk table, the address of its dataset.
@@ -93,7 +93,7 @@ pub(super) fn parse(
     path: &Path,
     opened: &FrontCachedFile,
     options: &OpenOptions,
-) -> Result<Option<Parsed>> {
+) -> Result<Option<ParsedFile>> {
     // The library holds this lock while it writes. If the lock is taken, the library reports the
     // error; on systems without locks neither has one.
     let Ok(file) = File::open(path) else { return Ok(None) };
@@ -101,7 +101,7 @@ pub(super) fn parse(
     if uses_locks() && lock() == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
-    let reader = Reader::new(&*opened.object, opened.if_settled(), false);
+    let reader = Hdf5Access::new(&*opened.object, opened.if_settled(), false);
     let version = reader.version();
     let limits = &options.limits;
     let blocks = opened.block_bytes();
@@ -112,7 +112,7 @@ pub(super) fn parse(
         chunk_map_without_tables(&opened, &source_version(version), limits).map(Some)
     });
     match parsed {
-        Ok(parsed) => Ok(parsed.map(|(map, datasets)| Parsed { map, datasets })),
+        Ok(parsed) => Ok(parsed.map(|(map, datasets)| ParsedFile { map, datasets })),
         Err(error @ (Hdf5Error::Limit { .. } | Hdf5Error::FileLimit { .. })) => {
             let text = format!("{}: {error}; read it with h5py", path.display());
             Err(Error::new(ErrorKind::LimitExceeded, text))
@@ -126,7 +126,7 @@ pub(super) fn parse(
 /// # Errors
 /// `Conflict` if another dataset lies there now; those of the parser.
 pub(super) fn read_table(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     address: u64,
     array: &ForeignArray,
     limits: &Limits,
@@ -140,7 +140,7 @@ pub(super) fn read_table(
 /// # Errors
 /// `Conflict` if another dataset lies there now; those of the parser.
 pub(super) fn read_stored_texts(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     address: u64,
     array: &ForeignArray,
     limits: &Limits,
@@ -154,7 +154,7 @@ pub(super) fn read_stored_texts(
 /// # Errors
 /// Those of the parser.
 pub(super) fn read_texts(
-    reader: &Reader<'_>,
+    reader: &Hdf5Access<'_>,
     elements: &[u8],
     path: &str,
     limits: &Limits,

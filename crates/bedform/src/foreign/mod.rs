@@ -45,11 +45,11 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Object, Profile, Storage, Version};
 
 use self::archive::Archive;
-use self::hdf5::Reader;
+use self::hdf5::Hdf5Access;
 use self::lookup::Lookup;
-use self::tables::Tables;
-use self::url::Kept;
-use self::variable::Variable;
+use self::tables::LazyTables;
+use self::url::OpenedUrl;
+use self::variable::FileVariable;
 use crate::cache::{CacheHandle, PlaceId, take_budget_of_environment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{FrontCachedFile, ReadBytes};
@@ -75,7 +75,7 @@ pub struct ForeignFile {
     pub(super) path: ObjectPath,
     pub(super) map: Arc<ChunkMap>,
     lookup: Arc<Lookup>,
-    tables: Arc<Tables>,
+    tables: Arc<LazyTables>,
     pub(crate) tuning: Tuning,
     /// The follower of its reads, if reads may be made ahead.
     pub(crate) follows: Option<Arc<HandleReads>>,
@@ -85,7 +85,7 @@ pub struct ForeignFile {
     /// True if every read checks whether the file has changed.
     pub(super) checks: bool,
     /// The opened file, if it can be read again without opening it.
-    kept: Option<Kept>,
+    kept: Option<OpenedUrl>,
     /// The files of an archive; `None` for a single file.
     archive: Option<Arc<Archive>>,
 }
@@ -220,8 +220,8 @@ impl ForeignFile {
     ///
     /// # Errors
     /// `NotFound`; `Unsupported` for a variable that only its native library reads.
-    fn variable(&self, path: &str) -> Result<Variable> {
-        Variable::new(self.clone(), self.position(path)?)
+    fn variable(&self, path: &str) -> Result<FileVariable> {
+        FileVariable::new(self.clone(), self.position(path)?)
     }
 
     /// Returns the number of the variable at `path` in the chunk map.
@@ -235,7 +235,7 @@ impl ForeignFile {
     }
 
     /// Returns the file with `tables`, which read the chunk tables that its map lacks.
-    fn with_tables(mut self, tables: Tables) -> Self {
+    fn with_tables(mut self, tables: LazyTables) -> Self {
         self.tables = Arc::new(tables);
         self
     }
@@ -292,9 +292,9 @@ impl ForeignFile {
     }
 
     /// Returns the parser's access to the file, which is opened as `object`.
-    fn reader<'a>(&'a self, object: &'a dyn Object) -> Reader<'a> {
+    fn reader<'a>(&'a self, object: &'a dyn Object) -> Hdf5Access<'a> {
         let front = self.kept.as_ref().filter(|_| !self.checks).map(|kept| &*kept.front);
-        Reader::new(object, front, self.storage.is_remote())
+        Hdf5Access::new(object, front, self.storage.is_remote())
     }
 
     pub(super) fn check_version(&self, version: &Version) -> Result<()> {

@@ -14,8 +14,8 @@ use bedform_format::chunk_map::{ChunkMap, SourceVersion};
 use bedform_storage::StorageErrorKind;
 
 use super::ForeignFile;
-use super::hdf5::{self, Parsed};
-use super::tables::Tables;
+use super::hdf5::{self, ParsedFile};
+use super::tables::LazyTables;
 use crate::cache::is_coarsely_young;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{
@@ -116,10 +116,10 @@ impl ForeignFile {
                 // Only the library follows references to other files.
                 let parse = || hdf5::parse(path, &opened, options);
                 let parsed = (!allow_external).then(parse).transpose()?.flatten();
-                let Some(Parsed { map, datasets }) = parsed else { return Ok(None) };
+                let Some(ParsedFile { map, datasets }) = parsed else { return Ok(None) };
                 // A file this young may be another file later, with the same version.
                 let sidecar = sidecar.filter(|_| !is_coarsely_young(&source, time));
-                let tables = Tables::new(datasets, sidecar, options.limits.clone());
+                let tables = LazyTables::new(datasets, sidecar, options.limits.clone());
                 Ok(Some(Self::new(storage, name, map, options)?.with_tables(tables)))
             }
             PlaceKind::OtherFile(looks) => Err(other(&looks)),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bedform_format::Limits;
 use bedform_format::chunk_map::{ChunkMap, ChunkTable, ForeignArray, ForeignGroup, ForeignStorage};
 
-use super::hdf5::{self, Reader};
+use super::hdf5::{self, Hdf5Access};
 use crate::error::Result;
 use crate::sidecar::Sidecar;
 
@@ -20,23 +20,23 @@ const ASKED_CHUNKS_MIN: usize = 1 << 8;
 
 /// The chunk tables of one file.
 #[derive(Debug, Default)]
-pub(super) struct Tables {
+pub(super) struct LazyTables {
     /// For each variable whose table is not in the chunk map, or that has texts, the address of its
     /// dataset.
     datasets: Vec<Option<u64>>,
     sidecar: Option<Sidecar>,
     limits: Limits,
-    read: Mutex<Read>,
+    read: Mutex<LoadedTables>,
 }
 
 /// Tables that were read, by the numbers of their variables.
 #[derive(Debug, Default)]
-struct Read {
+struct LoadedTables {
     tables: HashMap<usize, Arc<ChunkTable>>,
     bytes: u64,
 }
 
-impl Tables {
+impl LazyTables {
     pub(super) fn new(
         datasets: Vec<Option<u64>>,
         sidecar: Option<Sidecar>,
@@ -63,7 +63,7 @@ impl Tables {
         &self,
         map: &ChunkMap,
         position: usize,
-        reader: &Reader<'_>,
+        reader: &Hdf5Access<'_>,
     ) -> Result<Option<Arc<ChunkTable>>> {
         let Some(address) = self.address(position) else { return Ok(None) };
         // A thread that panicked left whole tables.
@@ -109,7 +109,7 @@ impl Tables {
         map: &ChunkMap,
         array: &ForeignArray,
         address: u64,
-        reader: &Reader<'_>,
+        reader: &Hdf5Access<'_>,
         limits: &Limits,
     ) -> Result<ChunkTable> {
         let table = hdf5::read_table(reader, address, array, limits)?;

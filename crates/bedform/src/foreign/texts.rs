@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bedform_format::DataType;
 use bedform_format::hdf5::StoredTexts;
 
-use super::tables::{Tables, map_of_one};
+use super::tables::{LazyTables, map_of_one};
 use super::{ForeignFile, hdf5};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,7 +46,7 @@ impl ForeignFile {
         let stored = Self {
             map: Arc::new(map_of_one(&self.map, stored)),
             lookup: Arc::default(),
-            tables: Arc::new(Tables::default()),
+            tables: Arc::new(LazyTables::default()),
             ..self.clone()
         };
         Ok(TextVariable { file: self, path: path.to_owned(), stored })

@@ -10,7 +10,7 @@ use bedform_format::hdf5::{Hdf5Error, Hdf5File, chunk_map_without_tables};
 use bedform_storage::Object;
 
 use super::hdf5::error_of;
-use super::tables::Tables;
+use super::tables::LazyTables;
 use super::{ForeignFile, read_header, source_version};
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{FileAtUrl, FrontCachedFile, PlaceKind, REFERENCES};
@@ -21,7 +21,7 @@ pub(super) const BLOCK_BYTES: usize = 256 << 10;
 
 /// An opened file that can be read again without opening it.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct OpenedUrl {
     pub(super) object: Arc<dyn Object>,
     /// The bytes of it that were fetched already, for the parser.
     pub(super) front: Arc<FrontCachedFile>,
@@ -63,8 +63,8 @@ impl ForeignFile {
             PlaceKind::References => return Err(other(&shown, REFERENCES)),
             _ => return Err(Error::new(ErrorKind::NotFound, format!("{shown}: no such file"))),
         };
-        let tables = Tables::new(datasets, None, options.limits.clone());
-        let kept = file.object.kept().map(|object| Kept { object, front: Arc::new(file) });
+        let tables = LazyTables::new(datasets, None, options.limits.clone());
+        let kept = file.object.kept().map(|object| OpenedUrl { object, front: Arc::new(file) });
         let opened = Self::opened(storage, name, map, options)?.with_tables(tables);
         Ok(Self { kept, ..opened })
     }

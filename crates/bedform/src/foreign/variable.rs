@@ -13,22 +13,22 @@ use bedform_geometry::ChunkGrid;
 use bedform_storage::{Object, Version};
 
 use super::ForeignFile;
-use super::chunks::{Table, cell_of};
+use super::chunks::{TableHandle, cell_of};
 use super::facts::{ForeignVariable, Sources, VariableFacts};
-use super::inline::Inline;
+use super::inline::CompactObject;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::opening::Need;
 use crate::source::{OpenCell, PendingCell, Source, StoredLayout};
 
 /// A variable of a foreign file. Cheap to clone; safe to share between threads.
 #[derive(Debug, Clone)]
-pub(crate) struct Variable {
+pub(crate) struct FileVariable {
     file: ForeignFile,
     position: usize,
     facts: VariableFacts,
 }
 
-impl Variable {
+impl FileVariable {
     pub(super) fn new(file: ForeignFile, position: usize) -> Result<Self> {
         let map = file.map.clone();
         let array = &map.arrays[position];
@@ -92,7 +92,7 @@ pub(super) fn layout_of(
     Ok(Ok((data_type, layout)))
 }
 
-impl ForeignVariable for Variable {
+impl ForeignVariable for FileVariable {
     fn facts(&self) -> &VariableFacts {
         &self.facts
     }
@@ -123,7 +123,7 @@ pub(super) fn decoding(array: &MapArray, chunk_shape: &[u64]) -> u64 {
     hasher.finish()
 }
 
-impl Source for Variable {
+impl Source for FileVariable {
     fn open(
         &self,
         _: &[u64],
@@ -134,7 +134,7 @@ impl Source for Variable {
         let mut table = None;
         let object: Arc<dyn Object> = match &self.array().storage {
             ForeignStorage::Empty => return Ok(None),
-            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            ForeignStorage::Compact { data } => Arc::new(CompactObject::new(data.clone())),
             _ => {
                 let object = self.file.object()?;
                 let reader = self.file.reader(&*object);
@@ -144,8 +144,8 @@ impl Source for Variable {
             }
         };
         let table = || match table {
-            Some(table) => Table::Own(table),
-            None => Table::OfMap(self.file.map.clone(), self.position),
+            Some(table) => TableHandle::Own(table),
+            None => TableHandle::OfMap(self.file.map.clone(), self.position),
         };
         Ok(Some(cell_of(object, &self.array().storage, None, table)))
     }

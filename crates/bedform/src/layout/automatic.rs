@@ -14,7 +14,7 @@ const APPEND_ASSUMED: u64 = 32;
 const SHARD_BYTES: u64 = 64 << 20;
 
 /// The facts about a new array from which its layout is chosen.
-pub(crate) struct Asked<'a> {
+pub(crate) struct NewArrayFacts<'a> {
     pub(crate) shape: &'a [u64],
     pub(crate) item_size: u64,
     pub(crate) dimension_names: &'a [Option<String>],
@@ -31,7 +31,10 @@ pub(crate) struct Asked<'a> {
 ///
 /// # Errors
 /// `InvalidArgument` for reads that name an axis that does not exist, and as [`advise`].
-pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, Vec<u64>, Order)> {
+pub(crate) fn choose(
+    asked: &NewArrayFacts<'_>,
+    profile: Profile,
+) -> Result<(Vec<u64>, Vec<u64>, Order)> {
     let advice = advise(&request(asked, profile)?);
     let advice = advice.map_err(|error| Error::invalid(error.to_string()))?;
     Ok((advice.chunk_shape, advice.shard_shape, advice.order))
@@ -41,7 +44,7 @@ pub(crate) fn choose(asked: &Asked<'_>, profile: Profile) -> Result<(Vec<u64>, V
 ///
 /// # Errors
 /// `InvalidArgument` for reads that name an axis that does not exist.
-pub(crate) fn request(asked: &Asked<'_>, profile: Profile) -> Result<AdviseRequest> {
+pub(crate) fn request(asked: &NewArrayFacts<'_>, profile: Profile) -> Result<AdviseRequest> {
     let mut request = AdviseRequest::new(asked.shape, asked.item_size, profile);
     request.dimension_names = names_of(asked);
     if let Some(reads) = asked.reads {
@@ -63,7 +66,7 @@ pub(super) fn appendable(shape: &[u64], append_length: Option<u64>) -> Option<Ap
     Some(Appendable { axis, append_len, expected_len: None })
 }
 
-fn names_of(asked: &Asked<'_>) -> Vec<String> {
+fn names_of(asked: &NewArrayFacts<'_>) -> Vec<String> {
     let name = |axis: usize| asked.dimension_names.get(axis).cloned().flatten();
     (0..asked.shape.len()).map(|axis| name(axis).unwrap_or_else(|| format!("dim_{axis}"))).collect()
 }
@@ -115,7 +118,7 @@ mod tests {
     fn maps_get_chunks_of_one_map() {
         let names = ["time", "lat", "lon"].map(|name| Some(name.to_owned()));
         let reads = json!({"lat, lon": 1.0});
-        let mut asked = Asked {
+        let mut asked = NewArrayFacts {
             shape: &[0, 90, 180],
             item_size: 4,
             dimension_names: &names,

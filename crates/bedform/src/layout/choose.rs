@@ -6,7 +6,7 @@ use super::advise::{AdviseRequest, Candidate, NamedRead};
 use super::cost::{CURVE_CELLS_MAX, CostModel, Layout, Read, ReadCost, bytes_of};
 use super::readers::{Reader, ReaderCost, ZarrPython};
 use super::report;
-use super::search::{Growth, Score, ShardGrowth, Space, Unit};
+use super::search::{AppendUnit, GrowthOrder, Score, ShapeSpace, ShardGrowth};
 use crate::size::bytes_text;
 
 /// More shards than this make listings and backups slow.
@@ -49,7 +49,7 @@ pub(super) struct Priced {
 pub(super) struct Search {
     model: CostModel,
     pub(super) reads: Vec<(Read, f64)>,
-    space: Space,
+    space: ShapeSpace,
     shard_bytes: f64,
     /// Groups of reads with one weight and about one size, as planes in the directions of a cube.
     alike: Vec<Vec<usize>>,
@@ -79,7 +79,7 @@ impl Search {
             (4.0 * total / SHARDS_MAX).min(SHARD_BYTES_MAX).max(request.shard_bytes as f64);
         let (least, most) = (request.chunk_bytes_min as f64, request.chunk_bytes_max as f64);
         let least = least.max(2.0 * shard_bytes / CURVE_CELLS_MAX as f64).min(most);
-        let unit = request.appendable.map(|append| Unit {
+        let unit = request.appendable.map(|append| AppendUnit {
             axis: append.axis,
             unit: greatest_common_divisor(append.append_len, request.shape[append.axis]),
         });
@@ -99,7 +99,7 @@ impl Search {
         Self {
             model,
             reads,
-            space: Space::new(extents, request.item_size, unit, (least, most), &familiar),
+            space: ShapeSpace::new(extents, request.item_size, unit, (least, most), &familiar),
             shard_bytes,
             quick_growths: if zarr_python.is_some() { 4 } else { 2 },
             growths: growths(&spans, zarr_python.is_some()),
@@ -521,12 +521,16 @@ impl Search {
 /// Returns the ways in which shards grow. zarr-python reads a shard with one request only if the
 /// shard has no room beyond the end of the array.
 fn growths(spans: &[f64], for_zarr_python: bool) -> Vec<ShardGrowth> {
-    let weighted = || Growth::Weighted(spans.to_vec());
-    let mut ways = vec![(Growth::Balanced, false), (weighted(), false)];
+    let weighted = || GrowthOrder::Weighted(spans.to_vec());
+    let mut ways = vec![(GrowthOrder::Balanced, false), (weighted(), false)];
     if for_zarr_python {
-        ways.extend([(weighted(), true), (Growth::LastFirst, true), (Growth::Balanced, true)]);
+        ways.extend([
+            (weighted(), true),
+            (GrowthOrder::LastFirst, true),
+            (GrowthOrder::Balanced, true),
+        ]);
     }
-    ways.push((Growth::LastFirst, false));
+    ways.push((GrowthOrder::LastFirst, false));
     ways.into_iter().map(|(along, fills)| ShardGrowth { along, fills }).collect()
 }
 

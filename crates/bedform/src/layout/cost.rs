@@ -27,8 +27,8 @@ use crate::plan::opening::{
 };
 
 use super::count::{
-    Pattern, PerAxis, Runs, STRETCHES_MAX, Stretches, cells_in, coarsen, for_each_combination,
-    patterns_of, places_of, runs_in_rows, runs_on_curve, stretches_of,
+    ChunkRuns, PerAxis, STRETCHES_MAX, ShardPattern, Stretches, cells_in, coarsen,
+    for_each_combination, patterns_of, places_of, runs_in_rows, runs_on_curve, stretches_of,
 };
 
 /// The most chunks of a shard for which a curve is walked; larger shards get no curve.
@@ -115,13 +115,13 @@ impl ReadCost {
 
 /// The elements that a read takes of its chunks.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+struct ResultRuns {
     bytes: f64,
     /// Runs that are contiguous both in a chunk and in the result.
     runs: f64,
 }
 
-impl Taken {
+impl ResultRuns {
     fn of(self, cost: ReadCost) -> ReadCost {
         ReadCost { result_bytes: self.bytes, runs: self.runs, ..cost }
     }
@@ -316,7 +316,7 @@ impl CostModel {
     }
 
     /// Returns the elements that a read takes of its chunks, and their contiguous runs.
-    fn result_of(&self, layout: &Layout, spans: &[Stretches], touched: &[Stretches]) -> Taken {
+    fn result_of(&self, layout: &Layout, spans: &[Stretches], touched: &[Stretches]) -> ResultRuns {
         let (mut elements, mut cells, mut run, mut goes_on) = (1.0, 1.0, 1.0, true);
         for (axis, (stretches, chunks)) in spans.iter().zip(touched).enumerate().rev() {
             let (width, chunks) = (cells_in(stretches), cells_in(chunks));
@@ -328,7 +328,7 @@ impl CostModel {
             }
             goes_on &= chunks == 1.0 && in_chunk >= layout.chunk_shape[axis] as f64;
         }
-        Taken { bytes: elements * self.item_size as f64, runs: (elements / run).max(cells) }
+        ResultRuns { bytes: elements * self.item_size as f64, runs: (elements / run).max(cells) }
     }
 
     /// Returns the cost of a read of whole chunks if indexes come first, and the number of chunks
@@ -467,7 +467,7 @@ impl CostModel {
                 sum.requests -= again;
                 sum.bytes -= again * index_bytes(&inner);
                 let taken =
-                    Taken { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
+                    ResultRuns { bytes: count as f64 * self.item_size as f64, runs: count as f64 };
                 self.finish(taken.of(self.opened(layout, sum, present)))
             }
         }
@@ -550,7 +550,13 @@ impl CostModel {
     }
 
     /// Returns the runs of the chunks that `combination` touches in a shard.
-    fn runs(&self, order: Order, grid: &[u64], combination: &[&Pattern], gap_max: u64) -> Runs {
+    fn runs(
+        &self,
+        order: Order,
+        grid: &[u64],
+        combination: &[&ShardPattern],
+        gap_max: u64,
+    ) -> ChunkRuns {
         match order {
             Order::RowMajor => runs_in_rows(combination, gap_max, false),
             Order::ColumnMajor => runs_in_rows(combination, gap_max, true),

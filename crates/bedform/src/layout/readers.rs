@@ -168,7 +168,7 @@ pub fn zarr_default_chunks(shape: &[u64], item_size: u64) -> Vec<u64> {
 
 /// The objects, chunks and bytes that a read touches, as zarr-python counts them.
 #[derive(Debug, Clone, Copy, Default)]
-struct Touched {
+struct TouchCounts {
     objects: f64,
     chunks: f64,
     /// Chunks of the objects that are read whole.
@@ -184,7 +184,7 @@ struct Touched {
     axes: f64,
 }
 
-impl Touched {
+impl TouchCounts {
     /// Returns the mean counts of a box of `widths` anywhere in an array of `extents`.
     fn of_box(extents: &[u64], item_size: u64, layout: &Layout, widths: &[u64]) -> Self {
         let mut touched = Self { objects: 1.0, chunks: 1.0, room: 1.0, ..Self::default() };
@@ -282,7 +282,7 @@ fn crossed(extent: u64, width: u64, length: u64) -> f64 {
 
 /// A read whose time is bounded.
 #[derive(Debug, Clone)]
-struct Bounded {
+struct BoundedRead {
     name: String,
     /// The index of the read among the priced reads; `None` for a box that only the bound needs.
     priced: Option<usize>,
@@ -313,7 +313,7 @@ pub(super) struct ZarrPython {
     item_size: u64,
     profile: Profile,
     ratio: f64,
-    bounded: Vec<Bounded>,
+    bounded: Vec<BoundedRead>,
     weights: Vec<f64>,
     pub(super) own_chunks: Vec<u64>,
 }
@@ -347,11 +347,11 @@ impl ZarrPython {
             let widths = widths_of(read, &model.shape);
             let touched = match &widths {
                 Some(widths) => reader.touched_box(&own, widths),
-                None => Touched::of_cost(&own, &model.price(&own, read)),
+                None => TouchCounts::of_cost(&own, &model.price(&own, read)),
             };
             let own_seconds = reader.seconds_of(touched, false);
             let name = report::read_name(read, names);
-            reader.bounded.push(Bounded { name, priced: Some(number), widths, own_seconds });
+            reader.bounded.push(BoundedRead { name, priced: Some(number), widths, own_seconds });
         }
         let extents = reader.extents.clone();
         let mut usual = vec![("everything".to_owned(), extents.clone())];
@@ -363,24 +363,29 @@ impl ZarrPython {
                 continue;
             }
             let own_seconds = reader.seconds_of(reader.touched_box(&own, &widths), false);
-            reader.bounded.push(Bounded { name, priced: None, widths: Some(widths), own_seconds });
+            reader.bounded.push(BoundedRead {
+                name,
+                priced: None,
+                widths: Some(widths),
+                own_seconds,
+            });
         }
         reader
     }
 
-    fn touched_box(&self, layout: &Layout, widths: &[u64]) -> Touched {
-        Touched::of_box(&self.extents, self.item_size, layout, widths)
+    fn touched_box(&self, layout: &Layout, widths: &[u64]) -> TouchCounts {
+        TouchCounts::of_box(&self.extents, self.item_size, layout, widths)
     }
 
-    fn seconds_of(&self, touched: Touched, is_sharded: bool) -> f64 {
+    fn seconds_of(&self, touched: TouchCounts, is_sharded: bool) -> f64 {
         touched.seconds(is_sharded, &self.profile, self.ratio)
     }
 
-    fn seconds(&self, layout: &Layout, costs: &[ReadCost], read: &Bounded) -> f64 {
+    fn seconds(&self, layout: &Layout, costs: &[ReadCost], read: &BoundedRead) -> f64 {
         let touched = match (&read.widths, read.priced.and_then(|number| costs.get(number))) {
             (Some(widths), _) => self.touched_box(layout, widths),
-            (None, Some(cost)) => Touched::of_cost(layout, cost),
-            (None, None) => Touched::default(),
+            (None, Some(cost)) => TouchCounts::of_cost(layout, cost),
+            (None, None) => TouchCounts::default(),
         };
         self.seconds_of(touched, true)
     }
@@ -496,7 +501,7 @@ mod tests {
     fn reads_are_counted_as_zarr_python_touches_them() {
         let extents = [100, 60];
         let count = |layout: &Layout, widths: &[u64]| {
-            let touched = Touched::of_box(&extents, 4, layout, widths);
+            let touched = TouchCounts::of_box(&extents, 4, layout, widths);
             (touched.objects, touched.chunks, touched.whole_chunks)
         };
         // Ten by six chunks of 10 x 10, in four shards.

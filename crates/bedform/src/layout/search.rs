@@ -11,19 +11,19 @@ const DIVISOR_MAX: u64 = 1 << 12;
 const EVEN_PIECES_MAX: u64 = 8;
 /// The constraint of a growing dimension: shards along `axis` must divide `unit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unit {
+pub(crate) struct AppendUnit {
     pub(crate) axis: usize,
     pub(crate) unit: u64,
 }
 
 /// The chunk shapes to choose from: a list of lengths for each axis, and bounds on the bytes.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct ShapeSpace {
     pub(crate) extents: Vec<u64>,
     pub(crate) item_size: u64,
     pub(crate) bytes_min: f64,
     pub(crate) bytes_max: f64,
-    unit: Option<Unit>,
+    unit: Option<AppendUnit>,
     choices: Vec<Vec<u64>>,
 }
 
@@ -49,13 +49,13 @@ impl Score {
 
 /// Scores of shapes, some of them without a cost.
 #[derive(Debug, Default)]
-struct Known {
+struct ScoreCache {
     scores: HashMap<Vec<usize>, Score>,
     /// The number of shapes with a cost.
     priced: usize,
 }
 
-impl Known {
+impl ScoreCache {
     /// Returns the score of a shape. A cached score without a cost suffices if its excess is more
     /// than `excess`.
     fn score(&mut self, point: &[usize], excess: f64, price: impl FnOnce(f64) -> Score) -> Score {
@@ -74,14 +74,14 @@ impl Known {
 /// The way in which a shard grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ShardGrowth {
-    pub(crate) along: Growth,
+    pub(crate) along: GrowthOrder,
     /// True if shards tile the array, so that none has room for a chunk beyond its end.
     pub(crate) fills: bool,
 }
 
 /// The axis along which a shard grows first.
 #[derive(Debug, Clone)]
-pub(crate) enum Growth {
+pub(crate) enum GrowthOrder {
     /// The axis with the most shards.
     Balanced,
     /// The last axes, as far as they go, then those before them.
@@ -90,13 +90,13 @@ pub(crate) enum Growth {
     Weighted(Vec<f64>),
 }
 
-impl Space {
+impl ShapeSpace {
     /// Makes the space of an array of `extents`, none of them 0. The lengths of the `familiar`
     /// chunks are among the choices.
     pub(crate) fn new(
         extents: &[u64],
         item_size: u64,
-        unit: Option<Unit>,
+        unit: Option<AppendUnit>,
         (bytes_min, bytes_max): (f64, f64),
         familiar: &[Vec<u64>],
     ) -> Self {
@@ -200,7 +200,7 @@ impl Space {
         starts: &[Vec<usize>],
         mut price: impl FnMut(&[u64], f64) -> Score,
     ) -> Vec<(Vec<u64>, Score)> {
-        let mut known = Known::default();
+        let mut known = ScoreCache::default();
         let priced_max = priced_max(self.extents.len());
         // The best starts come first, before the limit on priced shapes is reached.
         let mut ranked: Vec<(Vec<usize>, Score)> = Vec::with_capacity(starts.len());
@@ -310,7 +310,7 @@ impl Space {
     }
 }
 
-impl Growth {
+impl GrowthOrder {
     fn next(&self, open: &[usize], cells: &[u64], times: &[u64]) -> Option<usize> {
         let missing = |axis: usize| cells[axis] as f64 / times[axis] as f64;
         let open = open.iter().copied();
@@ -388,9 +388,9 @@ mod tests {
         assert_eq!(lengths(5, [0, 5, 9].into_iter()), [1, 2, 3, 4, 5]);
         assert!(lengths(1460, [183, 1461].into_iter()).contains(&183));
         let familiar = [vec![183, 23, 90]];
-        let space = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e9), &familiar);
+        let space = ShapeSpace::new(&[1460, 181, 360], 4, None, (1.0, 1e9), &familiar);
         assert_eq!(space.shape_at(&space.near(&familiar[0])), familiar[0]);
-        let small = Space::new(&[1460, 181, 360], 4, None, (1.0, 1e6), &familiar);
+        let small = ShapeSpace::new(&[1460, 181, 360], 4, None, (1.0, 1e6), &familiar);
         assert!(bytes_of(&small.shape_at(&small.near(&familiar[0])), 4) <= 1e6);
     }
 
@@ -403,8 +403,8 @@ mod tests {
 
     #[test]
     fn shards_are_evened_out_so_that_none_is_nearly_empty() {
-        let space = Space::new(&[1000], 1, None, (1.0, 1e6), &[]);
-        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
+        let space = ShapeSpace::new(&[1000], 1, None, (1.0, 1e6), &[]);
+        let balanced = ShardGrowth { along: GrowthOrder::Balanced, fills: false };
         // 63 chunks of 16: not 32 and 31, and not 48 and 15.
         assert_eq!(space.shard(&[16], 800.0, 1 << 15, &balanced), [512]);
         assert_eq!(space.shard(&[16], 1e9, 1 << 15, &balanced), [1008]);
@@ -412,8 +412,8 @@ mod tests {
 
     #[test]
     fn shards_that_fill_the_array_have_no_room_beyond_its_end() {
-        let space = Space::new(&[1000, 90], 1, None, (1.0, 1e6), &[]);
-        let growth = ShardGrowth { along: Growth::Balanced, fills: true };
+        let space = ShapeSpace::new(&[1000, 90], 1, None, (1.0, 1e6), &[]);
+        let growth = ShardGrowth { along: GrowthOrder::Balanced, fills: true };
         for bytes in [1e3, 1e4, 5e4, 1e9] {
             let shard = space.shard(&[16, 10], bytes, 1 << 15, &growth);
             // 63 and 9 chunks.
@@ -428,9 +428,9 @@ mod tests {
 
     #[test]
     fn shards_along_a_growing_axis_divide_the_unit() {
-        let unit = Unit { axis: 0, unit: 24 };
-        let balanced = ShardGrowth { along: Growth::Balanced, fills: false };
-        let space = Space::new(&[8760, 10], 1, Some(unit), (1.0, 1e6), &[]);
+        let unit = AppendUnit { axis: 0, unit: 24 };
+        let balanced = ShardGrowth { along: GrowthOrder::Balanced, fills: false };
+        let space = ShapeSpace::new(&[8760, 10], 1, Some(unit), (1.0, 1e6), &[]);
         for chunk in [1, 2, 3, 4, 6, 8, 12, 24] {
             for bytes in [1.0, 100.0, 1e3, 1e9] {
                 let shard = space.shard(&[chunk, 5], bytes, 1 << 15, &balanced);

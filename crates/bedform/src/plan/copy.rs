@@ -4,7 +4,7 @@
 //! Axes of one position are dropped, and axes that continue each other are fused. The axis with the
 //! shortest step in the target runs innermost, so that most copies end as a few long `memcpy`s.
 //!
-//! Many threads fill one buffer at once, each thread different bytes of it. [`Target`] is therefore
+//! Many threads fill one buffer at once, each thread different bytes of it. [`CopyTarget`] is therefore
 //! a raw pointer, and the only `unsafe` code in the read path is here. Every copy is checked
 //! against both buffers before its first byte moves.
 
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A buffer that several threads fill, each thread different bytes of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct CopyTarget<'a> {
     pointer: *mut u8,
     length: usize,
     /// False for uninitialised memory.
@@ -27,13 +27,13 @@ pub(crate) struct Target<'a> {
     marker: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: a `Target` is a borrowed buffer; the threads that share it write disjoint parts, which is
+// SAFETY: a `CopyTarget` is a borrowed buffer; the threads that share it write disjoint parts, which is
 // the contract of `Copy::run`.
-unsafe impl Send for Target<'_> {}
+unsafe impl Send for CopyTarget<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Target<'_> {}
+unsafe impl Sync for CopyTarget<'_> {}
 
-impl<'a> Target<'a> {
+impl<'a> CopyTarget<'a> {
     /// Makes a target of an initialised buffer.
     pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
         let pointer = buffer.as_mut_ptr();
@@ -64,7 +64,7 @@ impl<'a> Target<'a> {
     /// # Safety
     /// No other thread reads or writes these bytes while the slice lives, and no other slice of
     /// them exists.
-    pub(crate) unsafe fn room_of(self, run: &Run) -> Option<&'a mut [u8]> {
+    pub(crate) unsafe fn room_of(self, run: &ContiguousRun) -> Option<&'a mut [u8]> {
         let fits = run.target.checked_add(run.bytes).is_some_and(|end| end <= self.length);
         // SAFETY: the bytes lie in the buffer, which is borrowed for writing for 'a.
         let room =
@@ -85,7 +85,7 @@ pub(crate) enum Axis {
     Even { source_step: i64, target_step: i64, count: u64 },
     /// Listed positions in the source, counted from the first of them, and evenly spaced in the
     /// target.
-    List { positions: Listed, source_step: i64, target_step: i64 },
+    List { positions: SharedPositions, source_step: i64, target_step: i64 },
     /// Offsets in bytes from the start, in source and target.
     Table { offsets: Vec<(i64, i64)>, target_step: i64 },
 }
@@ -93,7 +93,7 @@ pub(crate) enum Axis {
 /// A non-empty run of entries of a list of positions. The list is shared, so that the copies of a
 /// read of millions of listed elements use no memory for each element.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct SharedPositions {
     list: Arc<Vec<u64>>,
     numbers: Range<usize>,
     /// The lowest and the highest position.
@@ -101,7 +101,7 @@ pub(crate) struct Listed {
     ascends: bool,
 }
 
-impl Listed {
+impl SharedPositions {
     /// Takes all positions of a list; `None` for an empty list.
     fn new(list: &Arc<Vec<u64>>) -> Option<Self> {
         let (ascends, numbers) = (list.is_sorted(), 0..list.len());
@@ -260,13 +260,13 @@ pub(crate) struct Copy {
 
 /// Bytes that are contiguous in the source and in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ContiguousRun {
     source: usize,
     target: usize,
     bytes: usize,
 }
 
-impl Run {
+impl ContiguousRun {
     /// Makes a run of `bytes` bytes from offset `source` to offset `target`.
     pub(crate) fn new(source: usize, target: usize, bytes: usize) -> Self {
         Self { source, target, bytes }
@@ -284,7 +284,12 @@ impl Run {
     ///
     /// # Errors
     /// As [`Copy::run`].
-    pub(crate) unsafe fn run(&self, source: &[u8], target: Target<'_>, swap: usize) -> Result<()> {
+    pub(crate) unsafe fn run(
+        &self,
+        source: &[u8],
+        target: CopyTarget<'_>,
+        swap: usize,
+    ) -> Result<()> {
         let fits = |start: usize, length: usize| {
             start.checked_add(self.bytes).is_some_and(|end| end <= length)
         };
@@ -303,7 +308,7 @@ impl Run {
 
 impl Copy {
     /// Returns this copy as a run, if it is one. Call it after [`Copy::tidy`].
-    pub(crate) fn as_run(&self, item: usize) -> Option<Run> {
+    pub(crate) fn as_run(&self, item: usize) -> Option<ContiguousRun> {
         let step = i64::try_from(item).ok()?;
         let count = match self.axes.as_slice() {
             [] => 1,
@@ -316,7 +321,7 @@ impl Copy {
         };
         let source = usize::try_from(self.source_start).ok()?;
         let target = usize::try_from(self.target_start).ok()?;
-        Some(Run { source, target, bytes: count.checked_mul(item)? })
+        Some(ContiguousRun { source, target, bytes: count.checked_mul(item)? })
     }
 
     /// Adds an axis: positions `inside` of the source, `source_stride` bytes apart, go to positions
@@ -329,7 +334,7 @@ impl Copy {
         target_stride: i64,
     ) {
         if let (Positions::List(list), Positions::Range(result)) = (inside, result)
-            && let Some(positions) = Listed::new(list)
+            && let Some(positions) = SharedPositions::new(list)
         {
             self.source_start += signed(positions.first()) * source_stride;
             self.target_start += signed(result.start()) * target_stride;
@@ -450,7 +455,7 @@ impl Copy {
     pub(crate) fn for_each_run(
         &self,
         item: usize,
-        act: &mut dyn FnMut(Run) -> Result<()>,
+        act: &mut dyn FnMut(ContiguousRun) -> Result<()>,
     ) -> Result<()> {
         let place = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
         let step = i64::try_from(item).unwrap_or(i64::MAX);
@@ -463,7 +468,7 @@ impl Copy {
             _ => (self.axes.as_slice(), 1),
         };
         let bytes = count.saturating_mul(item);
-        let mut run = |source, target| act(Run::new(place(source), place(target), bytes));
+        let mut run = |source, target| act(ContiguousRun::new(place(source), place(target), bytes));
         for_each_place(outer, self.source_start, self.target_start, &mut run)
     }
 
@@ -478,7 +483,7 @@ impl Copy {
     pub(crate) unsafe fn run(
         &self,
         source: &[u8],
-        target: Target<'_>,
+        target: CopyTarget<'_>,
         item: usize,
         swap: usize,
     ) -> Result<()> {
@@ -576,7 +581,7 @@ pub(crate) fn copy_box(
     let mut copy = Copy { source_start: 0, target_start: 0, axes: axes.collect() };
     copy.tidy();
     // SAFETY: the target is borrowed for this call alone.
-    unsafe { copy.run(source, Target::new(target), item, swap) }
+    unsafe { copy.run(source, CopyTarget::new(target), item, swap) }
 }
 
 fn leaves_buffers(what: &dyn std::fmt::Debug, source: usize, target: usize) -> Error {
@@ -697,7 +702,7 @@ unsafe fn copy_steps<const N: usize>(
 /// # Safety
 /// As [`walk`].
 unsafe fn copy_listed<const N: usize>(
-    positions: &Listed,
+    positions: &SharedPositions,
     (source, target): (*const u8, *mut u8),
     (source_step, target_step): (isize, isize),
     swap: usize,
@@ -753,7 +758,7 @@ mod tests {
     fn run(copy: &Copy, source: &[u8], length: usize, item: usize, swap: usize) -> Result<Vec<u8>> {
         let mut buffer = vec![0xee; length];
         // SAFETY: this thread alone has the buffer.
-        unsafe { copy.run(source, Target::new(&mut buffer), item, swap) }.map(|()| buffer)
+        unsafe { copy.run(source, CopyTarget::new(&mut buffer), item, swap) }.map(|()| buffer)
     }
 
     #[test]

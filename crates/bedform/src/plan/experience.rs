@@ -28,15 +28,15 @@ const VARIABLE: &str = "BEDFORM_REFINE";
 
 /// The refinement of one storage, as this process has learnt it.
 #[derive(Debug)]
-pub(crate) struct Experience {
+pub(crate) struct ProfileRefinement {
     /// The path of the profile's file.
     place: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<RefinementState>,
 }
 
 /// The refinement in memory, and the times of its last update and save.
 #[derive(Debug)]
-struct State {
+struct RefinementState {
     refinement: BTreeMap<String, Refined>,
     /// The time of the measurement that the refinement belongs to.
     measured_at: String,
@@ -45,9 +45,10 @@ struct State {
     is_new: bool,
 }
 
-static ALL: LazyLock<Mutex<HashMap<PathBuf, Arc<Experience>>>> = LazyLock::new(Mutex::default);
+static ALL: LazyLock<Mutex<HashMap<PathBuf, Arc<ProfileRefinement>>>> =
+    LazyLock::new(Mutex::default);
 
-impl Experience {
+impl ProfileRefinement {
     /// Returns the refinement of the profile at `place`; `None` if learning is turned off, or the
     /// lock is taken.
     pub(crate) fn of(place: &Path, profile: &Profile) -> Option<Arc<Self>> {
@@ -56,11 +57,14 @@ impl Experience {
         }
         let mut all = ALL.try_lock().ok()?;
         let known = all.entry(place.to_owned()).or_insert_with(|| {
-            Arc::new(Self { place: place.to_owned(), state: Mutex::new(State::of(profile)) })
+            Arc::new(Self {
+                place: place.to_owned(),
+                state: Mutex::new(RefinementState::of(profile)),
+            })
         });
         let mut state = known.lock()?;
         if state.measured_at != profile.measured_at {
-            *state = State::of(profile);
+            *state = RefinementState::of(profile);
         }
         drop(state);
         Some(Arc::clone(known))
@@ -74,7 +78,7 @@ impl Experience {
 
     /// Returns true if a read of `seconds` seconds should be learnt from.
     pub(crate) fn is_due(&self, seconds: f64) -> bool {
-        let is_time = |state: MutexGuard<'_, State>| {
+        let is_time = |state: MutexGuard<'_, RefinementState>| {
             state.last.is_none_or(|last| last.elapsed() >= BETWEEN_READS)
         };
         seconds >= SECONDS_MIN && self.lock().is_some_and(is_time)
@@ -95,7 +99,7 @@ impl Experience {
     }
 
     /// Writes the refinement into the profile's file, if that still holds the same measurement.
-    fn save(&self, state: &mut State) {
+    fn save(&self, state: &mut RefinementState) {
         state.saved = Instant::now();
         let Ok(mut profile) = Profile::load(&self.place) else { return };
         if !state.is_new || profile.measured_at != state.measured_at {
@@ -107,12 +111,12 @@ impl Experience {
         let _ = profile.save(&self.place);
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+    fn lock(&self) -> Option<MutexGuard<'_, RefinementState>> {
         self.state.try_lock().ok()
     }
 }
 
-impl State {
+impl RefinementState {
     fn of(profile: &Profile) -> Self {
         Self {
             refinement: profile.refinement.clone(),
@@ -141,7 +145,7 @@ pub fn forget_experience(place: &Path) {
     let known = ALL.try_lock().ok().and_then(|all| all.get(place).cloned());
     if let Some(mut state) = known.as_ref().and_then(|experience| experience.lock()) {
         let profile = Profile::load(place).unwrap_or_else(|_| Profile::default_local());
-        *state = State::of(&profile);
+        *state = RefinementState::of(&profile);
     }
 }
 
@@ -155,7 +159,7 @@ mod tests {
         let profile =
             Profile { measured_at: "2026-01-31T12:00:00Z".into(), ..Profile::default_local() };
         profile.save(&place).unwrap();
-        let experience = Experience::of(&place, &profile).unwrap();
+        let experience = ProfileRefinement::of(&place, &profile).unwrap();
         (0..40).for_each(|_| experience.learn("zstd", ReadKind::Cached, 2.0));
         assert!(experience.refined("zstd").cached.counts() > 1.7);
         assert_eq!(experience.refined("zstd").cold.counts(), 1.0);
@@ -169,7 +173,7 @@ mod tests {
         experience.learn("zstd", ReadKind::Cached, 2.0);
         keep_experience();
         assert!(Profile::load(&place).unwrap().refinement.is_empty());
-        let again = Experience::of(&place, &next).unwrap();
+        let again = ProfileRefinement::of(&place, &next).unwrap();
         assert_eq!(again.refined("zstd").cached.counts(), 1.0);
         std::fs::remove_file(place).unwrap();
     }

@@ -18,7 +18,7 @@ use bedform_geometry::{
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::copy::{Axis, Copy};
-use crate::plan::part::{Part, PartAxis};
+use crate::plan::part::{ChunkPart, PartAxis};
 
 /// The most pieces of one selection, over all its axes.
 const PIECES_MAX: u64 = 1 << 24;
@@ -392,7 +392,7 @@ impl Geometry {
         &self,
         cell: u64,
         task: ChunkTask,
-        mut visit: impl FnMut(Part<'_>) -> Result<()>,
+        mut visit: impl FnMut(ChunkPart<'_>) -> Result<()>,
     ) -> Result<()> {
         match &self.cells {
             Cells::Product(table) => visit(table.part(&table.pieces_of(cell, task.number))),
@@ -408,7 +408,7 @@ impl Geometry {
         }
     }
 
-    fn part_of_points(&self, moves: &[PointMove]) -> Part<'_> {
+    fn part_of_points(&self, moves: &[PointMove]) -> ChunkPart<'_> {
         let mut inside = vec![Vec::with_capacity(moves.len()); self.chunk_shape.len()];
         for point in moves {
             let mut left = point.inside;
@@ -419,7 +419,7 @@ impl Geometry {
         }
         let item = signed(self.item_size as u64);
         let targets = moves.iter().map(|point| signed(point.result) * item).collect();
-        Part::Points { inside, targets }
+        ChunkPart::Points { inside, targets }
     }
 
     fn copy_points(&self, moves: &[PointMove], chunk_strides: &[i64]) -> Copy {
@@ -540,13 +540,13 @@ impl BoxTable {
             .collect()
     }
 
-    fn part(&self, pieces: &[usize]) -> Part<'_> {
+    fn part(&self, pieces: &[usize]) -> ChunkPart<'_> {
         let axes = pieces.iter().enumerate().map(|(axis, piece)| {
             let piece = &self.axes[axis].pieces[*piece];
             let target_stride = self.target_strides[axis];
             PartAxis { inside: &piece.inside, result: &piece.result, target_stride }
         });
-        Part::Box { axes: axes.collect(), target_start: self.target_start }
+        ChunkPart::Box { axes: axes.collect(), target_start: self.target_start }
     }
 
     fn copy(&self, pieces: &[usize], chunk_strides: &[i64]) -> Copy {

@@ -14,7 +14,7 @@ pub(crate) type Ranges = Vec<(u64, u64)>;
 
 /// Some elements of a chunk, and their places in the result.
 #[derive(Debug)]
-pub(crate) enum Part<'p> {
+pub(crate) enum ChunkPart<'p> {
     /// All combinations of positions along the axes.
     Box {
         /// One entry for each axis of the chunk.
@@ -57,7 +57,7 @@ pub(crate) struct Origin<'s> {
     pub(crate) strides: &'s [i64],
 }
 
-impl Part<'_> {
+impl ChunkPart<'_> {
     /// Returns the lengths of the index space.
     pub(crate) fn shape(&self) -> Vec<u64> {
         match self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_storage::{Profile, REQUESTS_MAX};
 
-use super::experience::Experience;
+use super::experience::ProfileRefinement;
 use crate::options::OpenOptions;
 use crate::plan::opening::{SERVER_BUFFER_BYTES, requests_at_once, whole_number};
 
@@ -51,12 +51,12 @@ pub(crate) struct Tuning {
     /// The storage's parameters, for prices.
     pub(crate) profile: Profile,
     /// The refinement of the profile by reads, if the profile is stored in a file.
-    pub(crate) experience: Option<Arc<Experience>>,
+    pub(crate) experience: Option<Arc<ProfileRefinement>>,
 }
 
 /// The rules by which extents of an object become requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Merging<'t> {
+pub(crate) struct MergeRules<'t> {
     /// The largest gap in bytes between two extents that is read over.
     pub(crate) gap_bytes: u64,
     /// The most extents that a thread fetches one after the other.
@@ -68,7 +68,7 @@ pub(crate) struct Merging<'t> {
     spread: Option<(u64, &'t Profile)>,
 }
 
-impl Merging<'_> {
+impl MergeRules<'_> {
     /// Returns the most bytes of a request, for extents of one object that have `bytes` bytes
     /// together.
     pub(crate) fn request_bytes(&self, bytes: u64) -> u64 {
@@ -118,7 +118,7 @@ impl Tuning {
             tuning.threads_waiting = tuning.requests_in_flight.clamp(tuning.threads, 64);
             tuning.profile = profile.clone();
             let place = options.refines.as_deref();
-            tuning.experience = place.and_then(|place| Experience::of(place, profile));
+            tuning.experience = place.and_then(|place| ProfileRefinement::of(place, profile));
         }
         if let Some(gap) = options.gap_bytes {
             tuning.gap_bytes = gap;
@@ -134,16 +134,16 @@ impl Tuning {
 
     /// Returns the rules by which a read of `chunks` chunks in `objects` objects merges them into
     /// requests.
-    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> Merging<'_> {
+    pub(crate) fn merging(&self, chunks: u64, objects: u64) -> MergeRules<'_> {
         let (gap_bytes, extents_max) = (self.gap_bytes, self.extents_max());
         let threads = self.threads.max(1) as u64;
         if !self.spreads {
-            return Merging { gap_bytes, extents_max, threads, spread: None };
+            return MergeRules { gap_bytes, extents_max, threads, spread: None };
         }
         #[allow(clippy::cast_precision_loss)]
         let worth = self.profile.gap_for(chunks as f64);
         let spread = Some((objects.max(1), &self.profile));
-        Merging { gap_bytes: gap_bytes.min(worth), extents_max, threads, spread }
+        MergeRules { gap_bytes: gap_bytes.min(worth), extents_max, threads, spread }
     }
 
     /// Returns the most extents that a thread fetches one after the other: few where each is a long

@@ -43,25 +43,25 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{FrontCachedFile, file_of};
 use crate::options::OpenOptions;
 use object::{InlineObject, RangeObject};
-use roots::{Base, Roots};
-use targets::Targets;
+use roots::{AllowedRoots, ReferenceBase};
+use targets::ReferenceTargets;
 
 type Stored<T> = std::result::Result<T, StorageError>;
 
 /// A set of references as a storage, or a directory of one. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReferenceStorage {
-    shared: Arc<Shared>,
+    shared: Arc<SharedReferences>,
     /// The directory of the set that is the root of this storage.
     root: ObjectPath,
 }
 
 /// The parts of a [`ReferenceStorage`] that its clones share.
 #[derive(Debug)]
-struct Shared {
+struct SharedReferences {
     name: String,
     set: Arc<References>,
-    targets: Targets,
+    targets: ReferenceTargets,
     /// As in [`Storage::identity`].
     identity: Option<String>,
     /// The time at which the references were written, in nanoseconds since 1970; 0 if it is
@@ -88,7 +88,7 @@ impl ReferenceStorage {
             format!("references\n{identity}\n{name}\n{:?}\n{allowed:?}", object.version())
         });
         let modified_ns = object.version().modified_ns;
-        Self::of(shown, set, Base::Directory(parent), options)
+        Self::of(shown, set, ReferenceBase::Directory(parent), options)
             .map(|made| made.known_as(identity, modified_ns))
     }
 
@@ -101,7 +101,7 @@ impl ReferenceStorage {
         let size = file.object.version().size;
         let set = read(size, &|buffer| file.read(0, buffer), shown, &options.limits)?;
         let parent = shown.rsplit_once('/').map_or(shown, |(parent, _)| parent);
-        Self::of(shown.to_owned(), set, Base::Url(parent.to_owned()), options)
+        Self::of(shown.to_owned(), set, ReferenceBase::Url(parent.to_owned()), options)
     }
 
     /// Makes a storage of references in memory, with the name `name`. Relative paths are relative
@@ -115,15 +115,21 @@ impl ReferenceStorage {
         base: &Path,
         options: &OpenOptions,
     ) -> Result<Self> {
-        Self::of(name, set, Base::Directory(base.to_owned()), options)
+        Self::of(name, set, ReferenceBase::Directory(base.to_owned()), options)
     }
 
-    fn of(name: String, set: References, base: Base, options: &OpenOptions) -> Result<Self> {
+    fn of(
+        name: String,
+        set: References,
+        base: ReferenceBase,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let set = Arc::new(set);
-        let roots = Roots::new(base, &options.external)?;
+        let roots = AllowedRoots::new(base, &options.external)?;
         let is_remote = set.targets().iter().any(|target| roots.is_url(target));
-        let targets = Targets::new(Arc::clone(&set), roots, options.clone());
-        let shared = Shared { name, set, targets, identity: None, modified_ns: 0, is_remote };
+        let targets = ReferenceTargets::new(Arc::clone(&set), roots, options.clone());
+        let shared =
+            SharedReferences { name, set, targets, identity: None, modified_ns: 0, is_remote };
         Ok(Self { shared: Arc::new(shared), root: ObjectPath::root() })
     }
 

@@ -30,14 +30,14 @@ const PROTOCOLS: [(&str, &str); 8] = [
 
 /// The base of relative paths; files below it may be read.
 #[derive(Debug, Clone)]
-pub(super) enum Base {
+pub(super) enum ReferenceBase {
     Directory(PathBuf),
     Url(String),
 }
 
 /// The location of a file that may be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Located {
+pub(super) enum PermittedPlace {
     /// A path in a directory, which links must not leave.
     Local { root: PathBuf, path: String },
     /// A path on a server, and the server: scheme and host or bucket.
@@ -46,8 +46,8 @@ pub(super) enum Located {
 
 /// The directories and URLs below which files may be read.
 #[derive(Debug)]
-pub(super) struct Roots {
-    base: Base,
+pub(super) struct AllowedRoots {
+    base: ReferenceBase,
     directories: Vec<PathBuf>,
     urls: Vec<UrlParts>,
     any: bool,
@@ -95,18 +95,18 @@ impl UrlParts {
     }
 }
 
-impl Roots {
+impl AllowedRoots {
     /// # Errors
     /// `InvalidArgument` for a root that is neither a path nor a URL of a supported protocol.
-    pub(super) fn new(base: Base, external: &ExternalFiles) -> Result<Self> {
+    pub(super) fn new(base: ReferenceBase, external: &ExternalFiles) -> Result<Self> {
         let mut roots = Self { base, directories: Vec::new(), urls: Vec::new(), any: false };
         match &roots.base {
-            Base::Directory(directory) => {
+            ReferenceBase::Directory(directory) => {
                 roots
                     .directories
                     .push(directory.canonicalize().unwrap_or_else(|_| directory.clone()));
             }
-            Base::Url(url) => roots.urls.extend(UrlParts::of(url).ok()),
+            ReferenceBase::Url(url) => roots.urls.extend(UrlParts::of(url).ok()),
         }
         let given = std::env::var(ROOTS_VARIABLE).unwrap_or_default();
         for root in given.split(';').filter(|root| !root.is_empty()) {
@@ -142,8 +142,8 @@ impl Roots {
     pub(super) fn is_url(&self, target: &str) -> bool {
         match (&self.base, local_of(target)) {
             (_, None) => true,
-            (Base::Url(_), Some(path)) => !path.starts_with('/'),
-            (Base::Directory(_), Some(_)) => false,
+            (ReferenceBase::Url(_), Some(path)) => !path.starts_with('/'),
+            (ReferenceBase::Directory(_), Some(_)) => false,
         }
     }
 
@@ -151,14 +151,14 @@ impl Roots {
     ///
     /// # Errors
     /// `PermissionDenied` for a file that must not be read; `Dangling` for a missing one.
-    pub(super) fn locate(&self, target: &str) -> Stored<Located> {
+    pub(super) fn locate(&self, target: &str) -> Stored<PermittedPlace> {
         match (local_of(target), &self.base) {
             (None, _) => self.locate_url(target, target),
-            (Some(path), Base::Url(base)) if !path.starts_with('/') => {
+            (Some(path), ReferenceBase::Url(base)) if !path.starts_with('/') => {
                 self.locate_url(target, &format!("{base}/{path}"))
             }
-            (Some(path), Base::Url(_)) => self.locate_path(target, Path::new("/"), path),
-            (Some(path), Base::Directory(base)) => {
+            (Some(path), ReferenceBase::Url(_)) => self.locate_path(target, Path::new("/"), path),
+            (Some(path), ReferenceBase::Directory(base)) => {
                 match self.locate_path(target, base, path) {
                     // A URL of a file may contain escapes.
                     Err(error) if path.contains('%') && target.starts_with(FILE) => {
@@ -171,7 +171,7 @@ impl Roots {
         }
     }
 
-    fn locate_url(&self, target: &str, url: &str) -> Stored<Located> {
+    fn locate_url(&self, target: &str, url: &str) -> Stored<PermittedPlace> {
         let parts = UrlParts::of(url).map_err(|why| refused(target, why))?;
         if !self.any && !self.urls.iter().any(|root| root.has(&parts)) {
             let parent = parts.path.split('?').next().unwrap_or_default();
@@ -179,10 +179,10 @@ impl Roots {
             let root = format!("{}/{parent}", parts.server);
             return Err(refused(target, outside(root.trim_end_matches('/'))));
         }
-        Ok(Located::Remote { server: parts.server, path: parts.path })
+        Ok(PermittedPlace::Remote { server: parts.server, path: parts.path })
     }
 
-    fn locate_path(&self, target: &str, base: &Path, path: &str) -> Stored<Located> {
+    fn locate_path(&self, target: &str, base: &Path, path: &str) -> Stored<PermittedPlace> {
         let path = base.join(path);
         let plain = lexical(&path);
         let is_allowed =
@@ -209,7 +209,10 @@ impl Roots {
         };
         let inner = real.strip_prefix(&root).ok().and_then(Path::to_str).map(str::to_owned);
         let none = || dangling("open", target, "its name is not one that is read".to_owned());
-        Ok(Located::Local { root, path: inner.filter(|inner| !inner.is_empty()).ok_or_else(none)? })
+        Ok(PermittedPlace::Local {
+            root,
+            path: inner.filter(|inner| !inner.is_empty()).ok_or_else(none)?,
+        })
     }
 }
 
@@ -262,11 +265,11 @@ fn lexical(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn remote(base: &str, external: ExternalFiles) -> Roots {
-        Roots::new(Base::Url(base.to_owned()), &external).unwrap()
+    fn remote(base: &str, external: ExternalFiles) -> AllowedRoots {
+        AllowedRoots::new(ReferenceBase::Url(base.to_owned()), &external).unwrap()
     }
 
-    fn is_refused(roots: &Roots, target: &str) -> bool {
+    fn is_refused(roots: &AllowedRoots, target: &str) -> bool {
         let located = roots.locate(target);
         matches!(located, Err(error) if error.kind == StorageErrorKind::PermissionDenied)
     }
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn urls_lie_below_a_root_only_at_a_slash_and_without_steps_upwards() {
         let roots = remote("s3://bucket/a", ExternalFiles::Refused);
-        let at = |server: &str, path: &str| Located::Remote {
+        let at = |server: &str, path: &str| PermittedPlace::Remote {
             server: server.to_owned(),
             path: path.to_owned(),
         };
@@ -303,6 +306,6 @@ mod tests {
         assert!(is_refused(&roots, "https://host/database/x.nc"));
         assert!(remote("s3://bucket", ExternalFiles::Allowed).locate("gs://b/x").is_ok());
         let unknown = ExternalFiles::Below(vec!["ftp://host/x".to_owned()]);
-        assert!(Roots::new(Base::Url("s3://bucket".to_owned()), &unknown).is_err());
+        assert!(AllowedRoots::new(ReferenceBase::Url("s3://bucket".to_owned()), &unknown).is_err());
     }
 }

@@ -12,7 +12,7 @@ use bedform_remote::RemoteStorage;
 use bedform_storage::{Mode, Object, Storage, StorageError, Version, open_files_max};
 
 use super::object::{dangling, named};
-use super::roots::{Located, Roots};
+use super::roots::{AllowedRoots, PermittedPlace};
 use crate::opening::{has_query, storage_of};
 use crate::options::OpenOptions;
 
@@ -26,17 +26,17 @@ const SHOWN_CHARS: usize = 300;
 
 /// The files of a set of references.
 #[derive(Debug)]
-pub(super) struct Targets {
+pub(super) struct ReferenceTargets {
     set: Arc<References>,
-    roots: Roots,
+    roots: AllowedRoots,
     options: OpenOptions,
     open_max: usize,
-    state: Mutex<State>,
+    state: Mutex<TargetsState>,
 }
 
 /// Storages, versions and open files, under one lock.
 #[derive(Debug, Default)]
-struct State {
+struct TargetsState {
     /// Storages by root directory or server: at most as many as open files, since each may hold a
     /// descriptor.
     storages: HashMap<String, Arc<dyn Storage>>,
@@ -64,8 +64,8 @@ struct OpenTarget {
     is_checked: bool,
 }
 
-impl Targets {
-    pub(super) fn new(set: Arc<References>, roots: Roots, options: OpenOptions) -> Self {
+impl ReferenceTargets {
+    pub(super) fn new(set: Arc<References>, roots: AllowedRoots, options: OpenOptions) -> Self {
         let open_max = (open_files_max() / OPEN_SHARE).clamp(1, OPEN_MAX);
         let open_max = usize::try_from(open_max).unwrap_or(1);
         Self { set, roots, options, open_max, state: Mutex::default() }
@@ -108,7 +108,7 @@ impl Targets {
     /// Returns the version of the file.
     ///
     /// # Errors
-    /// As [`Targets::open`].
+    /// As [`ReferenceTargets::open`].
     pub(super) fn stat(&self, target: u32) -> Stored<Version> {
         let (shown, location) = (self.shown(target), self.location(target)?);
         let version = location.storage.stat(&location.path);
@@ -165,11 +165,11 @@ impl Targets {
         Ok(location)
     }
 
-    fn location_of(&self, located: Located, shown: &str) -> Stored<TargetLocation> {
+    fn location_of(&self, located: PermittedPlace, shown: &str) -> Stored<TargetLocation> {
         let unusable = |_| dangling("open", shown, "its name is not one that is read".to_owned());
         let failed = |error: &dyn Display| dangling("open", shown, error.to_string());
         match located {
-            Located::Local { root, path } => {
+            PermittedPlace::Local { root, path } => {
                 let path = ObjectPath::parse(&path).map_err(unusable)?;
                 let open = || storage_of(&root, Mode::ReadOnly, &self.options);
                 let storage = self
@@ -177,14 +177,14 @@ impl Targets {
                 Ok(TargetLocation { storage, path })
             }
             // The server interprets escapes and queries.
-            Located::Remote { server, path } if path.contains(['%', '?', '#']) => {
+            PermittedPlace::Remote { server, path } if path.contains(['%', '?', '#']) => {
                 let url = format!("{server}/{path}");
                 let opened = RemoteStorage::open_parent(&url, &self.options.remote);
                 let (storage, path) = opened.map_err(|error| failed(&error))?;
                 let storage = self.storage(&parent_of(&url), || Ok(Arc::new(storage)))?;
                 Ok(TargetLocation { storage, path })
             }
-            Located::Remote { server, path } => {
+            PermittedPlace::Remote { server, path } => {
                 let path = ObjectPath::parse(&path).map_err(unusable)?;
                 let open = || RemoteStorage::open(&server, Mode::ReadOnly, &self.options.remote);
                 let storage = self
@@ -212,7 +212,7 @@ impl Targets {
         Ok(Arc::clone(state.storages.entry(key.to_owned()).or_insert(storage)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TargetsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

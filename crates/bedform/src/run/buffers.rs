@@ -7,7 +7,7 @@ use bedform_storage::ReadBlock;
 
 /// Memory that one thread reuses from unit to unit.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct ThreadBuffers {
     pub(crate) fetched: Vec<u8>,
     /// The aligned memory of reads past the page cache.
     pub(crate) block: ReadBlock,
@@ -16,7 +16,7 @@ pub(crate) struct Buffers {
     pub(crate) scratch: Scratch,
 }
 
-impl Buffers {
+impl ThreadBuffers {
     fn bytes(&self) -> usize {
         self.fetched.capacity()
             + self.block.bytes()
@@ -37,29 +37,29 @@ pub(crate) fn grow(buffer: &mut Vec<u8>, length: usize) {
 }
 
 /// Buffers of earlier reads: fresh memory costs a small read more than the bytes that it fetches.
-static KEPT: Mutex<Vec<Buffers>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<ThreadBuffers>> = Mutex::new(Vec::new());
 const KEPT_MAX: usize = 16;
 /// The most bytes to keep from one thread, and from all threads together.
 const KEPT_BYTES_MAX: usize = 6 << 20;
 const KEPT_TOGETHER_MAX: usize = 24 << 20;
 
 /// Buffers that return to the list of kept buffers when they are dropped.
-pub(crate) struct Kept(pub(super) Buffers);
+pub(crate) struct KeptBuffers(pub(super) ThreadBuffers);
 
-impl Kept {
+impl KeptBuffers {
     pub(crate) fn take() -> Self {
         // Never blocks: a forked child may inherit the lock as held by a thread that it lacks.
         Self(KEPT.try_lock().ok().and_then(|mut kept| kept.pop()).unwrap_or_default())
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptBuffers {
     fn drop(&mut self) {
         let bytes = self.0.bytes();
         if bytes <= KEPT_BYTES_MAX
             && let Ok(mut kept) = KEPT.try_lock()
             && kept.len() < KEPT_MAX
-            && kept.iter().map(Buffers::bytes).sum::<usize>() + bytes <= KEPT_TOGETHER_MAX
+            && kept.iter().map(ThreadBuffers::bytes).sum::<usize>() + bytes <= KEPT_TOGETHER_MAX
         {
             kept.push(std::mem::take(&mut self.0));
         }

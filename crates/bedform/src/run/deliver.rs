@@ -6,7 +6,7 @@
 //! 1. **A buffer.** Elements are copied to their places in the result. A read may need less than a
 //!    whole chunk: raw elements are fetched in parts, a codec may decode only the front, and a
 //!    cover's elements are copied over it one by one.
-//! 2. **A visitor** ([`TakeChunk`]) sees whole chunks. It gets each chunk that the selection
+//! 2. **A visitor** ([`ChunkVisitor`]) sees whole chunks. It gets each chunk that the selection
 //!    touches exactly once, with its cover applied, or as `None` if the chunk was never written.
 //!    Several threads call it at once, in no order. Its first error ends the read and is the read's
 //!    error, unchanged.
@@ -20,12 +20,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::execute::Run;
+use super::execute::ReadExecution;
 use super::plan::PlannedCell;
-use super::resolve::Wanted;
+use super::resolve::NeededChunk;
 use crate::cache::ENTRY_BYTES;
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::ChunkTask;
 use crate::source::{Cover, Payload};
 
@@ -33,9 +33,9 @@ use crate::source::{Cover, Payload};
 #[derive(Clone, Copy)]
 pub(crate) enum Deliver<'a> {
     /// The buffer of the result.
-    Buffer(Target<'a>),
+    Buffer(CopyTarget<'a>),
     /// A visitor of whole chunks.
-    Visitor(&'a dyn TakeChunk),
+    Visitor(&'a dyn ChunkVisitor),
     /// The cache of the process, and no other destination.
     Cache(&'a Admission),
 }
@@ -47,7 +47,7 @@ impl<'a> Deliver<'a> {
     }
 
     /// Returns the buffer of the result, if that is the destination.
-    pub(crate) fn target(self) -> Option<Target<'a>> {
+    pub(crate) fn target(self) -> Option<CopyTarget<'a>> {
         match self {
             Self::Buffer(target) => Some(target),
             Self::Visitor(_) | Self::Cache(_) => None,
@@ -56,7 +56,7 @@ impl<'a> Deliver<'a> {
 }
 
 /// A visitor of decoded chunks.
-pub(crate) trait TakeChunk: Sync {
+pub(crate) trait ChunkVisitor: Sync {
     /// Takes one chunk.
     ///
     /// # Errors
@@ -137,13 +137,13 @@ impl Admission {
     }
 }
 
-impl Run<'_> {
+impl ReadExecution<'_> {
     /// Delivers a decoded chunk: all elements to a visitor, the selected elements to a buffer. A
     /// visitor gets the chunk with `cover` laid over it, in the memory `laid`.
     pub(super) fn deliver_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         elements: &[u8],
         cover: Option<&dyn Cover>,
         laid: &mut Vec<u8>,
@@ -161,7 +161,7 @@ impl Run<'_> {
     pub(super) fn deliver_missing(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<()> {
         match self.deliver {
@@ -177,7 +177,7 @@ impl Run<'_> {
     pub(super) fn deliver_kept(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         kept: Option<&[u8]>,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
@@ -214,7 +214,7 @@ impl Run<'_> {
 
 /// Passes a chunk to a visitor, with its cover laid over it.
 fn visit(
-    visitor: &dyn TakeChunk,
+    visitor: &dyn ChunkVisitor,
     (cell, task): (PlannedCell<'_>, ChunkTask),
     elements: Option<&[u8]>,
     cover: Option<&dyn Cover>,

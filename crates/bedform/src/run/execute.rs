@@ -23,12 +23,14 @@ use std::thread::{Builder, Scope};
 use bedform_codec::ChunkCodec;
 use bedform_storage::{ASK_EVERY, Bell, Object, ReadBlock, Version, stopped_by};
 
-use super::buffers::{Buffers, Kept};
+use super::buffers::{KeptBuffers, ThreadBuffers};
 use super::chunks::ChunkCache;
 use super::deliver::Deliver;
-use super::plan::{Opened, Piece, PlannedCell, ReadPlan};
-use super::queue::{AskLimits, Queue, QueuedUnit, Work};
-use super::resolve::{Opening, ResolvedCell, Resolving, Wanted, payload_units, resolve};
+use super::plan::{OpenedVersions, PlanPiece, PlannedCell, ReadPlan};
+use super::queue::{QueuedUnit, ReadQueue, ReadStep, RequestLimits};
+use super::resolve::{
+    CellOpening, NeededChunk, ResolveHooks, ResolvedCell, payload_units, resolve,
+};
 use crate::cache::ObjectKey;
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::{Error, ErrorKind, Result};
@@ -98,7 +100,7 @@ pub(crate) fn execute(plan: ReadPlan<'_>, deliver: Deliver<'_>) -> Result<ReadSt
 pub(crate) fn execute_noting(
     plan: ReadPlan<'_>,
     deliver: Deliver<'_>,
-    opened: Option<&Mutex<Opened>>,
+    opened: Option<&Mutex<OpenedVersions>>,
 ) -> Result<ReadStatistics> {
     if let Deliver::Cache(admission) = deliver {
         admission.begin();
@@ -119,7 +121,7 @@ pub(crate) fn execute_noting(
     let decoded = decoded_bytes(&plan);
     let needed =
         if plan.is_raw() { decoded.min(plan.result_bytes().saturating_mul(8)) } else { decoded };
-    let run = Run { opened, ..Run::new(plan, deliver) };
+    let run = ReadExecution { opened, ..ReadExecution::new(plan, deliver) };
     if run.tuning.threads_waiting <= 1 {
         run.work(None, true);
     } else {
@@ -163,7 +165,7 @@ fn decoded_bytes(plan: &ReadPlan<'_>) -> u64 {
 }
 
 /// The state that the threads of one read share.
-pub(crate) struct Run<'a> {
+pub(crate) struct ReadExecution<'a> {
     pub(crate) plan: ReadPlan<'a>,
     /// True if the read looks up decoded chunks in the pieces' caches and puts its own there.
     keeps_chunks: bool,
@@ -181,13 +183,13 @@ pub(crate) struct Run<'a> {
     /// A semaphore for decoding, where more threads than cores wait for a server.
     pub(crate) turns: Option<CpuPermits>,
     /// Buffers that the holders of the semaphore decode with.
-    pub(crate) spare: Mutex<Vec<Kept>>,
+    pub(crate) spare: Mutex<Vec<KeptBuffers>>,
     cells: u64,
-    queue: Mutex<Queue>,
+    queue: Mutex<ReadQueue>,
     /// The opened objects, if the caller notes them.
-    opened: Option<&'a Mutex<Opened>>,
+    opened: Option<&'a Mutex<OpenedVersions>>,
     /// Payloads of covers, of the cells resolved so far.
-    covered: Mutex<Covered>,
+    covered: Mutex<CollectedPayloads>,
     /// Rung when units were added, a planner finished, an answer came, or the read failed.
     bell: Arc<Bell>,
     stopped: AtomicBool,
@@ -216,7 +218,7 @@ pub(crate) struct Run<'a> {
 /// Payloads of covers, collected over many cells, so that a block with elements of several cells is
 /// fetched once.
 #[derive(Default)]
-struct Covered {
+struct CollectedPayloads {
     payloads: Payloads,
     /// The number of cells whose payloads are complete.
     cells: u64,
@@ -226,15 +228,15 @@ struct Covered {
 const COPIES_MAX: usize = 1 << 17;
 
 /// Starts more threads, as far as there is work for them and the limits allow.
-pub(crate) type Helpers<'h> = &'h dyn Fn();
+pub(crate) type ThreadStarter<'h> = &'h dyn Fn();
 
-impl<'a> Run<'a> {
+impl<'a> ReadExecution<'a> {
     fn new(plan: ReadPlan<'a>, deliver: Deliver<'a>) -> Self {
         // Chunks of a read that would evict most of the cache are not kept, nor are raw elements,
         // which the page cache has.
         let decoded = decoded_bytes(&plan);
         let has_room =
-            |piece: &Piece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
+            |piece: &PlanPiece<'_>| piece.cache.is_none_or(|cache| decoded <= cache.limit() / 2);
         let is_text = plan.pieces().iter().any(|piece| piece.layout.is_text());
         let is_small = || plan.pieces().iter().all(has_room);
         let is_admitted = matches!(deliver, Deliver::Cache(_));
@@ -311,7 +313,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, ReadQueue> {
         // The scope reports a thread that panicked; the queue is always consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,7 +325,7 @@ impl<'a> Run<'a> {
         let extra = if mine < self.thread_limit() { ExtraThread::begin() } else { None };
         let started = extra.is_some_and(|extra| {
             let work = move || {
-                let _leave = (Leave(self), extra);
+                let _leave = (ReadThreadGuard(self), extra);
                 stopped_by(&self.cut, || self.work(Some(scope), false));
             };
             Builder::new().name("bedform-read".to_owned()).spawn_scoped(scope, work).is_ok()
@@ -366,27 +368,27 @@ impl<'a> Run<'a> {
 
     /// Runs steps of the read until none is left.
     fn work<'scope, 'env>(&'scope self, scope: Option<&'scope Scope<'scope, 'env>>, caller: bool) {
-        let (mut kept, mut fetching) = (None, Buffers::default());
+        let (mut kept, mut fetching) = (None, ThreadBuffers::default());
         let more = || {
             if let Some(scope) = scope {
                 self.grow(scope);
             }
         };
-        let helpers: Helpers<'_> = &more;
+        let helpers: ThreadStarter<'_> = &more;
         loop {
             if caller && let Err(error) = check_goes_on(STOPPED) {
                 self.fail(error);
             }
             let outcome = match self.next(caller) {
-                Work::Done => return,
-                Work::Nothing => Ok(()),
-                Work::Cell(cell, asked) => self.resolve_cell(cell, asked, helpers),
-                Work::Unit(unit) => {
+                ReadStep::Done => return,
+                ReadStep::Nothing => Ok(()),
+                ReadStep::Cell(cell, asked) => self.resolve_cell(cell, asked, helpers),
+                ReadStep::Unit(unit) => {
                     // Most threads wait for a server most of the time, so the decoding ones share
                     // the spare buffers.
                     let own = match self.is_remote {
                         true => &mut fetching,
-                        false => &mut kept.get_or_insert_with(Kept::take).0,
+                        false => &mut kept.get_or_insert_with(KeptBuffers::take).0,
                     };
                     self.run_unit(unit, own, helpers)
                 }
@@ -397,17 +399,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn next(&self, caller: bool) -> Work {
+    fn next(&self, caller: bool) -> ReadStep {
         loop {
             let heard = self.bell.count();
             {
                 let mut queue = self.lock();
                 if self.stopped.load(Ordering::Relaxed) {
-                    return Work::Done;
+                    return ReadStep::Done;
                 }
                 // Units have turned out larger than they were when this thread started.
                 if !caller && self.threads.load(Ordering::Relaxed) > self.thread_limit() {
-                    return Work::Done;
+                    return ReadStep::Done;
                 }
                 let found = match self.is_remote {
                     true => {
@@ -418,7 +420,7 @@ impl<'a> Run<'a> {
                 };
                 match found {
                     Some(work) => return work,
-                    None if queue.is_done(self.cells) => return Work::Done,
+                    None if queue.is_done(self.cells) => return ReadStep::Done,
                     None => {}
                 }
             }
@@ -426,13 +428,13 @@ impl<'a> Run<'a> {
             self.bell.wait(heard, caller.then_some(ASK_EVERY));
             self.idle.fetch_sub(1, Ordering::Relaxed);
             if caller {
-                return Work::Nothing;
+                return ReadStep::Nothing;
             }
         }
     }
 
     /// Sends requests for the next units and objects to the server.
-    fn ask(&self, queue: &mut Queue) {
+    fn ask(&self, queue: &mut ReadQueue) {
         let open = |number| {
             let cell = self.plan.cell(number)?;
             let need = cell.need(cell.tasks().len());
@@ -440,7 +442,7 @@ impl<'a> Run<'a> {
         };
         let scratch = self.scratch_bytes.saturating_mul(self.tuning.threads as u64);
         let bytes = self.tuning.buffer_bytes.saturating_sub(scratch);
-        let limits = AskLimits { requests: self.tuning.requests_in_flight, bytes };
+        let limits = RequestLimits { requests: self.tuning.requests_in_flight, bytes };
         let asked = queue.ask(limits, self.cells, &self.bell, &open);
         self.waits.fetch_add(asked as u64, Ordering::Relaxed);
     }
@@ -493,20 +495,20 @@ impl<'a> Run<'a> {
         &self,
         number: u64,
         asked: Option<PendingCell>,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
-        let resolving = CellOfRun { run: self, helpers, coordinates: OnceCell::new() };
-        let planned = Planned(self);
+        let resolving = CellResolution { run: self, helpers, coordinates: OnceCell::new() };
+        let planned = PlanningGuard(self);
         let Some(cell) = self.plan.cell(number) else { return Ok(()) };
         let tasks = cell.tasks();
-        let opening = Opening { need: cell.need(tasks.len()), asked };
+        let opening = CellOpening { need: cell.need(tasks.len()), asked };
         let mut payloads = Payloads::default();
         let resolved = resolve(self.plan, cell, &tasks, opening, &mut payloads, &resolving)?;
         self.note_opened(number, resolved.as_ref());
         self.add_payloads(payloads, 1)?;
         let Some(resolved) = resolved else {
             for task in tasks {
-                self.deliver_missing(cell, &Wanted::all(task), None)?;
+                self.deliver_missing(cell, &NeededChunk::all(task), None)?;
             }
             return Ok(());
         };
@@ -567,7 +569,7 @@ impl<'a> Run<'a> {
     }
 
     /// Notes that a request is about to wait for the device, and starts readahead and threads.
-    pub(crate) fn waits(&self, helpers: Helpers<'_>) {
+    pub(crate) fn waits(&self, helpers: ThreadStarter<'_>) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         self.waiting.store(true, Ordering::Relaxed);
         self.read_ahead();
@@ -614,14 +616,14 @@ impl<'a> Run<'a> {
 }
 
 /// The hooks of `resolve` for one cell that a thread of a read resolves.
-struct CellOfRun<'r, 'a, 'h> {
-    run: &'r Run<'a>,
-    helpers: Helpers<'h>,
+struct CellResolution<'r, 'a, 'h> {
+    run: &'r ReadExecution<'a>,
+    helpers: ThreadStarter<'h>,
     /// The coordinates of its object as a key of the cache.
     coordinates: OnceCell<ObjectKey>,
 }
 
-impl Resolving for CellOfRun<'_, '_, '_> {
+impl ResolveHooks for CellResolution<'_, '_, '_> {
     fn note_absent(&self) {
         self.run.absent.fetch_add(1, Ordering::Relaxed);
     }
@@ -645,7 +647,7 @@ impl Resolving for CellOfRun<'_, '_, '_> {
         &self,
         cell: PlannedCell<'_>,
         object: &dyn Object,
-        of: &Wanted,
+        of: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
         let Some(cache) = self.run.cache_of(cell) else { return Ok(false) };
@@ -668,9 +670,9 @@ const AHEAD_MAX: usize = 256;
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// A guard that counts a thread out and wakes the caller, even after a panic.
-struct Leave<'r, 'a>(&'r Run<'a>);
+struct ReadThreadGuard<'r, 'a>(&'r ReadExecution<'a>);
 
-impl Drop for Leave<'_, '_> {
+impl Drop for ReadThreadGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.threads.fetch_sub(1, Ordering::Release);
         self.0.bell.ring();
@@ -679,9 +681,9 @@ impl Drop for Leave<'_, '_> {
 
 /// A guard that counts a planner out and wakes the threads that wait for its units, even after a
 /// failure or panic.
-struct Planned<'r, 'a>(&'r Run<'a>);
+struct PlanningGuard<'r, 'a>(&'r ReadExecution<'a>);
 
-impl Drop for Planned<'_, '_> {
+impl Drop for PlanningGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.lock().planning -= 1;
         self.0.bell.ring();

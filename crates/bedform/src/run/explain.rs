@@ -7,10 +7,10 @@ use std::time::Instant;
 use bedform_storage::{Dominant, Object};
 use serde::Serialize;
 
-use super::names::Names;
+use super::names::LookupWaits;
 use super::plan::{PlannedCell, ReadPlan, in_nanos};
 use super::resolve::{
-    Opening, ResolvedCell, Resolving, Unit, payload_cost, payload_units, resolve,
+    CellOpening, ResolveHooks, ResolvedCell, Unit, payload_cost, payload_units, resolve,
 };
 use crate::codec::cost::{Decoding, decoding_seconds};
 use crate::error::Result;
@@ -147,7 +147,7 @@ pub(crate) fn explain(name: String, plan: ReadPlan<'_>) -> Result<Explanation> {
 /// As [`explain`].
 pub(crate) fn priced(plan: ReadPlan<'_>) -> Result<(Cost, Price)> {
     let mut cost = Cost { result_bytes: plan.result_bytes(), ..Cost::default() };
-    let mut names = Names::default();
+    let mut names = LookupWaits::default();
     for_each_fetch(plan, &mut |fetch| {
         cost += match fetch {
             Fetch::Nothing { chunks } => Cost { missing: chunks, ..Cost::default() },
@@ -229,7 +229,7 @@ pub(crate) enum Fetch<'a> {
 /// The hooks of a resolve that neither caches nor fetches anything.
 struct DryRun;
 
-impl Resolving for DryRun {}
+impl ResolveHooks for DryRun {}
 
 /// Calls `visit` with every fetch that a read would make, without fetching any chunk. Opens the
 /// objects and reads their indexes.
@@ -248,7 +248,7 @@ pub(crate) fn for_each_fetch(
         let tasks = cell.tasks();
         let need = cell.need(tasks.len());
         // Only the index is fetched here.
-        let opening = Opening { need: Need { chunks: 0, ..need }, asked: None };
+        let opening = CellOpening { need: Need { chunks: 0, ..need }, asked: None };
         let resolved = resolve(plan, cell, &tasks, opening, &mut payloads, &DryRun)?;
         let Some(resolved) = resolved else {
             visit(Fetch::Nothing { chunks: tasks.len() as u64 })?;

@@ -11,11 +11,11 @@ pub(super) const DOCUMENT_WAITS: u64 = DIRECTORY_WAITS + 1;
 
 /// A counter of the waits for the objects of a read, in the order in which the read opens them.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct LookupWaits {
     last: Option<Vec<u64>>,
 }
 
-impl Names {
+impl LookupWaits {
     /// Returns the waits to find the object at `coordinates` of the shard grid. Each coordinate but
     /// the last names a directory on its path.
     pub(super) fn waits_for(&mut self, coordinates: &[u64]) -> u64 {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn objects_of_one_directory_are_found_together() {
-        let mut names = Names::default();
+        let mut names = LookupWaits::default();
         let waits: Vec<u64> = [[0, 0, 0], [0, 0, 1], [0, 1, 0], [2, 0, 0]]
             .iter()
             .map(|coordinates| names.waits_for(coordinates))

@@ -14,31 +14,31 @@ use bedform_storage::{ReadKind, Refined, Version};
 
 use super::chunks::ChunkCache;
 use super::execute::ReadStatistics;
-use super::names::{DOCUMENT_WAITS, Names};
+use super::names::{DOCUMENT_WAITS, LookupWaits};
 use crate::cache::was_too_young;
 use crate::codec::cost::{Decoding, chain_name, decoding_seconds};
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::opening::Need;
 use crate::plan::price::{Cost, Price};
-use crate::plan::tuning::{Merging, Tuning};
+use crate::plan::tuning::{MergeRules, Tuning};
 use crate::source::{Moment, Source, StoredLayout};
 
 /// The versions of all objects and commits that a read took its elements from. Two reads of one
 /// selection by one handle with equal values return the same elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AsOf {
+pub(crate) struct ReadVersion {
     /// For each piece: its meaning, the last commit, and whether that commit is in the objects.
     moments: Vec<(u64, u64, bool)>,
-    objects: Opened,
+    objects: OpenedVersions,
 }
 
 /// The versions of the opened objects by the number of their cell; `None` for an object that does
 /// not exist.
-pub(crate) type Opened = BTreeMap<u64, Option<Version>>;
+pub(crate) type OpenedVersions = BTreeMap<u64, Option<Version>>;
 
 /// The part of a plan that one source serves.
-pub(crate) struct Piece<'a> {
+pub(crate) struct PlanPiece<'a> {
     pub(crate) source: &'a dyn Source,
     pub(crate) moment: &'a dyn Moment,
     pub(crate) layout: &'a StoredLayout,
@@ -51,11 +51,11 @@ pub(crate) struct Piece<'a> {
     /// The axis along which the source is a part of the array, and the index in the array at which
     /// it begins.
     pub(crate) begins: Option<(usize, u64)>,
-    /// The number of cells of the pieces before this one; see [`Piece::number`].
+    /// The number of cells of the pieces before this one; see [`PlanPiece::number`].
     pub(crate) cells_before: u64,
 }
 
-impl Piece<'_> {
+impl PlanPiece<'_> {
     /// Sets `cells_before` of the pieces of one plan.
     pub(crate) fn number(pieces: &mut [Self]) {
         let mut cells = 0;
@@ -99,7 +99,7 @@ const OPENED_MAX: u64 = 1 << 8;
 /// A read, planned.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadPlan<'a> {
-    pieces: &'a [Piece<'a>],
+    pieces: &'a [PlanPiece<'a>],
     tuning: &'a Tuning,
     /// Cells and chunks of all pieces, which may be thousands.
     cells: u64,
@@ -109,7 +109,7 @@ pub(crate) struct ReadPlan<'a> {
 /// A cell of a plan: an object that a piece touches.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedCell<'a> {
-    pub(crate) piece: &'a Piece<'a>,
+    pub(crate) piece: &'a PlanPiece<'a>,
     /// The number of the cell among the cells of its piece.
     pub(crate) number: u64,
 }
@@ -117,13 +117,13 @@ pub(crate) struct PlannedCell<'a> {
 impl<'a> ReadPlan<'a> {
     /// Makes the plan of these pieces, which share one result without overlap. Several pieces must
     /// be [numbered](Piece::number).
-    pub(crate) fn new(pieces: &'a [Piece<'a>], tuning: &'a Tuning) -> Self {
+    pub(crate) fn new(pieces: &'a [PlanPiece<'a>], tuning: &'a Tuning) -> Self {
         let cells = pieces.iter().map(|piece| piece.geometry.cell_count()).sum();
         let chunks = pieces.iter().map(|piece| piece.geometry.chunk_count()).sum();
         Self { pieces, tuning, cells, chunks }
     }
 
-    pub(crate) fn pieces(&self) -> &'a [Piece<'a>] {
+    pub(crate) fn pieces(&self) -> &'a [PlanPiece<'a>] {
         self.pieces
     }
 
@@ -158,7 +158,7 @@ impl<'a> ReadPlan<'a> {
 
     /// Returns true if every chunk is stored as its elements and nothing else.
     pub(crate) fn is_raw(&self) -> bool {
-        self.pieces.iter().all(Piece::is_raw)
+        self.pieces.iter().all(PlanPiece::is_raw)
     }
 
     /// Returns true if a callback makes the chunks of a piece.
@@ -184,7 +184,7 @@ impl<'a> ReadPlan<'a> {
     }
 
     /// Returns the rules by which extents of the plan's objects become requests.
-    pub(crate) fn merging(&self) -> Merging<'a> {
+    pub(crate) fn merging(&self) -> MergeRules<'a> {
         self.tuning.merging(self.chunk_count(), self.cell_count())
     }
 
@@ -236,7 +236,7 @@ impl<'a> ReadPlan<'a> {
         let decoding_nanos = codec.filter(|codec| !codec.is_raw()).map_or(0, |codec| {
             in_nanos(decoding_seconds(codec.chain(), &self.tuning.profile.processor, of))
         });
-        let runs = self.pieces.iter().map(Piece::estimated_runs).fold(0, u64::saturating_add);
+        let runs = self.pieces.iter().map(PlanPiece::estimated_runs).fold(0, u64::saturating_add);
         let result_bytes = self.result_bytes();
         Cost { chunks, decoded_bytes, decoding_nanos, runs, result_bytes, ..Cost::default() }
     }
@@ -290,11 +290,11 @@ impl<'a> ReadPlan<'a> {
     /// `time` and opened `objects`.
     /// `None` if there are too many objects, or if one is so young that a later change could leave
     /// its version the same.
-    pub(crate) fn as_of(&self, objects: Opened, time: SystemTime) -> Option<AsOf> {
+    pub(crate) fn as_of(&self, objects: OpenedVersions, time: SystemTime) -> Option<ReadVersion> {
         let is_certain = self.cell_count() <= OPENED_MAX
             && objects.len() as u64 == self.cell_count()
             && !objects.values().flatten().any(|version| was_too_young(version, time));
-        is_certain.then(|| AsOf { moments: self.moments(), objects })
+        is_certain.then(|| ReadVersion { moments: self.moments(), objects })
     }
 
     /// Returns true if a read of this plan would now return the elements of the read that
@@ -302,7 +302,7 @@ impl<'a> ReadPlan<'a> {
     ///
     /// # Errors
     /// Those of storage.
-    pub(crate) fn is_still(&self, as_of: &AsOf) -> Result<bool> {
+    pub(crate) fn is_still(&self, as_of: &ReadVersion) -> Result<bool> {
         if self.moments() != as_of.moments {
             return Ok(false);
         }
@@ -316,15 +316,16 @@ impl<'a> ReadPlan<'a> {
     }
 
     fn moments(&self) -> Vec<(u64, u64, bool)> {
-        let moment =
-            |piece: &Piece<'_>| (piece.meaning, piece.moment.number(), piece.moment.is_settled());
+        let moment = |piece: &PlanPiece<'_>| {
+            (piece.meaning, piece.moment.number(), piece.moment.is_settled())
+        };
         self.pieces.iter().map(moment).collect()
     }
 
     /// Returns the waits for path lookups of the plan's objects, where no cache knows them. The
     /// lookup of the array's document does not count: it was made before.
     fn names(&self) -> u64 {
-        let mut names = Names::default();
+        let mut names = LookupWaits::default();
         let cells = (0..self.cell_count().min(NAMED_MAX)).filter_map(|number| self.cell(number));
         let named = cells.filter(|cell| cell.piece.source.has_names());
         let waits: u64 = named.map(|cell| names.waits_for(&cell.coordinates())).sum();

@@ -16,7 +16,7 @@ use crate::source::PendingCell;
 
 /// The queue of a read's remaining steps.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct ReadQueue {
     pub(crate) next_cell: u64,
     pub(crate) units: VecDeque<QueuedUnit>,
     /// The number of units, from the front, that were hinted to the storage or requested from the
@@ -41,7 +41,7 @@ pub(crate) struct QueuedUnit {
 }
 
 /// One step of a read.
-pub(crate) enum Work {
+pub(crate) enum ReadStep {
     Cell(u64, Option<PendingCell>),
     Unit(QueuedUnit),
     /// A chance to poll for cancellation.
@@ -51,7 +51,7 @@ pub(crate) enum Work {
 
 /// Limits of the requests in flight.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AskLimits {
+pub(crate) struct RequestLimits {
     pub(crate) requests: usize,
     pub(crate) bytes: u64,
 }
@@ -85,7 +85,7 @@ impl QueuedUnit {
     }
 }
 
-impl Queue {
+impl ReadQueue {
     /// Returns true if the queue is empty and no thread will add to it.
     pub(crate) fn is_done(&self, cells: u64) -> bool {
         self.planning == 0
@@ -98,7 +98,7 @@ impl Queue {
     /// nearer to delivery. `open` requests the object of a cell. Returns the number of requests.
     pub(crate) fn ask(
         &mut self,
-        limits: AskLimits,
+        limits: RequestLimits,
         cells: u64,
         bell: &Arc<Bell>,
         open: &dyn Fn(u64) -> Option<PendingCell>,
@@ -130,13 +130,13 @@ impl Queue {
     }
 
     /// Takes a unit or cell whose answers have come.
-    pub(crate) fn take_asked(&mut self) -> Option<Work> {
+    pub(crate) fn take_asked(&mut self) -> Option<ReadStep> {
         let mut units = self.units.iter().take(self.ahead);
         if let Some(at) = units.position(QueuedUnit::is_here) {
             self.ahead -= 1;
             let unit = self.units.remove(at)?;
             self.asked_bytes -= unit.asked_bytes();
-            return Some(Work::Unit(unit));
+            return Some(ReadStep::Unit(unit));
         }
         let is_here = |opening: &Option<PendingCell>| {
             opening.as_ref().is_none_or(|opening| opening.answer.is_here())
@@ -145,21 +145,21 @@ impl Queue {
         let (cell, opening) = self.openings.remove(at)?;
         self.asked_bytes -= opening.as_ref().map_or(0, |opening| opening.bytes);
         self.planning += 1;
-        Some(Work::Cell(cell, opening))
+        Some(ReadStep::Cell(cell, opening))
     }
 
     /// Takes the next unit or cell.
-    pub(crate) fn take_next(&mut self, cells: u64) -> Option<Work> {
+    pub(crate) fn take_next(&mut self, cells: u64) -> Option<ReadStep> {
         if let Some(unit) = self.units.pop_front() {
             self.ahead = self.ahead.saturating_sub(1);
-            return Some(Work::Unit(unit));
+            return Some(ReadStep::Unit(unit));
         }
         if self.next_cell >= cells {
             return None;
         }
         self.next_cell += 1;
         self.planning += 1;
-        Some(Work::Cell(self.next_cell - 1, None))
+        Some(ReadStep::Cell(self.next_cell - 1, None))
     }
 
     fn on_their_way(&self) -> usize {
@@ -223,17 +223,17 @@ mod tests {
         }
     }
 
-    fn queue_of(object: &Arc<Promising>, units: u64) -> Queue {
+    fn queue_of(object: &Arc<Promising>, units: u64) -> ReadQueue {
         let unit = |number: u64| {
             let extents = vec![Extent { offset: number * 10, length: 10 }];
             QueuedUnit::new(object.clone(), 0, Unit { extents, ..Unit::default() })
         };
-        Queue { units: (0..units).map(unit).collect(), ..Queue::default() }
+        ReadQueue { units: (0..units).map(unit).collect(), ..ReadQueue::default() }
     }
 
-    fn offset_of(work: Option<Work>) -> Option<u64> {
+    fn offset_of(work: Option<ReadStep>) -> Option<u64> {
         match work? {
-            Work::Unit(unit) => Some(unit.unit.extents[0].offset),
+            ReadStep::Unit(unit) => Some(unit.unit.extents[0].offset),
             _ => panic!("a cell"),
         }
     }
@@ -242,7 +242,7 @@ mod tests {
     fn what_has_come_is_taken_and_no_more_is_asked_for_than_the_limits_allow() {
         let (object, bell) = (Arc::<Promising>::default(), Arc::default());
         let mut queue = queue_of(&object, 6);
-        let limits = AskLimits { requests: 3, bytes: 1000 };
+        let limits = RequestLimits { requests: 3, bytes: 1000 };
         let none = |_| unreachable!("no cells");
         assert_eq!(queue.ask(limits, 0, &bell, &none), 3);
         assert_eq!(queue.ask(limits, 0, &bell, &none), 0);
@@ -268,7 +268,7 @@ mod tests {
     fn what_has_come_and_was_not_taken_counts_as_memory() {
         let (object, bell) = (Arc::<Promising>::default(), Arc::default());
         let mut queue = queue_of(&object, 6);
-        let limits = AskLimits { requests: 100, bytes: 20 };
+        let limits = RequestLimits { requests: 100, bytes: 20 };
         let none = |_| unreachable!("no cells");
         assert_eq!(queue.ask(limits, 0, &bell, &none), 2);
         object.keep(0);
@@ -278,26 +278,26 @@ mod tests {
         assert_eq!(queue.ask(limits, 0, &bell, &none), 1);
         // One unit is requested, however large it is.
         let mut queue = queue_of(&object, 2);
-        assert_eq!(queue.ask(AskLimits { requests: 9, bytes: 1 }, 0, &bell, &none), 1);
+        assert_eq!(queue.ask(RequestLimits { requests: 9, bytes: 1 }, 0, &bell, &none), 1);
     }
 
     #[test]
     fn an_object_that_somebody_can_open_at_once_is_opened_before_more_are_asked_for() {
         let bell = Arc::default();
-        let mut queue = Queue::default();
+        let mut queue = ReadQueue::default();
         let promises = Mutex::new(Vec::new());
         let open = |cell| {
             let (answer, promise) = Answer::new(Arc::clone(&bell));
             promises.lock().unwrap().push(promise);
             (cell != 2).then_some(PendingCell { answer, bytes: 1 })
         };
-        let limits = AskLimits { requests: 100, bytes: 1000 };
+        let limits = RequestLimits { requests: 100, bytes: 1000 };
         assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
-        assert!(matches!(queue.take_asked(), Some(Work::Cell(2, None))));
+        assert!(matches!(queue.take_asked(), Some(ReadStep::Cell(2, None))));
         assert!(queue.take_asked().is_none());
         assert_eq!(queue.ask(limits, 5, &bell, &open), 2);
         promises.lock().unwrap().pop().unwrap().keep(Ok(None));
-        assert!(matches!(queue.take_asked(), Some(Work::Cell(4, Some(_)))));
+        assert!(matches!(queue.take_asked(), Some(ReadStep::Cell(4, Some(_)))));
         assert!(!queue.is_done(5));
     }
 }

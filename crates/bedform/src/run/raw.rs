@@ -5,11 +5,11 @@
 use bedform_format::shard::Extent;
 
 use super::plan::PlannedCell;
-use super::resolve::{Unit, Wanted};
+use super::resolve::{NeededChunk, Unit};
 use crate::error::{Error, Result};
 use crate::plan::copy::{Axis, Copy};
 use crate::plan::geometry::ChunkTask;
-use crate::plan::tuning::{Merging, UNIT_BYTES_MAX};
+use crate::plan::tuning::{MergeRules, UNIT_BYTES_MAX};
 use crate::source::Location;
 
 /// Adds the units of chunks at the given locations, which are in ascending order.
@@ -18,11 +18,11 @@ use crate::source::Location;
 /// `Corrupt` if a chunk has fewer bytes than its elements.
 pub(super) fn gather_raw(
     cell: PlannedCell<'_>,
-    chunks: Vec<(Location, Wanted)>,
-    merging: Merging<'_>,
+    chunks: Vec<(Location, NeededChunk)>,
+    merging: MergeRules<'_>,
     units: Vec<Unit>,
 ) -> Result<Vec<Unit>> {
-    let Merging { gap_bytes: gap_max, extents_max, .. } = merging;
+    let MergeRules { gap_bytes: gap_max, extents_max, .. } = merging;
     let mut all = Vec::with_capacity(chunks.len());
     for (location, wanted) in chunks {
         all.push(blocks_of(cell, wanted.task, location.extent, gap_max)?);
@@ -44,8 +44,8 @@ pub(super) fn gather_raw(
 /// of the file.
 struct ChunkBlocks {
     offset: u64,
-    blocks: Vec<(Block, Vec<Axis>)>,
-    pieces: Vec<BlockPlace>,
+    blocks: Vec<(RawBlock, Vec<Axis>)>,
+    pieces: Vec<BlockOccurrence>,
 }
 
 impl ChunkBlocks {
@@ -71,8 +71,8 @@ fn blocks_of(
     let item = geometry.item_size() as u64;
     // The boxes of a union may share bytes of the chunk. So the blocks of all copies are sorted
     // before any is fetched.
-    let mut blocks: Vec<(Block, Vec<Axis>)> = Vec::new();
-    let mut pieces: Vec<BlockPlace> = Vec::new();
+    let mut blocks: Vec<(RawBlock, Vec<Axis>)> = Vec::new();
+    let mut pieces: Vec<BlockOccurrence> = Vec::new();
     geometry.for_each_copy(cell.number, task, codec.strides(), |mut copy| {
         if copy.axes.iter().any(|axis| axis.count() == 0) {
             return Ok(());
@@ -82,11 +82,15 @@ fn blocks_of(
         for part in parts(copy, item, gap_max) {
             let split = split_axis(&part.axes, item, gap_max);
             let (outer, inner) = part.axes.split_at(split);
-            let block = Block::new(inner, item);
+            let block = RawBlock::new(inner, item);
             let number = blocks.len();
             pieces.extend(
                 outer_positions(outer, part.source_start, part.target_start).into_iter().map(
-                    |(source, target)| BlockPlace { start: source - block.before, target, number },
+                    |(source, target)| BlockOccurrence {
+                        start: source - block.before,
+                        target,
+                        number,
+                    },
                 ),
             );
             blocks.push((block, inner.to_vec()));
@@ -100,7 +104,7 @@ fn blocks_of(
 /// One occurrence of a block: the byte in the chunk at which it starts, the byte of the target for
 /// its first element, and the number of the block.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct BlockPlace {
+struct BlockOccurrence {
     start: i64,
     target: i64,
     number: usize,
@@ -115,7 +119,7 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
         return listed_parts(copy, item, gap_max);
     }
     let Axis::Even { source_step, target_step, count } = copy.axes[at] else { return vec![copy] };
-    let span = Block::new(&copy.axes[split..], item).span;
+    let span = RawBlock::new(&copy.axes[split..], item).span;
     let step = source_step.unsigned_abs();
     if step == 0 || step.saturating_sub(span) > gap_max || span > UNIT_BYTES_MAX {
         return vec![copy];
@@ -153,7 +157,7 @@ fn parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
 /// As [`parts`], along a list of positions: neighbours with small gaps become one block.
 fn listed_parts(copy: Copy, item: u64, gap_max: u64) -> Vec<Copy> {
     let Some((axis, inner)) = copy.axes.split_first() else { return vec![copy] };
-    let span = Block::new(inner, item).span;
+    let span = RawBlock::new(inner, item).span;
     if span > UNIT_BYTES_MAX || !ascends(axis) {
         return vec![copy];
     }
@@ -204,12 +208,12 @@ fn ascends(axis: &Axis) -> bool {
 }
 
 /// The byte range of a block of inner axes, relative to its first element.
-struct Block {
+struct RawBlock {
     before: i64,
     span: u64,
 }
 
-impl Block {
+impl RawBlock {
     fn new(inner: &[Axis], item: u64) -> Self {
         let (low, high) = inner.iter().fold((0_i64, 0_i64), |(low, high), axis| {
             let (axis_low, axis_high) = axis.reach()[0];
@@ -288,7 +292,7 @@ struct Gatherer {
 
 impl Gatherer {
     /// Adds a block of a chunk that starts at `offset`; blocks come in ascending order.
-    fn add(&mut self, piece: &BlockPlace, block: &Block, inner: &[Axis], offset: u64) {
+    fn add(&mut self, piece: &BlockOccurrence, block: &RawBlock, inner: &[Axis], offset: u64) {
         let start = offset + piece.start.cast_unsigned();
         self.make_room(Extent { offset: start, length: block.span });
         let last = self.unit.extents.last().map_or(start, |last| last.offset);

@@ -20,9 +20,10 @@ use crate::plan::mask::Mask;
 use crate::plan::opening::Need;
 use crate::plan::part::Origin;
 use crate::plan::price::Cost;
-use crate::plan::tuning::Merging;
+use crate::plan::tuning::MergeRules;
 use crate::source::{
-    ChunkLocations, Cover, Location, OpenCell, Payload, Payloads, PendingCell, Rest, Uncovered,
+    ChunkLocations, Cover, Location, OpenCell, Payload, Payloads, PendingCell, Uncovered,
+    UncoveredRest,
 };
 
 /// Smaller extents are better read ahead into the page cache than waited for one by one. A block of
@@ -39,7 +40,7 @@ pub(crate) struct Unit {
     /// Copies of raw elements from the buffer to the result.
     pub(crate) raw: Vec<Copy>,
     /// Chunks that were never written.
-    pub(crate) missing: Vec<Wanted>,
+    pub(crate) missing: Vec<NeededChunk>,
     /// The payload of covers that the extents hold.
     pub(crate) payload: Option<Box<dyn Payload>>,
     /// The cover of the chunks, if chunks are delivered whole.
@@ -48,7 +49,7 @@ pub(crate) struct Unit {
 
 /// A chunk that the read needs, and the elements that it needs of it.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct NeededChunk {
     pub(crate) task: ChunkTask,
     /// The free elements of each part, if a cover supplies the rest; `None` if all are needed.
     pub(super) free: Option<Vec<Mask>>,
@@ -57,7 +58,7 @@ pub(crate) struct Wanted {
 /// An encoded chunk in a unit's buffer.
 #[derive(Debug)]
 pub(crate) struct FetchedChunk {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: NeededChunk,
     /// The chunk's start in the buffer, in bytes.
     pub(crate) start: usize,
     /// Bytes of the encoded chunk.
@@ -128,7 +129,7 @@ impl Unit {
     }
 }
 
-impl Wanted {
+impl NeededChunk {
     /// A chunk with all elements that the plan takes of it.
     pub(crate) fn all(task: ChunkTask) -> Self {
         Self { task, free: None }
@@ -172,7 +173,7 @@ impl Wanted {
 
 /// Hooks of [`resolve`]: cache lookup, admission, payloads, and counts of waits and missing
 /// objects.
-pub(crate) trait Resolving {
+pub(crate) trait ResolveHooks {
     /// Called before a wait for the device.
     fn waits(&self) {}
 
@@ -203,7 +204,7 @@ pub(crate) trait Resolving {
         &self,
         cell: PlannedCell<'_>,
         object: &dyn Object,
-        of: &Wanted,
+        of: &NeededChunk,
         cover: Option<&dyn Cover>,
     ) -> Result<bool> {
         let _ = (cell, object, of, cover);
@@ -226,7 +227,7 @@ pub(crate) struct ResolvedCell {
 }
 
 /// The need for an object, and a request for it that is already in flight.
-pub(crate) struct Opening {
+pub(crate) struct CellOpening {
     pub(crate) need: Need,
     /// The answer to an earlier request for the object.
     pub(crate) asked: Option<PendingCell>,
@@ -241,9 +242,9 @@ pub(crate) fn resolve(
     plan: ReadPlan<'_>,
     cell: PlannedCell<'_>,
     tasks: &[ChunkTask],
-    opening: Opening,
+    opening: CellOpening,
     payloads: &mut Payloads,
-    resolving: &dyn Resolving,
+    resolving: &dyn ResolveHooks,
 ) -> Result<Option<ResolvedCell>> {
     let coordinates = cell.coordinates();
     let source = cell.piece.source;
@@ -321,11 +322,11 @@ pub(crate) fn payload_cost(object: &dyn Object, unit: &Unit) -> Cost {
 
 /// The chunks of an object that a read needs.
 #[derive(Debug, Default)]
-struct WantedChunks {
+struct NeededChunks {
     /// Chunks whose stored elements count.
-    stored: Vec<Wanted>,
+    stored: Vec<NeededChunk>,
     /// Chunks whose elements are fill values, whatever is stored.
-    fill: Vec<Wanted>,
+    fill: Vec<NeededChunk>,
 }
 
 /// Returns the chunks of an object that a read needs beyond the elements of its cover.
@@ -334,17 +335,18 @@ fn uncovered(
     tasks: &[ChunkTask],
     cover: Option<&dyn Cover>,
     payloads: &mut Payloads,
-    resolving: &dyn Resolving,
-) -> Result<WantedChunks> {
-    let mut wanted = WantedChunks::default();
+    resolving: &dyn ResolveHooks,
+) -> Result<NeededChunks> {
+    let mut wanted = NeededChunks::default();
     let Some(cover) = cover else {
-        wanted.stored.extend(tasks.iter().map(|task| Wanted::all(*task)));
+        wanted.stored.extend(tasks.iter().map(|task| NeededChunk::all(*task)));
         return Ok(wanted);
     };
     for &task in tasks {
-        let Rest { stored, fill } = cover.take(cell.piece.geometry, cell.number, task, payloads)?;
-        wanted.stored.extend(Wanted::rest(task, stored));
-        wanted.fill.extend(Wanted::rest(task, fill));
+        let UncoveredRest { stored, fill } =
+            cover.take(cell.piece.geometry, cell.number, task, payloads)?;
+        wanted.stored.extend(NeededChunk::rest(task, stored));
+        wanted.fill.extend(NeededChunk::rest(task, fill));
         resolving.take_payloads(payloads)?;
     }
     Ok(wanted)
@@ -356,10 +358,10 @@ fn uncovered(
 /// If an extent is larger than a chunk of the array can be.
 fn units(
     cell: PlannedCell<'_>,
-    wanted: WantedChunks,
+    wanted: NeededChunks,
     locations: &ChunkLocations,
-    merging: Merging<'_>,
-    resolving: &dyn Resolving,
+    merging: MergeRules<'_>,
+    resolving: &dyn ResolveHooks,
 ) -> Result<Vec<Unit>> {
     let mut units = Vec::new();
     let codec = cell.codec();
@@ -391,9 +393,9 @@ fn units(
 }
 
 /// Chunks with their locations, and chunks that were never written.
-type Located = (Vec<(Location, Wanted)>, Vec<Wanted>);
+type LocatedChunks = (Vec<(Location, NeededChunk)>, Vec<NeededChunk>);
 
-fn locate_all(all: Vec<Wanted>, locations: &ChunkLocations) -> Result<Located> {
+fn locate_all(all: Vec<NeededChunk>, locations: &ChunkLocations) -> Result<LocatedChunks> {
     let mut found = Vec::with_capacity(all.len());
     let mut missing = Vec::new();
     for wanted in all {
@@ -410,7 +412,7 @@ fn locate_all(all: Vec<Wanted>, locations: &ChunkLocations) -> Result<Located> {
 /// Merges neighbouring chunks into units. A chunk of several parts gets a unit of its own, with the
 /// parts in their order, so that the encoded chunk is contiguous in the buffer.
 fn merge_chunks(
-    found: Vec<(Location, Wanted)>,
+    found: Vec<(Location, NeededChunk)>,
     codec: &ChunkCodec,
     (gap_max, bytes_max): (u64, u64),
     units: &mut Vec<Unit>,

@@ -12,12 +12,12 @@ use bedform_geometry::{AxisRange, AxisSelection, ChunkGrid, Selection};
 use bedform_storage::{Condition, Durability, MemoryStorage, Storage};
 use proptest::prelude::*;
 
-use super::deliver::{Admission, DecodedChunk, Deliver, TakeChunk};
+use super::deliver::{Admission, ChunkVisitor, DecodedChunk, Deliver};
 use super::execute::execute;
 use super::explain::priced;
-use super::plan::{Piece, ReadPlan};
+use super::plan::{PlanPiece, ReadPlan};
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
@@ -128,7 +128,7 @@ struct Naive<'g> {
     seen: Mutex<Seen>,
 }
 
-impl TakeChunk for Naive<'_> {
+impl ChunkVisitor for Naive<'_> {
     fn take(&self, chunk: DecodedChunk<'_>) -> Result<()> {
         let is_second = !std::ptr::eq(chunk.cell.piece.geometry, self.first);
         let key = (usize::from(is_second), chunk.task.position);
@@ -173,7 +173,7 @@ proptest! {
             sources[0].layout.geometry(&every_second(first.len())).unwrap(),
             sources[1].layout.geometry(&every_second(second.len())).unwrap().behind(ahead).unwrap(),
         ];
-        let mut pieces = [0, 1].map(|at: usize| Piece {
+        let mut pieces = [0, 1].map(|at: usize| PlanPiece {
             source: &sources[at],
             moment: &Settled,
             layout: &sources[at].layout,
@@ -183,13 +183,13 @@ proptest! {
             begins: None,
             cells_before: 0,
         });
-        Piece::number(&mut pieces);
+        PlanPiece::number(&mut pieces);
         let mut tuning = Tuning::default();
         tuning.threads = threads;
         let plan = ReadPlan::new(&pieces, &tuning);
         prop_assert_eq!(plan.result_bytes(), expected.len() as u64);
         let mut found = vec![0; expected.len()];
-        let done = execute(plan, Deliver::Buffer(Target::new(&mut found))).unwrap();
+        let done = execute(plan, Deliver::Buffer(CopyTarget::new(&mut found))).unwrap();
         prop_assert_eq!(found, expected);
         // A visitor sees each chunk once, with the elements of a naive reader.
         let taker = Naive { first: &geometries[0], seen: Mutex::default() };

@@ -9,27 +9,27 @@ use bedform_format::checksum::Crc32c;
 use bedform_format::shard::Extent;
 use bedform_storage::{Answer, Bytes, Object, ReadBlock};
 
-use super::buffers::{Buffers, Kept, grow};
+use super::buffers::{KeptBuffers, ThreadBuffers, grow};
 use super::deliver::Deliver;
-use super::execute::{Helpers, Run};
+use super::execute::{ReadExecution, ThreadStarter};
 use super::plan::PlannedCell;
 use super::queue::QueuedUnit;
-use super::resolve::{FetchedChunk, SCATTERED_BYTES_MIN, Unit, Wanted};
+use super::resolve::{FetchedChunk, NeededChunk, SCATTERED_BYTES_MIN, Unit};
 use crate::cache::ObjectKey;
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, CopyTarget};
 use crate::source::{Destination, Payload};
 
 /// Bytes of the pieces in which large chunks are read and checked: several fit a core's own cache.
 const PIECE_BYTES: usize = 256 << 10;
 
-impl Run<'_> {
+impl ReadExecution<'_> {
     /// Fetches a unit, decodes its chunks and delivers them.
     pub(crate) fn run_unit(
         &self,
         queued: QueuedUnit,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         let QueuedUnit { object, cell, unit, answers } = queued;
         let (object, unit) = (&*object, &unit);
@@ -59,7 +59,7 @@ impl Run<'_> {
             self.count(object, unit);
             return self.fill_all(object, unit, (rooms, None), &mut buffers.block, helpers);
         }
-        let Buffers { fetched, block, elements, scratch, .. } = buffers;
+        let ThreadBuffers { fetched, block, elements, scratch, .. } = buffers;
         let mut answers = answers.into_iter();
         let alone = match unit.extents.len() {
             1 => answers.next().flatten().map(Answer::take).transpose()?,
@@ -76,8 +76,8 @@ impl Run<'_> {
                 let _turn = turns.take();
                 let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
                 let known = spare().pop();
-                let mut kept = known.unwrap_or_else(Kept::take);
-                let Buffers { elements, scratch, .. } = &mut kept.0;
+                let mut kept = known.unwrap_or_else(KeptBuffers::take);
+                let ThreadBuffers { elements, scratch, .. } = &mut kept.0;
                 let outcome = self.decode_unit(object, cell, unit, bytes, (elements, scratch));
                 spare().push(kept);
                 outcome
@@ -151,7 +151,7 @@ impl Run<'_> {
 
     /// Returns the byte range of a decoded chunk from the first to the last byte that the read
     /// takes.
-    fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<Range<usize>> {
+    fn needed_bytes(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<Range<usize>> {
         let (mut start, mut end) = (usize::MAX, 0);
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
             let range = copy.source_range(self.plan.item_size());
@@ -162,7 +162,7 @@ impl Run<'_> {
     }
 
     /// Returns true if the read takes every element of a chunk.
-    fn takes_all(&self, cell: PlannedCell<'_>, wanted: &Wanted) -> Result<bool> {
+    fn takes_all(&self, cell: PlannedCell<'_>, wanted: &NeededChunk) -> Result<bool> {
         let mut taken = 0_u64;
         wanted.for_each_copy(cell.piece.geometry, cell.number, cell.codec().strides(), |copy| {
             taken += copy.axes.iter().map(Axis::count).product::<u64>();
@@ -191,8 +191,8 @@ impl Run<'_> {
         object: &dyn Object,
         cell: PlannedCell<'_>,
         chunk: &FetchedChunk,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<bool> {
         let damaged = |error| Error::corrupt(self.place_of(cell, chunk), error);
         let expected = cell.codec().decoded_bytes();
@@ -255,7 +255,7 @@ impl Run<'_> {
     pub(super) fn copy_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
+        wanted: &NeededChunk,
         elements: &[u8],
     ) -> Result<()> {
         wanted.for_each_copy(
@@ -283,7 +283,7 @@ impl Run<'_> {
         unit: &Unit,
         answers: impl Iterator<Item = Option<Answer<Bytes>>>,
         (fetched, block): (&'b mut Vec<u8>, &'b mut ReadBlock),
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<&'b [u8]> {
         let length = usize::try_from(unit.bytes()).unwrap_or(usize::MAX);
         if let [extent] = unit.extents.as_slice()
@@ -313,7 +313,7 @@ impl Run<'_> {
     /// run of result bytes and nothing else.
     fn rooms_in_place<'t>(
         &self,
-        target: Target<'t>,
+        target: CopyTarget<'t>,
         cell: PlannedCell<'_>,
         unit: &Unit,
     ) -> Option<Vec<&'t mut [u8]>> {
@@ -346,7 +346,7 @@ impl Run<'_> {
             impl IntoIterator<Item = Option<Answer<Bytes>>>,
         ),
         block: &mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         let (mut answers, mut is_told) = (answers.into_iter(), false);
         for ((extent, room), next) in unit.extents.iter().zip(rooms).zip(1..) {
@@ -380,10 +380,10 @@ impl Run<'_> {
         &self,
         object: &dyn Object,
         payload: &dyn Payload,
-        buffers: &mut Buffers,
-        helpers: Helpers<'_>,
+        buffers: &mut ThreadBuffers,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
-        let Buffers { fetched, block, scratch, .. } = buffers;
+        let ThreadBuffers { fetched, block, scratch, .. } = buffers;
         let (mut start, mut goes_past, mut is_told) = (0, true, false);
         for (number, extent) in payload.extents().iter().enumerate() {
             let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
@@ -422,7 +422,7 @@ impl Run<'_> {
         offset: u64,
         buffer: &mut [u8],
         block: &mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<()> {
         if let Some(bytes) = self.fetch(object, offset, buffer, block, helpers)? {
             buffer.copy_from_slice(bytes);
@@ -438,7 +438,7 @@ impl Run<'_> {
         offset: u64,
         buffer: &mut [u8],
         block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<Option<&'b [u8]>> {
         let at_hand = object.read_resident(offset, buffer)?;
         match at_hand == buffer.len() {
@@ -455,7 +455,7 @@ impl Run<'_> {
         offset: u64,
         (buffer, at_hand): (&mut [u8], usize),
         block: &'b mut ReadBlock,
-        helpers: Helpers<'_>,
+        helpers: ThreadStarter<'_>,
     ) -> Result<Option<&'b [u8]>> {
         self.waits(helpers);
         if let Some(bytes) = object.read_past(offset, buffer.len(), block)? {
@@ -475,8 +475,8 @@ impl Run<'_> {
     pub(super) fn fill_chunk(
         &self,
         cell: PlannedCell<'_>,
-        wanted: &Wanted,
-        target: Target<'_>,
+        wanted: &NeededChunk,
+        target: CopyTarget<'_>,
     ) -> Result<()> {
         let still = vec![0; cell.codec().strides().len()];
         wanted.for_each_copy(cell.piece.geometry, cell.number, &still, |mut copy| {

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::place::{Access, LocalDirectory, SidecarCandidates};
+use super::place::{HolderAccess, LocalDirectory, SidecarCandidates};
 use super::registry::{self, NONCE, SidecarStanding};
 use super::{REPLICAS, Sidecar, SidecarName, warnings};
 use crate::config::WRITABLE_BY_OTHERS;
@@ -64,7 +64,7 @@ impl Sidecar {
         if let Err(why) = check_all(&path, candidates.user()) {
             return refuse(format!("{why}, or remove {}", path.display()));
         }
-        let holder = LocalDirectory::of_one(path, candidates.user(), Access::Write);
+        let holder = LocalDirectory::of_one(path, candidates.user(), HolderAccess::Write);
         Ok(Some(candidates.sidecar_in(Arc::new(holder))))
     }
 

@@ -83,8 +83,8 @@ use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{Condition, Durability, Storage, Version};
 
 use crate::error::Result;
-use place::{Holder, SidecarCandidates, TrustedStorage};
-use site::{Look, look_at, open_to_readers};
+use place::{SidecarCandidates, SidecarHolder, TrustedStorage};
+use site::{SiteCheck, look_at, open_to_readers};
 
 pub use place::SidecarName;
 pub use warnings::take_warnings;
@@ -153,7 +153,7 @@ pub trait Helper: Sized {
 /// The place of the helper files of one source. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sidecar {
-    holder: Arc<dyn Holder>,
+    holder: Arc<dyn SidecarHolder>,
     directory: ObjectPath,
     /// The budget in bytes of all sidecars of the holder; `None` for a sidecar with a place of its
     /// own.
@@ -241,8 +241,8 @@ impl Sidecar {
         };
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         match look_at(&directory, &names, &site.owners, site.file()) {
-            Look::Trusted(_) | Look::Missing => true,
-            Look::Refused(why) => {
+            SiteCheck::Trusted(_) | SiteCheck::Missing => true,
+            SiteCheck::Refused(why) => {
                 warnings::tell(why);
                 false
             }

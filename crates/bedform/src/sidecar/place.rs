@@ -14,7 +14,7 @@ use bedform_format::checksum::Fingerprint;
 use bedform_storage::{LocalStorage, Mode, OwnedRoot, Storage};
 
 use super::registry::{self, SidecarStanding};
-use super::site::{Look, Site, site_of};
+use super::site::{SiteCheck, SiteSidecar, site_of};
 use super::{Sidecar, accepting, warnings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::size;
@@ -28,7 +28,7 @@ pub(super) const SUFFIX: &str = ".bedform";
 const ARCHIVE: &str = ".archive";
 
 /// A place that holds sidecars, and the rule for whose files count there.
-pub(super) trait Holder: Send + Sync + Debug {
+pub(super) trait SidecarHolder: Send + Sync + Debug {
     /// Returns the place to read, if it exists.
     fn to_read(&self) -> Option<Arc<dyn Storage>>;
 
@@ -67,7 +67,7 @@ pub(super) trait Holder: Send + Sync + Debug {
     }
 
     /// Returns the site of the place, if it belongs to one.
-    fn site(&self) -> Option<&Site> {
+    fn site(&self) -> Option<&SiteSidecar> {
         None
     }
 }
@@ -76,7 +76,7 @@ pub(super) trait Holder: Send + Sync + Debug {
 #[derive(Debug)]
 pub(super) struct TrustedStorage(pub(super) Arc<dyn Storage>);
 
-impl Holder for TrustedStorage {
+impl SidecarHolder for TrustedStorage {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         Some(self.0.clone())
     }
@@ -90,7 +90,7 @@ impl Holder for TrustedStorage {
 #[derive(Debug)]
 struct Nowhere;
 
-impl Holder for Nowhere {
+impl SidecarHolder for Nowhere {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         None
     }
@@ -105,17 +105,17 @@ impl Holder for Nowhere {
 pub(super) struct LocalDirectory {
     pub(super) path: PathBuf,
     pub(super) owners: Vec<u32>,
-    pub(super) access: Access,
+    pub(super) access: HolderAccess,
     /// True for the directory of one sidecar, which is no link and belongs to an owner. A directory
     /// of many sidecars may be a link, and of any owner.
     pub(super) is_sidecar: bool,
     /// The site of the directory, if it belongs to one.
-    pub(super) site: Option<Site>,
+    pub(super) site: Option<SiteSidecar>,
 }
 
 impl LocalDirectory {
     /// Makes the holder for the directory of one sidecar of a user.
-    pub(super) fn of_one(path: PathBuf, user: u32, access: Access) -> Self {
+    pub(super) fn of_one(path: PathBuf, user: u32, access: HolderAccess) -> Self {
         Self { path, owners: vec![user], access, is_sidecar: true, site: None }
     }
 
@@ -125,10 +125,10 @@ impl LocalDirectory {
 
     /// Opens the directory for writing; `None` if it is only read, or missing.
     fn open_to_write(&self) -> Option<LocalStorage> {
-        if self.access == Access::Read {
+        if self.access == HolderAccess::Read {
             return None;
         }
-        if self.access == Access::Make {
+        if self.access == HolderAccess::Make {
             // A helper file may hold parts of its source, which others perhaps must not read.
             DirBuilder::new().recursive(true).mode(0o700).create(&self.path).ok()?;
         }
@@ -145,7 +145,7 @@ impl LocalDirectory {
 
 /// The permitted use of a directory that holds sidecars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum HolderAccess {
     /// It belongs to another user, and is only read.
     Read,
     /// It is written if it exists.
@@ -154,7 +154,7 @@ pub(super) enum Access {
     Make,
 }
 
-impl Holder for LocalDirectory {
+impl SidecarHolder for LocalDirectory {
     fn to_read(&self) -> Option<Arc<dyn Storage>> {
         Some(Arc::new(self.open(Mode::ReadOnly)?.through_page_cache()))
     }
@@ -191,7 +191,7 @@ impl Holder for LocalDirectory {
         &self.owners
     }
 
-    fn site(&self) -> Option<&Site> {
+    fn site(&self) -> Option<&SiteSidecar> {
         self.site.as_ref()
     }
 }
@@ -234,7 +234,7 @@ pub(super) struct SidecarCandidates {
     base: Option<PathBuf>,
     user: u32,
     budget_bytes: u64,
-    site: Result<Option<Site>>,
+    site: Result<Option<SiteSidecar>>,
 }
 
 impl SidecarCandidates {
@@ -276,7 +276,9 @@ impl SidecarCandidates {
         if let Ok(Some(site)) = &self.site
             && site.is_own(self.user)
         {
-            return Some(self.sidecar_in(Arc::new(LocalDirectory::of_site(site, Access::Write))));
+            return Some(
+                self.sidecar_in(Arc::new(LocalDirectory::of_site(site, HolderAccess::Write))),
+            );
         }
         match self.beside_if_registered() {
             Ok(Some(beside)) => return Some(beside),
@@ -307,7 +309,7 @@ impl SidecarCandidates {
         match standing {
             SidecarStanding::Missing => Ok(None),
             SidecarStanding::Registered => {
-                let holder = LocalDirectory::of_one(path, self.user, Access::Write);
+                let holder = LocalDirectory::of_one(path, self.user, HolderAccess::Write);
                 Ok(Some(self.sidecar_in(Arc::new(holder))))
             }
             SidecarStanding::WritableByOthers => Err(accepting::writable_by_others(&path)),
@@ -330,12 +332,12 @@ impl SidecarCandidates {
             }
         };
         match site.look() {
-            Look::Trusted(_) => {
-                let holder = LocalDirectory::of_site(site, Access::Read);
+            SiteCheck::Trusted(_) => {
+                let holder = LocalDirectory::of_site(site, HolderAccess::Read);
                 Some(Arc::new(self.sidecar_in(Arc::new(holder))))
             }
-            Look::Missing => None,
-            Look::Refused(why) => {
+            SiteCheck::Missing => None,
+            SiteCheck::Refused(why) => {
                 warnings::tell(why);
                 None
             }
@@ -395,7 +397,7 @@ impl SidecarCandidates {
     }
 
     /// Makes the sidecar that has a place of its own.
-    pub(super) fn sidecar_in(&self, holder: Arc<dyn Holder>) -> Sidecar {
+    pub(super) fn sidecar_in(&self, holder: Arc<dyn SidecarHolder>) -> Sidecar {
         let name = Some(Arc::new(self.name.clone()));
         let directory = ObjectPath::root();
         Sidecar { holder, directory, budget_bytes: None, name, is_in_cache: false, site: None }
@@ -405,7 +407,7 @@ impl SidecarCandidates {
     fn keyed(&self, base: PathBuf) -> Option<Sidecar> {
         let directory = ObjectPath::parse(&key_of(&self.name.path)).ok()?;
         let owners = vec![self.user];
-        let access = Access::Make;
+        let access = HolderAccess::Make;
         let holder = LocalDirectory { path: base, owners, access, is_sidecar: false, site: None };
         let budget_bytes = Some(self.budget_bytes);
         Some(Sidecar { directory, budget_bytes, ..self.sidecar_in(Arc::new(holder)) })
@@ -414,7 +416,7 @@ impl SidecarCandidates {
 
 impl LocalDirectory {
     /// Makes the holder for the directory that a site has for a source.
-    fn of_site(site: &Site, access: Access) -> Self {
+    fn of_site(site: &SiteSidecar, access: HolderAccess) -> Self {
         let (path, owners) = (site.directory(), site.owners.clone());
         Self { path, owners, access, is_sidecar: true, site: Some(site.clone()) }
     }

@@ -38,7 +38,7 @@ const READ_FILE: u32 = 0o044;
 
 /// The place that the site has for the sidecar of one source.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(super) struct SiteSidecar {
     /// The path of the site file.
     file: PathBuf,
     /// The directory of the data.
@@ -55,7 +55,7 @@ pub(super) struct Site {
 
 /// The result of checking the directories of a sidecar.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SiteCheck {
     /// The sidecar exists, belongs to this user id, and may be trusted.
     Trusted(u32),
     /// It does not exist, or this user may not see it.
@@ -69,7 +69,7 @@ pub(super) enum Look {
 ///
 /// # Errors
 /// Those of the site file.
-pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
+pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<SiteSidecar>> {
     let Some(file) = config::sidecar_sites()? else { return Ok(None) };
     let below = file.sites().filter_map(|here| {
         // A root may be a link, and a resolved path has none.
@@ -91,7 +91,7 @@ pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
     if let Some(last) = names.last_mut() {
         last.push(SUFFIX);
     }
-    Ok(Some(Site {
+    Ok(Some(SiteSidecar {
         file: file.path.clone(),
         root: root.to_path_buf(),
         sidecars: here.site.sidecars.clone(),
@@ -101,7 +101,7 @@ pub(super) fn site_of(path: &Path, source: &Path) -> Result<Option<Site>> {
     }))
 }
 
-impl Site {
+impl SiteSidecar {
     /// Returns the directory of the sidecar, whether or not it exists.
     pub(super) fn directory(&self) -> PathBuf {
         self.names.iter().fold(self.sidecars.clone(), |path, name| path.join(name))
@@ -118,7 +118,7 @@ impl Site {
     }
 
     /// Checks whether the sidecar may be trusted.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> SiteCheck {
         let names: Vec<&[u8]> = self.names.iter().map(|name| name.as_bytes()).collect();
         look_at(&self.sidecars, &names, &self.owners, &self.file)
     }
@@ -127,7 +127,8 @@ impl Site {
     /// of the site, and may write this one.
     pub(super) fn is_own(&self, user: u32) -> bool {
         let may_write = |owner| owner == user || user == ROOT;
-        self.is_kept_by(user) && matches!(self.look(), Look::Trusted(owner) if may_write(owner))
+        self.is_kept_by(user)
+            && matches!(self.look(), SiteCheck::Trusted(owner) if may_write(owner))
     }
 
     /// Makes the directory of the sidecar, and those above it.
@@ -156,9 +157,9 @@ impl Site {
             make_readable_as(&own, &source).map_err(|error| failed(&own, &error))?;
         }
         match self.look() {
-            Look::Trusted(_) => Ok(()),
-            Look::Missing => Err(failed(&own, &std::io::ErrorKind::NotFound.into())),
-            Look::Refused(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
+            SiteCheck::Trusted(_) => Ok(()),
+            SiteCheck::Missing => Err(failed(&own, &std::io::ErrorKind::NotFound.into())),
+            SiteCheck::Refused(why) => Err(Error::new(ErrorKind::PermissionDenied, why)),
         }
     }
 }
@@ -208,7 +209,7 @@ pub(super) fn open_to_readers(path: &Path) {
 }
 
 /// Checks the directory `first`, and those below it along `names`, one in the other.
-pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path) -> Look {
+pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path) -> SiteCheck {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut shown = first.to_owned();
     let (mut handle, mut uid): (Option<OwnedFd>, u32) = (None, 0);
@@ -221,16 +222,16 @@ pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path
             _ => rustix::fs::openat(CWD, first, flags, Mode::empty()),
         };
         let refused = |why: String| {
-            Look::Refused(format!("{} is not trusted as a sidecar: {why}", shown.display()))
+            SiteCheck::Refused(format!("{} is not trusted as a sidecar: {why}", shown.display()))
         };
         let opened = match opened {
             Ok(opened) => opened,
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 return refused("it is no directory, and links are not followed".to_owned());
             }
-            Err(_) => return Look::Missing,
+            Err(_) => return SiteCheck::Missing,
         };
-        let Ok(found) = rustix::fs::fstat(&opened) else { return Look::Missing };
+        let Ok(found) = rustix::fs::fstat(&opened) else { return SiteCheck::Missing };
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
             return refused("it is no directory".to_owned());
         }
@@ -245,5 +246,5 @@ pub(super) fn look_at(first: &Path, names: &[&[u8]], owners: &[u32], file: &Path
         }
         (handle, uid) = (Some(opened), found.st_uid);
     }
-    Look::Trusted(uid)
+    SiteCheck::Trusted(uid)
 }

@@ -11,7 +11,7 @@ use bedform_storage::{
     StorageErrorKind,
 };
 
-use super::place::{Access, LocalDirectory, key_of};
+use super::place::{HolderAccess, LocalDirectory, key_of};
 use super::*;
 use crate::trace::{PolicyOutcome, PolicyPlace, PolicySettings};
 
@@ -73,7 +73,13 @@ fn put(storage: &dyn Storage, path: &str, bytes: &[u8]) {
 }
 
 fn kept_by(path: PathBuf, user: u32) -> LocalDirectory {
-    LocalDirectory { path, owners: vec![user], access: Access::Make, is_sidecar: false, site: None }
+    LocalDirectory {
+        path,
+        owners: vec![user],
+        access: HolderAccess::Make,
+        is_sidecar: false,
+        site: None,
+    }
 }
 
 /// A directory of this test alone, and a sidecar in it of files of `user`.

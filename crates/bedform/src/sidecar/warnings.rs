@@ -8,10 +8,11 @@ use std::sync::Mutex;
 const LINES_MAX: usize = 64;
 
 /// Lines that were reported, or wait to be.
-static LINES: Mutex<Lines> = Mutex::new(Lines { all: BTreeSet::new(), waiting: Vec::new() });
+static LINES: Mutex<WarningLines> =
+    Mutex::new(WarningLines { all: BTreeSet::new(), waiting: Vec::new() });
 
 /// All lines of this process, and those that were not reported yet.
-struct Lines {
+struct WarningLines {
     all: BTreeSet<String>,
     waiting: Vec<String>,
 }

@@ -25,6 +25,6 @@ pub(crate) mod stored;
 
 pub(crate) use cell::{ChunkLocations, LocateChunk, Location, OpenCell, PendingCell, Source};
 pub(crate) use moment::{
-    Cover, CoverBatch, Destination, Moment, Payload, Payloads, Rest, Settled, Uncovered,
+    Cover, CoverBatch, Destination, Moment, Payload, Payloads, Settled, Uncovered, UncoveredRest,
 };
 pub(crate) use stored::StoredLayout;

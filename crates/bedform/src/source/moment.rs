@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::plan::mask::Mask;
 use bedform_codec::Scratch;
@@ -91,7 +91,7 @@ pub(crate) trait Cover: Send + Sync + Debug {
         cell: u64,
         task: ChunkTask,
         payloads: &mut Payloads,
-    ) -> Result<Rest>;
+    ) -> Result<UncoveredRest>;
 
     /// Returns true if the cover may have elements of the chunk at `coordinates`. It also returns
     /// true if it cannot tell; [`Cover::lay`] then fails with the reason.
@@ -116,7 +116,7 @@ pub(crate) enum Uncovered {
 
 /// The elements that a read still needs of a chunk beyond those of its cover.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct UncoveredRest {
     /// Elements whose stored values count.
     pub(crate) stored: Uncovered,
     /// Elements that are fill values, whatever is stored.
@@ -126,7 +126,7 @@ pub(crate) struct Rest {
 /// The target of decoded elements, and their encoding.
 pub(crate) struct Destination<'a> {
     /// The buffer of the result; `None` if decoded blocks are only cached.
-    pub(crate) target: Option<Target<'a>>,
+    pub(crate) target: Option<CopyTarget<'a>>,
     /// Bytes of an element.
     pub(crate) item: usize,
     /// The size in bytes of the numbers to reverse; 1 for none.

@@ -18,13 +18,13 @@ const SPARE_PIECE_MIN: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     bytes: u64,
-    use_of: Mutex<Use>,
+    use_of: Mutex<BudgetUse>,
     freed: Condvar,
 }
 
 /// The reserved bytes of a budget, and its spare buffers.
 #[derive(Debug, Default)]
-struct Use {
+struct BudgetUse {
     /// Bytes that are reserved.
     used: u64,
     spare: SpareMemory,
@@ -40,7 +40,7 @@ struct SpareMemory {
 
 /// Reserved bytes of a budget, released on drop.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct MemoryReservation {
     rooms: Arc<MemoryBudget>,
     bytes: u64,
     /// The buffer of an earlier reservation.
@@ -61,7 +61,7 @@ impl MemoryBudget {
         Arc::new(Self { bytes, use_of: Mutex::default(), freed: Condvar::new() })
     }
 
-    fn use_of(&self) -> MutexGuard<'_, Use> {
+    fn use_of(&self) -> MutexGuard<'_, BudgetUse> {
         self.use_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,7 +111,7 @@ impl<'a> BudgetRound<'a> {
     ///
     /// # Errors
     /// Those of `check`, which is polled during the wait.
-    pub(crate) fn room(&self, bytes: u64) -> Result<Reservation> {
+    pub(crate) fn room(&self, bytes: u64) -> Result<MemoryReservation> {
         let MemoryBudget { bytes: all, freed, .. } = &**self.rooms;
         let mut now = self.rooms.use_of();
         let own = self.own.get();
@@ -133,11 +133,11 @@ impl<'a> BudgetRound<'a> {
         let rest = now.spare.shrink(left);
         drop(now);
         drop(rest);
-        Ok(Reservation { rooms: self.rooms.clone(), bytes, memory })
+        Ok(MemoryReservation { rooms: self.rooms.clone(), bytes, memory })
     }
 }
 
-impl Reservation {
+impl MemoryReservation {
     /// Takes the buffer of an earlier reservation, with arbitrary contents; an empty one if there
     /// is none.
     pub(crate) fn memory(&mut self) -> Vec<u8> {
@@ -158,7 +158,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         let mut now = self.rooms.use_of();
         now.used = now.used.saturating_sub(self.bytes);

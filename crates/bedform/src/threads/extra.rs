@@ -7,7 +7,7 @@ use bedform_storage::threads_that_fit;
 /// The most such threads of a process.
 const THREADS_MAX: u32 = 64;
 
-static THREADS: Count = Count(AtomicU64::new(0));
+static THREADS: ThreadCount = ThreadCount(AtomicU64::new(0));
 
 /// A guard that counts one thread for as long as it lives.
 pub(crate) struct ExtraThread(());
@@ -27,9 +27,9 @@ impl Drop for ExtraThread {
 
 /// The process id in the upper half, and the number of its threads in the lower half: a fork copies
 /// the number, but not the threads.
-struct Count(AtomicU64);
+struct ThreadCount(AtomicU64);
 
-impl Count {
+impl ThreadCount {
     fn begin(&self, process: u32) -> bool {
         self.change(process, |count| (count < THREADS_MAX).then_some(count + 1))
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn threads_are_bounded_in_each_process_and_a_child_has_none_of_its_parents() {
-        let count = Count(AtomicU64::new(0));
+        let count = ThreadCount(AtomicU64::new(0));
         assert_eq!((0..100).filter(|_| count.begin(7)).count(), 64);
         count.end(7);
         assert!(count.begin(7) && !count.begin(7));

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::threads::workers::with_workers;
 
 /// The shared state of [`in_order`]: items handed out, results ready, the first error.
-struct Progress<T> {
+struct OrderedProgress<T> {
     next_item: usize,
     next_result: usize,
     ready: BTreeMap<usize, T>,
@@ -31,7 +31,7 @@ pub(crate) fn in_order<S, T: Send>(
     make: impl Fn(usize, &mut S) -> Result<T> + Sync,
     take: impl FnMut(T) -> Result<()> + Send,
 ) -> Result<()> {
-    let progress = Mutex::new(Progress {
+    let progress = Mutex::new(OrderedProgress {
         next_item: 0,
         next_result: 0,
         ready: BTreeMap::new(),

@@ -37,10 +37,10 @@ pub(crate) fn generation() -> u64 {
 }
 
 /// A value that a forked child does not share with its parent.
-pub(crate) struct PerProcess<T>(AtomicPtr<Owned<T>>);
+pub(crate) struct PerProcess<T>(AtomicPtr<ProcessValue<T>>);
 
 /// A value, and the process that made it.
-struct Owned<T> {
+struct ProcessValue<T> {
     generation: u64,
     value: T,
 }
@@ -69,7 +69,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         }
         let value = make(found.map(|owned| &owned.value));
         let found = found.map_or(ptr::null_mut(), |owned| ptr::from_ref(owned).cast_mut());
-        let own = Box::into_raw(Box::new(Owned { generation, value }));
+        let own = Box::into_raw(Box::new(ProcessValue { generation, value }));
         match self.0.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: it was leaked just now, and is never freed.
             Ok(_) => unsafe { &(*own).value },
@@ -86,7 +86,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
     }
 
     #[allow(unsafe_code)]
-    fn load(&self) -> Option<&Owned<T>> {
+    fn load(&self) -> Option<&ProcessValue<T>> {
         // SAFETY: the pointer is null or comes from `Box::into_raw` in `get`, and is never freed once it
         // can be seen: this is for statics.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }

@@ -25,7 +25,7 @@ pub(crate) fn with_workers<T>(
     let caller = std::thread::current();
     std::thread::scope(|scope| {
         for _ in 0..threads_that_fit(others) {
-            let (stop, work, working) = (&stop, &work, Working::new(&left, &caller));
+            let (stop, work, working) = (&stop, &work, WorkerGuard::new(&left, &caller));
             // If no thread can be started, this one does all the work.
             let _ = Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
                 let _working = working;
@@ -49,19 +49,19 @@ pub(crate) fn with_workers<T>(
 }
 
 /// A guard that counts a working thread, even if it panics or was never started.
-struct Working<'a> {
+struct WorkerGuard<'a> {
     left: &'a AtomicUsize,
     caller: &'a Thread,
 }
 
-impl<'a> Working<'a> {
+impl<'a> WorkerGuard<'a> {
     fn new(left: &'a AtomicUsize, caller: &'a Thread) -> Self {
         left.fetch_add(1, Ordering::AcqRel);
         Self { left, caller }
     }
 }
 
-impl Drop for Working<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         self.left.fetch_sub(1, Ordering::AcqRel);
         self.caller.unpark();

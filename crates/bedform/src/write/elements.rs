@@ -5,7 +5,7 @@
 //! is the fill value, then come the caller's texts, then those of the stored chunk.
 
 use crate::error::{Error, Result};
-use crate::plan::copy::{Axis, Copy, Target};
+use crate::plan::copy::{Axis, Copy, CopyTarget};
 use crate::source::{Cover, StoredLayout};
 use bedform_codec::{Scratch, text};
 use bedform_format::metadata::FillValue;
@@ -22,14 +22,14 @@ pub enum Elements<'a> {
 
 /// The elements of a write, in C order of the selection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Input<'a> {
+pub(crate) enum WriteInput<'a> {
     /// Fixed-size elements in the machine's byte order.
     Bytes(&'a [u8]),
     /// Texts, and the numbers `1..` that stand for them.
     Text(&'a [&'a str], &'a [u8]),
 }
 
-impl<'a> Input<'a> {
+impl<'a> WriteInput<'a> {
     /// Returns the elements that copies take.
     pub(crate) fn elements(&self) -> &'a [u8] {
         match self {
@@ -93,7 +93,7 @@ impl ChunkElements {
         layout: &StoredLayout,
         encoded: &[u8],
         scratch: &mut Scratch,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
     ) -> Result<()> {
         self.stored_texts.clear();
         let decoded = layout
@@ -101,7 +101,7 @@ impl ChunkElements {
             .decode(encoded, 0, scratch)
             .map_err(|error| Error::decoding("a stored chunk", error))?;
         self.elements.clear();
-        if let Input::Text(texts, _) = input {
+        if let WriteInput::Text(texts, _) = input {
             let count = usize::try_from(layout.grid.chunk_len()).unwrap_or(usize::MAX);
             let stored = text::split(decoded, count)
                 .map_err(|error| Error::corrupt("a stored chunk", error))?;
@@ -121,11 +121,11 @@ impl ChunkElements {
         &mut self,
         layout: &StoredLayout,
         copy: Copy,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
     ) -> Result<()> {
         let mut copy = copy.reversed();
         copy.tidy();
-        let target = Target::new(&mut self.elements);
+        let target = CopyTarget::new(&mut self.elements);
         // SAFETY: this thread alone has the chunk.
         unsafe { copy.run(input.elements(), target, layout.item_size, layout.codec.swap_size()) }
     }
@@ -161,13 +161,13 @@ impl ChunkElements {
     pub(crate) fn encode(
         &mut self,
         layout: &StoredLayout,
-        input: &Input<'_>,
+        input: &WriteInput<'_>,
         scratch: &mut Scratch,
         output: &mut Vec<u8>,
     ) -> Result<()> {
         let outcome = match input {
-            Input::Bytes(_) => layout.codec.encode_owned(&mut self.elements, scratch, output),
-            Input::Text(texts, _) => {
+            WriteInput::Bytes(_) => layout.codec.encode_owned(&mut self.elements, scratch, output),
+            WriteInput::Text(texts, _) => {
                 self.join(layout, texts)?;
                 layout.codec.encode(&self.joined, scratch, output)
             }
@@ -245,7 +245,7 @@ pub(crate) fn fill_outside(
         }
         copy.tidy();
         // SAFETY: this thread alone has the chunk.
-        unsafe { copy.run(fill, Target::new(elements), item_size, 1)? };
+        unsafe { copy.run(fill, CopyTarget::new(elements), item_size, 1)? };
     }
     Ok(())
 }

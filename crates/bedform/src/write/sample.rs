@@ -11,7 +11,7 @@ use crate::codec::choice::SampleBlock;
 use crate::error::Result;
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::StoredLayout;
-use crate::write::elements::{ChunkElements, Input};
+use crate::write::elements::{ChunkElements, WriteInput};
 
 /// The most blocks of a sample, and of a sample of small chunks.
 pub(crate) const BLOCKS_MAX: usize = 8;
@@ -38,9 +38,9 @@ const BUILT_BYTES_MAX: usize = 16 << 20;
 pub(crate) fn sample(
     layout: &StoredLayout,
     plan: &Geometry,
-    input: &Input<'_>,
+    input: &WriteInput<'_>,
 ) -> Result<Vec<SampleBlock>> {
-    let mut blocks = Blocks::new(layout, plan.result_bytes());
+    let mut blocks = SampleBlocks::new(layout, plan.result_bytes());
     if layout.is_text() || plan.result_bytes() == 0 {
         return Ok(Vec::new());
     }
@@ -99,14 +99,14 @@ pub(crate) fn spread(length: u64, count: usize) -> Vec<u64> {
 }
 
 /// A builder of the blocks of a sample.
-pub(crate) struct Blocks<'a> {
+pub(crate) struct SampleBlocks<'a> {
     layout: &'a StoredLayout,
     pub(crate) found: Vec<SampleBlock>,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> SampleBlocks<'a> {
     /// Makes the empty sample of a write of so many bytes.
     pub(crate) fn new(layout: &'a StoredLayout, written_bytes: u64) -> Self {
         let more = written_bytes / WRITTEN_FOR_SAMPLED_BYTE;

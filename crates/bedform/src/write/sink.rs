@@ -22,7 +22,7 @@ use bedform_storage::Object;
 use super::elements::ChunkElements;
 use crate::error::Result;
 use crate::source::ChunkLocations;
-use crate::threads::budget::Reservation;
+use crate::threads::budget::MemoryReservation;
 use crate::threads::permits::CpuPermits;
 
 /// The share of the machine that one unit gets while it is written.
@@ -56,7 +56,7 @@ pub(crate) struct BuiltUnit {
 /// A new chunk, and its reservation of a memory budget.
 pub(crate) struct BuiltChunk {
     pub(crate) elements: ChunkElements,
-    pub(crate) room: Option<Reservation>,
+    pub(crate) room: Option<MemoryReservation>,
 }
 
 /// A unit that is written and not published.

@@ -19,13 +19,14 @@ pub(crate) fn together_max() -> usize {
 }
 
 /// An action on a unit, by its number, with its share of the machine.
-type Act<'a> = &'a (dyn Fn(usize, WriteResources) -> Result<()> + Sync);
+type UnitAction<'a> = &'a (dyn Fn(usize, WriteResources) -> Result<()> + Sync);
 /// A function that applies an action to all units, several at a time.
-type Each<'a> = &'a dyn Fn(Act<'_>) -> Result<()>;
+type ForEachUnit<'a> = &'a dyn Fn(UnitAction<'_>) -> Result<()>;
 /// A function that writes a unit, invisible to readers.
-type Stage<'a, 's> = &'a (dyn Fn(usize, WriteResources) -> Result<Box<dyn StagedUnit + 's>> + Sync);
+type StageUnit<'a, 's> =
+    &'a (dyn Fn(usize, WriteResources) -> Result<Box<dyn StagedUnit + 's>> + Sync);
 /// A callback for each published unit, with its bytes.
-type Published<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
+type UnitPublished<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
 
 /// Writes and publishes `count` units, at most [`together_max`]. One `sync` makes the bytes of all
 /// units durable before any has its name, and one more makes the names durable. `sync` must be made
@@ -37,9 +38,9 @@ type Published<'a> = &'a (dyn Fn(usize, u64) -> Result<()> + Sync);
 pub(crate) fn publish_together(
     count: usize,
     sync: &SyncAll<'_>,
-    each: Each<'_>,
-    stage: Stage<'_, '_>,
-    published: Published<'_>,
+    each: ForEachUnit<'_>,
+    stage: StageUnit<'_, '_>,
+    published: UnitPublished<'_>,
 ) -> Result<()> {
     let staged: Vec<_> = (0..count).map(|_| Mutex::new(None)).collect();
     let slot = |at: usize| staged[at].lock().unwrap_or_else(PoisonError::into_inner);

@@ -55,7 +55,7 @@ use super::source::ZarrSource;
 use super::state::{ArrayState, inner};
 use crate::codec::choice::{ChosenCodecs, ReadRates, SampleBlock, choose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::write::elements::Input;
+use crate::write::elements::WriteInput;
 use crate::write::sample::sample;
 
 /// Attempts to replace documents while others replace them.
@@ -117,7 +117,7 @@ pub(crate) fn chosen_for(
                 let text = format!("{path}: the elements are not those of the array");
                 return Err(Error::invalid(text));
             }
-            blocks = sample(&state.layout, &plan, &Input::Bytes(elements))?;
+            blocks = sample(&state.layout, &plan, &WriteInput::Bytes(elements))?;
             Ok(())
         })?;
         Ok(blocks)

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::new_array::{ArrayLayout, NewArray};
 use crate::codec::choice::ChosenCodecs;
 use crate::error::{Error, Result};
-use crate::layout::automatic::{Asked, choose, default_shards};
+use crate::layout::automatic::{NewArrayFacts, choose, default_shards};
 use crate::layout::readers::readers_named;
 use crate::options::OpenOptions;
 
@@ -187,7 +187,7 @@ fn complete_layout(description: &mut Value, options: &OpenOptions) -> Result<()>
         return Err(Error::invalid("\"shards\" of a new array come with \"chunks\""));
     }
     let names = dimension_names(get("dims")).ok_or_else(|| bad("dims"))?.unwrap_or_default();
-    let asked = Asked {
+    let asked = NewArrayFacts {
         shape: &shape,
         item_size,
         dimension_names: &names,

@@ -23,11 +23,11 @@ use super::tally::{EncodedChunks, is_predicted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::geometry::{ChunkTask, Geometry};
 use crate::source::{ChunkLocations, Cover, Moment};
-use crate::threads::budget::Reservation;
-use crate::threads::check::Check;
+use crate::threads::budget::MemoryReservation;
+use crate::threads::check::RunningCheck;
 use crate::threads::ordered::in_order;
 use crate::threads::permits::CpuPermits;
-use crate::write::elements::{ChunkElements, Input, is_outside};
+use crate::write::elements::{ChunkElements, WriteInput, is_outside};
 use crate::write::sink::{BuiltChunk, BuiltUnit, StagedUnit, StoredUnit, WriteResources};
 
 /// Attempts to merge and publish while other writers replace the object.
@@ -54,14 +54,14 @@ pub(crate) struct ObjectWrite<'a> {
     /// The read geometry and the number of its cell: which elements are new, and their places in
     /// `input`. `None` if none are.
     pub(crate) plan: Option<(&'a Geometry, u64)>,
-    pub(crate) input: Input<'a>,
+    pub(crate) input: WriteInput<'a>,
     /// The object's coordinates in the grid of objects.
     pub(crate) coordinates: Vec<u64>,
     /// Stored elements outside this shape are discarded.
     pub(crate) valid: Option<&'a [u64]>,
     pub(crate) resources: WriteResources,
     /// A check that must have passed before the object is published.
-    pub(crate) check: Option<&'a Check>,
+    pub(crate) check: Option<&'a RunningCheck>,
     /// The suffix of the place beside the store in which the replaced object is kept; `None` to
     /// keep none.
     pub(crate) kept_beside: Option<&'static str>,
@@ -123,7 +123,7 @@ struct UnpublishedObject<'a> {
     writer: Option<Box<dyn ObjectWriter + 'a>>,
     path: ObjectPath,
     /// Memory of the chunks in an upload: held until the server has received the object.
-    rooms: Vec<Reservation>,
+    rooms: Vec<MemoryReservation>,
 }
 
 impl UnpublishedObject<'_> {
@@ -186,7 +186,7 @@ enum ChunkOutcome {
     Made {
         encoded: Vec<u8>,
         /// Memory of the elements, out of the shared budget.
-        room: Option<Reservation>,
+        room: Option<MemoryReservation>,
         /// True if this write supplies all elements of the chunk.
         is_complete: bool,
     },
@@ -557,7 +557,7 @@ impl<'a> ObjectWrite<'a> {
     }
 
     fn wait_for_check(&self) -> Result<()> {
-        self.check.map_or(Ok(()), Check::wait)
+        self.check.map_or(Ok(()), RunningCheck::wait)
     }
 
     /// Leaves an object without chunks absent, durably.

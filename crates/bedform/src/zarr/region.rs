@@ -13,11 +13,11 @@ use super::source::ZarrSource;
 use crate::error::{Error, Result};
 use crate::plan::geometry::Geometry;
 use crate::source::Moment;
-use crate::threads::check::Check;
+use crate::threads::check::RunningCheck;
 use crate::threads::permits::CpuPermits;
 use crate::threads::workers::check_goes_on;
 use crate::threads::workers::with_workers;
-use crate::write::elements::Input;
+use crate::write::elements::WriteInput;
 use crate::write::sink::WriteResources;
 use crate::write::together::{publish_together, together_max};
 
@@ -41,7 +41,7 @@ pub struct WriteStatistics {
 pub(crate) struct WriteConditions<'a> {
     pub(crate) moment: &'a dyn Moment,
     pub(crate) valid: Option<&'a [u64]>,
-    pub(crate) check: Option<&'a Check>,
+    pub(crate) check: Option<&'a RunningCheck>,
 }
 
 /// Writes the elements that the plan selects, several objects at a time, each atomically.
@@ -51,7 +51,7 @@ pub(crate) struct WriteConditions<'a> {
 pub(crate) fn write_plan(
     source: &ZarrSource<'_>,
     plan: &Geometry,
-    input: Input<'_>,
+    input: WriteInput<'_>,
     WriteConditions { moment, valid, check }: WriteConditions<'_>,
 ) -> Result<WriteStatistics> {
     let planned =
@@ -63,7 +63,7 @@ pub(crate) fn write_plan(
 pub(crate) struct PlannedWrite<'a> {
     pub(crate) source: &'a ZarrSource<'a>,
     pub(crate) plan: &'a Geometry,
-    pub(crate) input: Input<'a>,
+    pub(crate) input: WriteInput<'a>,
     pub(crate) way: WriteConditions<'a>,
 }
 

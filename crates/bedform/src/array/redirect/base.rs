@@ -8,14 +8,14 @@ use bedform_geometry::{PlacedAxis, PlacedBox, split};
 
 use super::objects::ArrayObjects;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::archive::{FileRead, JoinedVariable, Member};
+use crate::foreign::archive::{ArchiveMember, FileRead, JoinedVariable};
 use crate::plan::geometry::Geometry;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::replica::{OpenReplica, ReplicaSource};
 use crate::run::chunks::ChunkCache;
 use crate::run::explain::priced;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Moment, OpenCell, PendingCell, Settled, Source, StoredLayout};
 
 /// The most objects that a plan may touch to be resolved for its price; above that its geometry
@@ -113,7 +113,7 @@ pub(super) enum ReadPartSource {
 enum PartSource<'a> {
     Replica(ReplicaSource<'a>),
     Array(&'a dyn Source),
-    File { joined: &'a JoinedVariable, read: &'a FileRead, member: Member<'a> },
+    File { joined: &'a JoinedVariable, read: &'a FileRead, member: ArchiveMember<'a> },
 }
 
 impl BaseArray<'_> {
@@ -214,8 +214,9 @@ impl BaseArray<'_> {
             });
         }
         let piece = |(part, source)| self.piece(part, source);
-        let mut pieces: Vec<Piece<'_>> = parts.iter().copied().zip(&sources).map(piece).collect();
-        Piece::number(&mut pieces);
+        let mut pieces: Vec<PlanPiece<'_>> =
+            parts.iter().copied().zip(&sources).map(piece).collect();
+        PlanPiece::number(&mut pieces);
         let all_of_replicas = sources.iter().all(|of| matches!(of, PartSource::Replica(_)));
         let tuning = match sources.first() {
             Some(PartSource::Replica(first)) if all_of_replicas => first.tuning(),
@@ -224,11 +225,11 @@ impl BaseArray<'_> {
         Some(act(ReadPlan::new(&pieces, tuning)))
     }
 
-    fn piece<'p>(&'p self, part: &'p ReadPart, source: &'p PartSource<'p>) -> Piece<'p> {
+    fn piece<'p>(&'p self, part: &'p ReadPart, source: &'p PartSource<'p>) -> PlanPiece<'p> {
         let geometry = &part.geometry;
         match source {
             PartSource::File { joined, read, member } => joined.piece(read, member, geometry),
-            PartSource::Replica(source) => Piece {
+            PartSource::Replica(source) => PlanPiece {
                 source,
                 moment: &Settled,
                 layout: source.layout(),
@@ -238,7 +239,7 @@ impl BaseArray<'_> {
                 begins: None,
                 cells_before: 0,
             },
-            PartSource::Array(source) => Piece {
+            PartSource::Array(source) => PlanPiece {
                 source: *source,
                 moment: self.moment,
                 layout: self.layout,

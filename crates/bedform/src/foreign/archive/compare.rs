@@ -14,16 +14,16 @@ use bedform_format::{DataType, Limits};
 
 use super::Compat;
 use super::agree::is_native;
-use super::examine::Examined;
+use super::examine::ExaminedFileMap;
 use super::meaning::{
-    Unified, give_units_to_bounds, member_of, missing_elements, other_labels, shown, take_units,
-    text, time_meaning, unified,
+    TimeUnification, give_units_to_bounds, member_of, missing_elements, other_labels, shown,
+    take_units, text, time_meaning, unified,
 };
 use super::values::{
     COMPARED_BYTES_MAX, TOLERANCE, TOLERANCE_OF_TIMES, VariableElements, bytes_of,
 };
 use crate::error::Result;
-use crate::foreign::attributes::{Style, dimension_names, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, dimension_names, group_attributes};
 
 /// The most bytes of fields of the first file to hold, and of fields of all other files to read.
 const FIELD_BYTES_MAX: u64 = 64 << 20;
@@ -76,7 +76,11 @@ impl CoordinateLabels {
 }
 
 /// Returns the labels of a variable of a file; `None` for one that is not compared.
-fn labels_of(file: &Examined, number: usize, limits: &Limits) -> Result<Option<CoordinateLabels>> {
+fn labels_of(
+    file: &ExaminedFileMap,
+    number: usize,
+    limits: &Limits,
+) -> Result<Option<CoordinateLabels>> {
     let array = &file.map.arrays[number];
     if array.data_type == Some(DataType::String) {
         return Ok(file.texts(number, limits)?.map(CoordinateLabels::Texts));
@@ -109,7 +113,7 @@ fn named_coordinates(map: &ChunkMap) -> HashSet<String> {
         Some((group, text(array, "coordinates")?))
     });
     let of_groups = map.groups.iter().filter_map(|group| {
-        let attributes = group_attributes(&group.attributes, Style::H5netcdf);
+        let attributes = group_attributes(&group.attributes, AttributeStyle::H5netcdf);
         Some((group.path.as_str(), attributes.get("coordinates")?.as_str()?.to_owned()))
     });
     let mut paths = HashSet::new();
@@ -155,7 +159,7 @@ pub(super) struct Comparison {
 
 /// The result of a comparison with the first file.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct ComparisonResult {
     pub(super) span: CoordinateSpan,
     pub(super) differing: Vec<u32>,
     /// The first reason why the file does not fit.
@@ -167,9 +171,9 @@ impl Comparison {
     /// joined along `dimension`.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
+    /// As [`ExaminedFileMap::elements`].
     pub(super) fn new(
-        first: &Examined,
+        first: &ExaminedFileMap,
         (file, count): (String, usize),
         dimension: &str,
         (compat, limits): (Compat, &Limits),
@@ -225,8 +229,11 @@ impl Comparison {
     /// coordinate.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
-    pub(super) fn of_first(&self, first: &Examined) -> Result<(Examined, Compared)> {
+    /// As [`ExaminedFileMap::elements`].
+    pub(super) fn of_first(
+        &self,
+        first: &ExaminedFileMap,
+    ) -> Result<(ExaminedFileMap, ComparisonResult)> {
         let mut own = first.clone();
         own.map.arrays.clone_from(&self.arrays);
         let span = match self.coordinate {
@@ -236,30 +243,34 @@ impl Comparison {
             ),
             None => CoordinateSpan::default(),
         };
-        Ok((own, Compared { span, ..Compared::default() }))
+        Ok((own, ComparisonResult { span, ..ComparisonResult::default() }))
     }
 
     /// Compares a file, the `position`-th of the new ones, and converts its joined times.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
-    pub(super) fn compare(&self, file: &mut Examined, position: usize) -> Result<Compared> {
+    /// As [`ExaminedFileMap::elements`].
+    pub(super) fn compare(
+        &self,
+        file: &mut ExaminedFileMap,
+        position: usize,
+    ) -> Result<ComparisonResult> {
         give_units_to_bounds(&mut file.map.arrays);
         let paths = file.map.arrays.iter().map(|array| array.path.clone());
         let numbers: HashMap<String, usize> = paths.zip(0..).collect();
         let number_of = |number: usize| numbers.get(&self.arrays[number].path).copied();
-        let mut compared = Compared::default();
+        let mut compared = ComparisonResult::default();
         let mut problem = None;
         for &number in &self.joined {
             let Some(own) = number_of(number) else { continue };
             let found = self.unify(file, (number, own))?;
-            if let Unity::Failed(reason) = found {
+            if let UnitsOutcome::Failed(reason) = found {
                 problem = problem.or(Some(reason));
                 continue;
             }
             if self.coordinate == Some(number) {
                 let elements = match found {
-                    Unity::Converted(elements) => Some(elements),
+                    UnitsOutcome::Converted(elements) => Some(elements),
                     _ => file.elements(own, &self.limits)?,
                 };
                 compared.span = span_of(elements, &missing_elements(&file.map.arrays[own]));
@@ -277,20 +288,26 @@ impl Comparison {
                 }
             }
         }
-        Ok(Compared { problem, ..compared })
+        Ok(ComparisonResult { problem, ..compared })
     }
 
     /// Converts a joined variable of a file to the units of the first file.
-    fn unify(&self, file: &mut Examined, (number, own): (usize, usize)) -> Result<Unity> {
+    fn unify(
+        &self,
+        file: &mut ExaminedFileMap,
+        (number, own): (usize, usize),
+    ) -> Result<UnitsOutcome> {
         let first = &self.arrays[number];
         let conversion = match unified(first, &file.map.arrays[own]) {
-            Unified::AsTheyAre => return Ok(Unity::Same),
-            Unified::SameUnits => {
+            TimeUnification::AsTheyAre => return Ok(UnitsOutcome::Same),
+            TimeUnification::SameUnits => {
                 take_units(first, &mut file.map.arrays[own]);
-                return Ok(Unity::Same);
+                return Ok(UnitsOutcome::Same);
             }
-            Unified::Never(reason) => return Ok(Unity::Failed(self.decoded_instead(&reason))),
-            Unified::Convert(conversion) => conversion,
+            TimeUnification::Never(reason) => {
+                return Ok(UnitsOutcome::Failed(self.decoded_instead(&reason)));
+            }
+            TimeUnification::Convert(conversion) => conversion,
         };
         let path = &first.path;
         let bytes = bytes_of(&file.map.arrays[own]).unwrap_or(u64::MAX);
@@ -304,16 +321,16 @@ impl Comparison {
         let Some(times) = times else {
             let units = time_meaning(first).unwrap_or_default();
             let reason = format!("{path:?} has more times than are converted to {units:?}");
-            return Ok(Unity::Failed(self.decoded_instead(&reason)));
+            return Ok(UnitsOutcome::Failed(self.decoded_instead(&reason)));
         };
         let array = &mut file.map.arrays[own];
         match conversion.apply(array, &times) {
             Ok(elements) => {
                 take_units(first, array);
                 file.datasets[own] = None;
-                Ok(Unity::Converted(elements))
+                Ok(UnitsOutcome::Converted(elements))
             }
-            Err(reason) => Ok(Unity::Failed(self.decoded_instead(&reason))),
+            Err(reason) => Ok(UnitsOutcome::Failed(self.decoded_instead(&reason))),
         }
     }
 
@@ -328,7 +345,7 @@ impl Comparison {
     /// Returns the difference between a coordinate of a file and that of the first file.
     fn other_labels(
         &self,
-        file: &Examined,
+        file: &ExaminedFileMap,
         (number, own): (usize, usize),
         labels: &CoordinateLabels,
     ) -> Result<Option<String>> {
@@ -361,7 +378,7 @@ impl Comparison {
     /// Returns true if a field of a file, which is not joined, differs from that of the first file.
     fn is_other_field(
         &self,
-        file: &Examined,
+        file: &ExaminedFileMap,
         (number, own): (usize, usize),
         values: Option<&CoordinateLabels>,
     ) -> bool {
@@ -383,7 +400,7 @@ impl Comparison {
 }
 
 /// The outcome of converting a variable to the units of the first file.
-enum Unity {
+enum UnitsOutcome {
     Same,
     Converted(VariableElements),
     Failed(String),
@@ -420,10 +437,10 @@ fn span_of(elements: Option<VariableElements>, missing: &[Vec<u8>]) -> Coordinat
 /// those without labels whose lengths differ.
 ///
 /// # Errors
-/// As [`Examined::elements`].
+/// As [`ExaminedFileMap::elements`].
 pub(super) fn differing_dimensions(
-    first: &Examined,
-    other: &Examined,
+    first: &ExaminedFileMap,
+    other: &ExaminedFileMap,
     limits: &Limits,
 ) -> Result<BTreeSet<String>> {
     let of_other = other.map.arrays.iter().map(|array| array.path.as_str());

@@ -21,7 +21,7 @@ pub(super) enum FilePart {
 }
 
 /// The files that a selection touches, in their order, each with its part.
-pub(super) type Parts = BTreeMap<usize, FilePart>;
+pub(super) type PartsByFile = BTreeMap<usize, FilePart>;
 
 impl FilePart {
     /// Returns the chunks of the file that the part touches, and the places of their elements in
@@ -48,8 +48,8 @@ impl FilePart {
 ///
 /// # Errors
 /// `LimitExceeded` for a selection that is too large to plan.
-pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<Parts> {
-    let mut parts = Parts::new();
+pub(super) fn cut(selection: &Selection, axis: usize, starts: &[u64]) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     if selection.len() == Some(0) {
         return Ok(parts);
     }
@@ -82,8 +82,8 @@ pub(super) fn cut_part(
     result_shape: &[u64],
     axis: usize,
     starts: &[u64],
-) -> Result<Parts> {
-    let mut parts = Parts::new();
+) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     add_box(&mut parts, part, (result_shape, 0), (axis, starts))?;
     Ok(parts)
 }
@@ -171,7 +171,7 @@ fn axes_of(region: &Region) -> Result<Vec<AxisSelection>> {
 /// Adds the parts of one box of a selection. Its elements fill a box of `shape` of the result,
 /// after `behind` elements.
 fn add_box(
-    parts: &mut Parts,
+    parts: &mut PartsByFile,
     axes: &[PlacedAxis],
     (shape, behind): (&[u64], u64),
     (axis, starts): (usize, &[u64]),
@@ -239,8 +239,8 @@ pub(super) fn cut_points(
     place_of: impl Fn(u64) -> u64,
     axis: usize,
     starts: &[u64],
-) -> Result<Parts> {
-    let mut parts = Parts::new();
+) -> Result<PartsByFile> {
+    let mut parts = PartsByFile::new();
     let mut by_file: BTreeMap<usize, (Vec<Vec<u64>>, Vec<u64>)> = BTreeMap::new();
     for (place, at) in points.coords()[axis].iter().enumerate() {
         let file = file_of(starts, *at);

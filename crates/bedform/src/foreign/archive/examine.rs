@@ -11,7 +11,7 @@ use bedform_storage::{Object, Storage, StorageErrorKind};
 use super::place::FilePlace;
 use super::values::{OpenedVariable, VariableElements, is_small};
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::hdf5::{self, Parsed, Reader};
+use crate::foreign::hdf5::{self, Hdf5Access, ParsedFile};
 use crate::foreign::opening::kept_map;
 use crate::foreign::tables::grid_chunks;
 use crate::foreign::{read_header, source_version};
@@ -26,7 +26,7 @@ pub(super) const STOPPED: &str = "opening the files was stopped";
 
 /// The variables of a file by its metadata, and the file itself.
 #[derive(Clone)]
-pub(super) struct Examined {
+pub(super) struct ExaminedFileMap {
     pub(super) map: ChunkMap,
     /// For each variable, the address of its dataset if the map lacks its chunks.
     pub(super) datasets: Vec<Option<u64>>,
@@ -62,7 +62,7 @@ pub(super) fn examine(
     storage: &dyn Storage,
     options: &OpenOptions,
     tables: &TableBudget,
-) -> Result<Option<Examined>> {
+) -> Result<Option<ExaminedFileMap>> {
     let path = &*place.path;
     let opened =
         FrontCachedFile::local(storage, &place.name, options).map_err(|error| {
@@ -89,22 +89,26 @@ pub(super) fn examine(
         _ => Err(other(path, NO_FILE)),
     };
     let found = found?;
-    Ok(found.map(|(map, datasets)| Examined { map, datasets, object: Arc::from(opened.object) }))
+    Ok(found.map(|(map, datasets)| ExaminedFileMap {
+        map,
+        datasets,
+        object: Arc::from(opened.object),
+    }))
 }
 
 /// A chunk map, and for each variable the address of its dataset if the map lacks its chunks.
-type Described = (ChunkMap, Vec<Option<u64>>);
+type DescribedFile = (ChunkMap, Vec<Option<u64>>);
 
 fn of_hdf5(
     place: &FilePlace,
     opened: &FrontCachedFile,
     options: &OpenOptions,
     tables: &TableBudget,
-) -> Result<Option<Described>> {
-    if let Some(Parsed { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
+) -> Result<Option<DescribedFile>> {
+    if let Some(ParsedFile { mut map, mut datasets }) = hdf5::parse(&place.path, opened, options)? {
         for (array, address) in map.arrays.iter_mut().zip(&mut datasets) {
             let Some(at) = address.filter(|_| tables.takes(array)) else { continue };
-            let reader = Reader::new(&*opened.object, opened.if_settled(), false);
+            let reader = Hdf5Access::new(&*opened.object, opened.if_settled(), false);
             // A failed search is repeated by the read that needs the table.
             let found = hdf5::read_table(&reader, at, array, &options.limits).ok();
             if let (Some(table), ForeignStorage::Chunked { chunks, .. }) =
@@ -145,7 +149,7 @@ impl TableBudget {
     }
 }
 
-impl Examined {
+impl ExaminedFileMap {
     /// Makes the result for an opened file whose map has all chunks.
     pub(super) fn whole(map: ChunkMap, object: Arc<dyn Object>) -> Self {
         let datasets = vec![None; map.arrays.len()];
@@ -176,8 +180,8 @@ impl Examined {
         self.elements_of(array, table)
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader::new(&*self.object, None, false)
+    fn reader(&self) -> Hdf5Access<'_> {
+        Hdf5Access::new(&*self.object, None, false)
     }
 
     fn elements_of(
@@ -197,7 +201,7 @@ impl Examined {
     /// only the library reads.
     ///
     /// # Errors
-    /// As [`Examined::elements`].
+    /// As [`ExaminedFileMap::elements`].
     pub(super) fn texts(&self, number: usize, limits: &Limits) -> Result<Option<Vec<String>>> {
         let array = &self.map.arrays[number];
         let address = self.datasets[number].filter(|_| array.data_type == Some(DataType::String));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bedform_format::archive::ArchivedVariable;
 use bedform_format::chunk_map::{ChunkMap, Encoding, ForeignArray, ForeignStorage};
 
-use super::examine::Examined;
+use super::examine::ExaminedFileMap;
 use super::meaning::MEANINGS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::foreign::attributes::dimension_names;
@@ -66,7 +66,7 @@ impl FirstVariables {
     /// As [`FirstVariables::candidate`].
     pub(super) fn described(
         &self,
-        examined: Examined,
+        examined: ExaminedFileMap,
     ) -> Result<Vec<(FormCandidate, ArchivedVariable)>> {
         let variables = examined.map.arrays.into_iter().zip(examined.datasets);
         let described = variables.map(|(array, address)| {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bedform_format::chunk_map::{ChunkMap, ForeignArray, SourceVersion};
 use bedform_geometry::{ChunkGrid, PlacedAxis, Points, Positions, Selection};
 
-use super::cut::{Parts, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
+use super::cut::{PartsByFile, cut, cut_part, cut_points, file_of, files_at, files_of_selection};
 use super::meaning::time_meaning;
-use super::member::Member;
+use super::member::ArchiveMember;
 use super::{Archive, VariableForm};
 use crate::cache::Scope;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::foreign::facts::{ForeignVariable, Sources, VariableFacts};
 use crate::foreign::source_version;
 use crate::plan::geometry::Geometry;
 use crate::run::chunks::ChunkCache;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{Settled, StoredLayout};
 
 /// A variable whose elements lie in many files.
@@ -87,11 +87,12 @@ impl JoinedVariable {
             self.file_parts(cut(selection, self.axis(), &self.archive.starts)?)
         };
         let parts = cut().map_err(|error| error.at(&self.facts.path))?;
-        let members: Vec<Member<'_>> = parts.iter().map(|(read, _)| self.member(read)).collect();
+        let members: Vec<ArchiveMember<'_>> =
+            parts.iter().map(|(read, _)| self.member(read)).collect();
         let pieces = parts.iter().zip(&members);
-        let mut pieces: Vec<Piece<'_>> =
+        let mut pieces: Vec<PlanPiece<'_>> =
             pieces.map(|((read, geometry), member)| self.piece(read, member, geometry)).collect();
-        Piece::number(&mut pieces);
+        PlanPiece::number(&mut pieces);
         act(ReadPlan::new(&pieces, &self.facts.tuning))
     }
 
@@ -115,19 +116,19 @@ impl JoinedVariable {
     }
 
     /// Returns the source of a read's part in one file.
-    pub(crate) fn member(&self, read: &FileRead) -> Member<'_> {
-        Member { archive: &self.archive, file: read.file, variable: self.number }
+    pub(crate) fn member(&self, read: &FileRead) -> ArchiveMember<'_> {
+        ArchiveMember { archive: &self.archive, file: read.file, variable: self.number }
     }
 
     /// Returns the piece of a plan that reads this part.
     pub(crate) fn piece<'p>(
         &'p self,
         read: &'p FileRead,
-        member: &'p Member<'p>,
+        member: &'p ArchiveMember<'p>,
         geometry: &'p Geometry,
-    ) -> Piece<'p> {
+    ) -> PlanPiece<'p> {
         let cache = |scope| ChunkCache::new(&self.facts.cache, scope);
-        Piece {
+        PlanPiece {
             source: member,
             moment: &Settled,
             layout: &self.archive.form(read.file, self.number).layout,
@@ -202,7 +203,7 @@ impl JoinedVariable {
         Ok((found == *known).then_some(found))
     }
 
-    fn file_parts(&self, parts: Parts) -> Result<FileParts> {
+    fn file_parts(&self, parts: PartsByFile) -> Result<FileParts> {
         let archive = &*self.archive;
         let parts = parts.into_iter().map(|(file, part)| {
             let form = archive.form(file, self.number);

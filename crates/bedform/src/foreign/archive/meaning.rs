@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::times::{TimeUnits, calendar_name, converted, is_since};
 use super::values::VariableElements;
-use crate::foreign::attributes::{Style, group_attributes};
+use crate::foreign::attributes::{AttributeStyle, group_attributes};
 
 /// Attributes that decide the meaning of stored values: files that differ in them cannot be read as
 /// one.
@@ -28,7 +28,7 @@ const MISSING: [&str; 2] = ["_FillValue", "missing_value"];
 pub(super) fn meaning(array: &ForeignArray, name: &str) -> Option<Value> {
     let (_, attribute) = array.attributes.iter().find(|(own, _)| own == name)?;
     let only = [(name.to_owned(), attribute.clone())];
-    let value = group_attributes(&only, Style::H5netcdf).remove(name)?;
+    let value = group_attributes(&only, AttributeStyle::H5netcdf).remove(name)?;
     Some(match value {
         Value::Array(list) if list.len() == 1 => list.into_iter().next().unwrap_or_default(),
         other => other,
@@ -151,7 +151,7 @@ fn little_endian(element: &[u8], order: Endian) -> Vec<u8> {
 }
 
 /// The way in which times of a file become those of the first file.
-pub(super) enum Unified {
+pub(super) enum TimeUnification {
     /// No change: they are not times, or have equal units.
     AsTheyAre,
     /// Other words for the same units.
@@ -170,25 +170,25 @@ pub(super) struct TimeConversion {
 }
 
 /// Compares the units of a variable with those of the first file.
-pub(super) fn unified(first: &ForeignArray, array: &ForeignArray) -> Unified {
+pub(super) fn unified(first: &ForeignArray, array: &ForeignArray) -> TimeUnification {
     let (Some(of), Some(own)) = (since_units(first), since_units(array)) else {
-        return Unified::AsTheyAre;
+        return TimeUnification::AsTheyAre;
     };
     if of == own {
-        return Unified::AsTheyAre;
+        return TimeUnification::AsTheyAre;
     }
     let [to, from] =
         [&of, &own].map(|(units, calendar)| TimeUnits::parse(units, calendar.as_deref()));
     let calendars =
         [&of, &own].map(|(_, name)| calendar_name(name.as_deref().unwrap_or("standard")));
     if of.0 == own.0 && calendars[0] == calendars[1] || from.is_some() && from == to {
-        return Unified::SameUnits;
+        return TimeUnification::SameUnits;
     }
     match (from, to) {
         (Some(from), Some(to)) if calendars[0] == calendars[1] => {
-            Unified::Convert(TimeConversion { from, to, shown: (own.0, of.0) })
+            TimeUnification::Convert(TimeConversion { from, to, shown: (own.0, of.0) })
         }
-        _ => Unified::Never(format!(
+        _ => TimeUnification::Never(format!(
             "{:?} has times in {:?} ({}), which are not compared with {:?} ({})",
             array.path, own.0, calendars[1], of.0, calendars[0]
         )),

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use super::examine::changed;
 use super::{Archive, VariableForm};
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::chunks::{Table, cell_of};
-use crate::foreign::hdf5::{self, Reader};
-use crate::foreign::inline::Inline;
+use crate::foreign::chunks::{TableHandle, cell_of};
+use crate::foreign::hdf5::{self, Hdf5Access};
+use crate::foreign::inline::CompactObject;
 use crate::foreign::source_version;
 use crate::plan::opening::Need;
 use crate::source::{OpenCell, PendingCell, Source};
@@ -39,12 +39,12 @@ pub(super) struct OpenFiles {
     checks: bool,
     /// The number of files in a row that took as long to open as a wait for the device.
     slow: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<OpenFilesState>,
 }
 
 /// Open files and tables, under one lock.
 #[derive(Debug, Default)]
-struct State {
+struct OpenFilesState {
     /// The number of uses so far.
     clock: u64,
     /// Open files, each with the time of its last use on this clock.
@@ -75,7 +75,7 @@ impl OpenFiles {
         self.slow.fetch_add(1, Ordering::Relaxed) + 1 >= WAITED_IN_A_ROW
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenFilesState> {
         // A thread that panicked left consistent values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,7 +191,7 @@ impl Archive {
         if let Some(table) = self.open.table((file, variable)) {
             return Ok(Some(table));
         }
-        let reader = Reader::new(object, None, false);
+        let reader = Hdf5Access::new(object, None, false);
         let table = hdf5::read_table(&reader, place.at, &form.array, &self.limits)
             .map_err(|error| error.at(self.file_name(file)))?;
         let table = Arc::new(table);
@@ -208,13 +208,13 @@ fn is_out_of_files(error: &StorageError) -> bool {
 
 /// A variable of one file of an archive.
 #[derive(Clone, Copy)]
-pub(crate) struct Member<'a> {
+pub(crate) struct ArchiveMember<'a> {
     pub(super) archive: &'a Archive,
     pub(super) file: usize,
     pub(super) variable: usize,
 }
 
-impl Member<'_> {
+impl ArchiveMember<'_> {
     fn form(&self) -> &VariableForm {
         self.archive.form(self.file, self.variable)
     }
@@ -224,7 +224,7 @@ impl Member<'_> {
     }
 }
 
-impl Source for Member<'_> {
+impl Source for ArchiveMember<'_> {
     fn open(
         &self,
         _: &[u64],
@@ -241,7 +241,9 @@ impl Source for Member<'_> {
         let mut table = None;
         let object: Arc<dyn Object> = match (&form.array.storage, &place.data) {
             (ForeignStorage::Empty, _) => return Ok(None),
-            (ForeignStorage::Compact { .. }, Some(data)) => Arc::new(Inline::new(data.to_vec())),
+            (ForeignStorage::Compact { .. }, Some(data)) => {
+                Arc::new(CompactObject::new(data.to_vec()))
+            }
             (ForeignStorage::Compact { .. }, None) => {
                 let text = format!("{}: an archive without its bytes", self.object_name(&[]));
                 return Err(Error::new(ErrorKind::Corrupt, text));
@@ -256,7 +258,7 @@ impl Source for Member<'_> {
         if archive.open.has_waited(began.elapsed()) {
             waits();
         }
-        let table = || Table::Own(table.unwrap_or_default());
+        let table = || TableHandle::Own(table.unwrap_or_default());
         Ok(Some(cell_of(object, &form.array.storage, Some(place.at), table)))
     }
 

@@ -77,7 +77,7 @@ use member::OpenFiles;
 use place::ArchiveFiles;
 
 pub(crate) use joined::{FileRead, JoinedVariable};
-pub(crate) use member::Member;
+pub(crate) use member::ArchiveMember;
 pub use place::archive_sidecar;
 pub(crate) use place::shown;
 

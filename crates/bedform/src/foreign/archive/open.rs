@@ -13,8 +13,8 @@ use bedform_storage::Object;
 use super::agree::{
     Agreement, is_native, joined_axes, no_dimension, only_one, unlimited_dimension,
 };
-use super::compare::{Compared, Comparison, differing_dimensions, joined_coordinate};
-use super::examine::{Examined, STOPPED, TableBudget, changed, examine, in_threads};
+use super::compare::{Comparison, ComparisonResult, differing_dimensions, joined_coordinate};
+use super::examine::{ExaminedFileMap, STOPPED, TableBudget, changed, examine, in_threads};
 use super::forms::{FileVariables, Forms};
 use super::meaning::text;
 use super::member::OpenFiles;
@@ -117,7 +117,7 @@ fn known_files(
     }
     let mut may_sort = is_sorted;
     loop {
-        let opening = Opening { places, how, options };
+        let opening = ArchiveOpening { places, how, options };
         let first = opening.first()?;
         let (mut map, mut is_new) = opening.map(&first, kept.take())?;
         let own: Vec<usize> = (0..map.files.len()).collect();
@@ -167,13 +167,13 @@ fn numbers_by_state(files: &[ArchivedFile]) -> HashMap<StateKey, usize> {
 }
 
 /// The inputs of opening an archive.
-struct Opening<'a> {
+struct ArchiveOpening<'a> {
     places: &'a ArchiveFiles,
     how: &'a ArchiveOptions<'a>,
     options: &'a OpenOptions,
 }
 
-impl Opening<'_> {
+impl ArchiveOpening<'_> {
     /// Opens the first file alone.
     fn first(&self) -> Result<ForeignFile> {
         let place = &self.places.files[0];
@@ -314,7 +314,7 @@ impl Opening<'_> {
             let variables = joined.iter().map(|(number, _)| found[*number].clone());
             let variables = variables.map(Option::unwrap_or_default).collect();
             let source = self.places.files[file].source.clone();
-            let Compared { span, differing, .. } = compared;
+            let ComparisonResult { span, differing, .. } = compared;
             files[file] = ArchivedFile { source, variables, span, differing };
         }
         let forms = forms.all.into_iter().map(|form| form.array).collect();
@@ -326,7 +326,7 @@ impl Opening<'_> {
     ///
     /// # Errors
     /// `InvalidArgument` if it is unclear.
-    fn dimension(&self, first: &Examined, kept: Option<&ArchiveMap>) -> Result<String> {
+    fn dimension(&self, first: &ExaminedFileMap, kept: Option<&ArchiveMap>) -> Result<String> {
         if let Some(given) = &self.how.join.dimension {
             return Ok(given.clone());
         }
@@ -356,7 +356,7 @@ impl Opening<'_> {
     }
 
     /// Examines a file by our parser, or else by its library.
-    fn examined_file(&self, file: usize, tables: &TableBudget) -> Result<Examined> {
+    fn examined_file(&self, file: usize, tables: &TableBudget) -> Result<ExaminedFileMap> {
         let (place, storage) = (&self.places.files[file], &**self.places.storage(file));
         match examine(place, storage, self.options, tables)? {
             Some(examined) => Ok(examined),
@@ -364,12 +364,12 @@ impl Opening<'_> {
         }
     }
 
-    fn examined_by_library(&self, file: usize) -> Result<Examined> {
+    fn examined_by_library(&self, file: usize) -> Result<ExaminedFileMap> {
         let map = self.map_of_library(file)?;
         let place = &self.places.files[file];
         let object: Arc<dyn Object> = Arc::from(self.places.storage(file).open(&place.name)?);
         match source_version(object.version()) == place.source {
-            true => Ok(Examined::whole(map, object)),
+            true => Ok(ExaminedFileMap::whole(map, object)),
             false => Err(changed(&place.path)),
         }
     }
@@ -378,15 +378,15 @@ impl Opening<'_> {
     fn look_at(
         &self,
         new: &[usize],
-        first: &Examined,
+        first: &ExaminedFileMap,
         comparison: &Comparison,
         forms: &Mutex<Forms>,
-    ) -> Result<Vec<(FileVariables, Compared)>> {
+    ) -> Result<Vec<(FileVariables, ComparisonResult)>> {
         let lock = || forms.lock().unwrap_or_else(PoisonError::into_inner);
         let variables = lock().first.clone();
         // Only these fields can be shared between threads.
         let (places, options) = (self.places, self.options);
-        let take = |mut examined: Examined, number: usize| {
+        let take = |mut examined: ExaminedFileMap, number: usize| {
             let file = new[number];
             let compared = comparison.compare(&mut examined, number);
             let compared = compared.map_err(|error| error.at(places.files[file].path.display()))?;
@@ -413,9 +413,9 @@ impl Opening<'_> {
 }
 
 /// Returns the variables of an opened file.
-fn of_opened(file: &ForeignFile) -> Result<Examined> {
+fn of_opened(file: &ForeignFile) -> Result<ExaminedFileMap> {
     let datasets = (0..file.map.arrays.len()).map(|number| file.tables.address(number)).collect();
-    Ok(Examined { map: (*file.map).clone(), datasets, object: file.object()? })
+    Ok(ExaminedFileMap { map: (*file.map).clone(), datasets, object: file.object()? })
 }
 
 /// Adds the kept forms of these files, each of which is there once, under their numbers.

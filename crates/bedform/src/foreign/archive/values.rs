@@ -9,16 +9,16 @@ use bedform_storage::Object;
 
 use super::times::integer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::foreign::chunks::{Table, cell_of};
-use crate::foreign::inline::Inline;
+use crate::foreign::chunks::{TableHandle, cell_of};
+use crate::foreign::inline::CompactObject;
 use crate::foreign::variable::layout_of;
 use crate::options::OpenOptions;
-use crate::plan::copy::Target;
+use crate::plan::copy::CopyTarget;
 use crate::plan::opening::Need;
 use crate::plan::tuning::Tuning;
 use crate::run::deliver::Deliver;
 use crate::run::execute::execute;
-use crate::run::plan::{Piece, ReadPlan};
+use crate::run::plan::{PlanPiece, ReadPlan};
 use crate::source::{OpenCell, PendingCell, Settled, Source, StoredLayout};
 
 /// The most bytes of a variable that is compared.
@@ -185,10 +185,10 @@ impl Source for OpenedVariable<'_> {
     ) -> Result<Option<OpenCell>> {
         let object: Arc<dyn Object> = match &self.array.storage {
             ForeignStorage::Empty => return Ok(None),
-            ForeignStorage::Compact { data } => Arc::new(Inline::new(data.clone())),
+            ForeignStorage::Compact { data } => Arc::new(CompactObject::new(data.clone())),
             _ => self.object.clone(),
         };
-        let table = || Table::Own(self.table.clone());
+        let table = || TableHandle::Own(self.table.clone());
         Ok(Some(cell_of(object, &self.array.storage, None, table)))
     }
 
@@ -231,7 +231,7 @@ pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<V
     }
     let mut buffer = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
     let tuning = Tuning::with(&OpenOptions { threads: Some(1), ..OpenOptions::default() });
-    let piece = Piece {
+    let piece = PlanPiece {
         source,
         moment: &Settled,
         layout,
@@ -242,6 +242,6 @@ pub(super) fn read_whole(source: &dyn Source, layout: &StoredLayout) -> Result<V
         cells_before: 0,
     };
     let plan = ReadPlan::new(std::slice::from_ref(&piece), &tuning);
-    execute(plan, Deliver::Buffer(Target::new(&mut buffer)))?;
+    execute(plan, Deliver::Buffer(CopyTarget::new(&mut buffer)))?;
     Ok(buffer)
 }

@@ -13,7 +13,7 @@ use crate::log::opened::OpenedStore;
 use crate::log::view::View;
 use crate::source::Moment as _;
 use crate::write::elements::ChunkElements;
-use crate::write::sample::{Blocks, spread};
+use crate::write::sample::{SampleBlocks, spread};
 use crate::zarr::choosing::{ArrayToClose, chosen_by, close};
 use crate::zarr::state::ArrayState;
 
@@ -58,7 +58,7 @@ fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
     let objects = plan.objects.len() as u64;
-    let mut blocks = Blocks::new(layout, objects.saturating_mul(layout.object_bytes()));
+    let mut blocks = SampleBlocks::new(layout, objects.saturating_mul(layout.object_bytes()));
     let objects = spread(objects, blocks.count_max());
     let per_object = blocks.count_max().div_ceil(objects.len().max(1));
     for at in objects {
