@@ -1,7 +1,7 @@
-//! A file of promises: which commits of a segment its writer has promised, outside the segment.
+//! Promise files: the promised commits of a segment, recorded outside the segment.
 //!
-//! It lies beside the parts of the segment in a burst tier. Without it damage to a part could not be told
-//! from what was never promised.
+//! A promise file lies beside the parts of the segment in a burst tier. It tells a damaged part
+//! from data that were never promised.
 //!
 //! ```text
 //! header, little-endian, 64 bytes          promise, 64 bytes
@@ -16,8 +16,8 @@
 //!  60  4  CRC-32C of the 60 bytes before    60  4  CRC-32C of the 60 bytes before
 //! ```
 //!
-//! The header and each promise begin a block of [`SEGMENT_ALIGNMENT`] bytes, the rest of which is zero: a
-//! sync ends each. A block of zeros is one that was set aside, or lost.
+//! The header and each promise start a block of [`SEGMENT_ALIGNMENT`] bytes, padded with zeros; a
+//! sync follows each block. A block of zeros was preallocated, or lost.
 
 use super::segment::{
     SEGMENT_ALIGNMENT, SegmentHeader, check_seal_in_place, exactly, long, seal_in_place, word,
@@ -30,12 +30,12 @@ const PROMISE_MAGIC: [u8; 4] = *b"BPRO";
 const VERSION: u32 = 1;
 const HEADER: &str = "the header of a file of promises";
 const PROMISE: &str = "a promise";
-/// Numbers up to it can be counted on from.
+/// Numbers up to it can be incremented without overflow.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 const NAME_START: &str = "promises-";
 const NAME_DIGITS: usize = 6;
 
-/// A commit that its writers were told of as durable, before any root knows it.
+/// A commit that was reported durable to its writers before a root names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Promise {
     /// The commit.
