@@ -214,9 +214,9 @@ def tables_of(ours: Json, theirs: Json) -> dict[str, tuple[Json, Json]]:
     }
 
 
-#: Why h5py reads what the parser knows to be simple: numbers of one byte that have an order, chunks
-#: at the edge, of which h5py does not tell whether they are filtered, what was never written in a
-#: file with a user block, and chunks that grow behind other axes, which h5py places wrongly.
+#: Reasons for which the package leaves variables to h5py that the parser reads: one-byte numbers
+#: with a byte order; edge chunks, for which h5py does not say if they are filtered; unwritten data
+#: in a file with a user block; chunks along a growing axis after others, which h5py places wrongly.
 KNOWN_BETTER = (
     "numbers in a form that NumPy does not have",
     "its chunks at the edge may be",

@@ -18,7 +18,7 @@ Json = Any
 ORDERS = {h5py.h5t.ORDER_LE: "Little", h5py.h5t.ORDER_BE: "Big", h5py.h5t.ORDER_VAX: "Vax"}
 PADDINGS = {0: "ZeroTerminated", 1: "Zeros", 2: "Spaces"}
 LAYOUTS = {0: "compact", 1: "contiguous", 2: "chunked", 3: "virtual"}
-#: By bytes and bits: positions of sign and exponent, length and bias of the exponent.
+#: By bytes and bits: position of the sign; position, length and bias of the exponent.
 IEEE = {(2, 16): (15, 10, 5, 15), (4, 32): (31, 23, 8, 127), (8, 64): (63, 52, 11, 1023)}
 CHUNKS_MAX = 200_000
 #: Exceptions of h5py for values that it does not read.

@@ -45,7 +45,7 @@ FILTERS: Final[dict[str, dict[str, Any]]] = {
     "zstd": dict(hdf5plugin.Zstd(clevel=3)),
     "blosc": dict(hdf5plugin.Blosc(cname="lz4", shuffle=1)),
 }
-#: Shape, longest shape and chunks: each has an index of its own in the later versions.
+#: Shape, largest shape and chunks; later versions of the format use another index for each.
 SHAPES: Final = {
     "single": ((7, 5), (7, 5), (7, 5)),
     "fixed": ((7, 5), (7, 5), (2, 2)),

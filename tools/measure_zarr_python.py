@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 READERS = ("zarr-python", "tensorstore")
 CODECS = ("raw", "zstd", "blosc-zstd", "blosc-lz4")
-#: The arrays are read this often, or for so long; the median counts.
+#: Each array is read this often, or for this many seconds; the median counts.
 ROUNDS, SECONDS = 7, 1.0
-#: So many halves of the layouts are fitted to judge the fit by the other half.
+#: Number of fits to one half of the layouts that are judged by the other half.
 HALVES = 10
 KIB = 1024
 
@@ -52,7 +52,7 @@ class Layout:
         return np.dtype(self.dtype).itemsize
 
 
-#: From one to four dimensions, some 8 to 130 MB.
+#: One to four dimensions, about 8 to 130 MB.
 SHAPES: tuple[tuple[Shape, str], ...] = (
     ((4_000_000,), "float32"),
     ((1_500, 3_000), "float64"),
