@@ -1,7 +1,7 @@
 //! Runs one target of `targets.rs` under libFuzzer; `BEDFORM_FUZZ_TARGET` names it.
 //!
-//! `tools/fuzz.py` builds and runs this; `crates/bedform/tests/reliability/fuzz_regressions.rs` runs
-//! the same targets on the committed seeds and crashers, without libFuzzer.
+//! `tools/fuzz.py` builds and runs this. `crates/bedform/tests/reliability/fuzz_regressions.rs`
+//! runs the same targets on the committed seeds and crashers, without libFuzzer.
 #![no_main]
 
 mod targets;

@@ -181,9 +181,9 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`]; [`GeometryError::RangePastEnd`]
-    /// for neighbouring positions, else [`GeometryError::IndexOutOfBounds`] with the highest index along
-    /// the axis.
+    /// [`GeometryError::RankTooLarge`], [`GeometryError::RankMismatch`];
+    /// [`GeometryError::RangePastEnd`] for consecutive positions, else
+    /// [`GeometryError::IndexOutOfBounds`] with the highest index along the axis.
     pub fn validate(&self, shape: &[u64]) -> Result<(), GeometryError> {
         check_rank(shape.len())?;
         match self {

@@ -16,7 +16,8 @@ pub struct Level {
     pub count: u64,
 }
 
-/// A kd-strided pattern (section 2.2.1): a place, and for each depth, innermost first, a step and a count.
+/// A kd-strided pattern (section 2.2.1): a place, and for each level, innermost first, a step and a
+/// count.
 ///
 /// ```
 /// use bedform_patterns::{Level, Place, Walk};

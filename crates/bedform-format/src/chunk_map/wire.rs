@@ -28,8 +28,8 @@ impl ChunkMap {
     /// Encodes the map; the module header has the layout.
     ///
     /// # Errors
-    /// As [`ChunkMap::description`], and [`ChunkMapError::Invalid`] if the columns of a table differ
-    /// in length.
+    /// As [`ChunkMap::description`], and [`ChunkMapError::Invalid`] if the columns of a table
+    /// differ in length.
     pub fn encode(&self) -> Result<Vec<u8>, ChunkMapError> {
         let description = self.description()?;
         let tables: Vec<&ChunkTable> = self.tables().collect();

@@ -45,7 +45,7 @@ impl SectionBuilder {
     /// shape before: equal to `shape` except along the axes of the appends.
     ///
     /// # Errors
-    /// As [`SectionBuilder::array`]; [`LogError::Invalid`] for a base that is larger than the shape.
+    /// As [`SectionBuilder::array`]; [`LogError::Invalid`] for a base larger than the shape.
     pub fn array_from(
         &mut self,
         key: [u8; 16],
