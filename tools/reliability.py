@@ -58,7 +58,7 @@ class Stage:
 
     @property
     def limit(self) -> float:
-        """The seconds after which the stage counts as hung, even if the machine is 8 times slower."""
+        """The seconds after which the stage counts as hung, even on a machine 8 times slower."""
         by_count = self.hang_minutes * (NIGHT_LIMIT if EFFORT == "night" else 1)
         return 60 * (by_count or 10) + 8 * self.budget
 
