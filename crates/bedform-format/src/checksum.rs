@@ -43,7 +43,7 @@ impl Default for Crc32c {
 }
 
 /// Placeholder for a seal. A seal is the length of a text in ten decimal digits and its CRC-32C in
-/// eight hexadecimal ones; the checksum is computed with zeros in place of its digits.
+/// eight hexadecimal ones. The checksum is computed with zeros in place of its digits.
 pub const UNSEALED: &str = "0000000000:00000000";
 const SEALED_LENGTH: Range<usize> = 0..10;
 /// Position of the checksum in a seal.

@@ -1,9 +1,9 @@
 //! JSON: a strict parser for documents from outside, and the writer of our own.
 //!
-//! The parser refuses documents over the limits of size and depth, duplicate keys in an object
-//! (readers would disagree on the value), text after the document, and values that would take far
-//! more memory than the document has bytes. It accepts bare `NaN`, `Infinity` and `-Infinity`,
-//! which JSON lacks but zarr-python writes into attributes.
+//! The parser refuses documents over the limits of size and depth, and text after the document. It
+//! refuses duplicate keys in an object, since readers would disagree on the value. It also refuses
+//! values that would take far more memory than the document has bytes. It accepts bare `NaN`,
+//! `Infinity` and `-Infinity`, which JSON lacks but zarr-python writes into attributes.
 //!
 //! Such numbers, and integers beyond 64 bits, become strings that start with [`NUMBER`]; see
 //! [`marked_number`]. [`write()`] turns these strings back into bare numbers, which zarr-python and

@@ -4,13 +4,12 @@
 //! moves to a neighbouring cell at every step.
 //!
 //! A box has `bits[axis]` bits per axis. The key of a cell is built from the highest bit down.
-//! Level `l` takes bit `l` of the axes that have it, so that a box of 1024 x 4 x 4 is a chain of
-//! 256 cubes of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits
-//! unchanged, axis 0 highest. The Hilbert curve rotates and mirrors them by a state: the corner at
-//! which it enters the block, and the axis along which it exits (C. Hamilton, "Compact Hilbert
-//! indices", 2006). Axes join from the longest to the shortest and keep their position in the
-//! state. The exit always lies along an axis that has joined, so the curve stays unbroken where
-//! axes join.
+//! Level `l` takes bit `l` of the axes that have it. So a box of 1024 x 4 x 4 is a chain of 256
+//! cubes of 4 x 4 x 4 and not a thin slice of a cube of 1024. The Z curve takes the bits unchanged,
+//! axis 0 highest. The Hilbert curve rotates and mirrors them by a state: the corner at which it
+//! enters the block, and the axis along which it exits (C. Hamilton, "Compact Hilbert indices",
+//! 2006). Axes join from the longest to the shortest and keep their position in the state. The exit
+//! always lies along an axis that has joined, so the curve stays unbroken where axes join.
 
 use crate::error::{GeometryError, check_ranks_equal};
 use crate::limits::CURVE_RANK_MAX;

@@ -61,7 +61,7 @@ fn places(grid_shape: &[u64], steps: &[u64], targets: u64) -> Result<Vec<u64>, G
 
 /// The storage target of each cell of a grid that may grow.
 ///
-/// As [`spread_placement`], but a cell's target is independent of the size of the grid: the steps
+/// As [`spread_placement`], but a cell's target is independent of the size of the grid. The steps
 /// are those of a grid whose planes have about as many cells as there are targets.
 ///
 /// ```

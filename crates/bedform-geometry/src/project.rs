@@ -83,7 +83,7 @@ impl ChunkGrid {
     }
 
     /// Groups points by chunk, sorted by chunk. The caller must have validated the points against
-    /// the array's shape, and their number against the limit of a result: the output takes memory
+    /// the array's shape, and their number against the limit of a result. The output takes memory
     /// for each point, even for points of rank 0, which are stored as a count.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 //!
 //! Each access updates the structured pattern; costlier searches run only while nothing predicts.
 //! One kind of pattern at a time provides the places [`ahead`](Analyzer::ahead). It is the most
-//! structured kind with a prediction, with two exceptions: sequences of steps that were right where
-//! the structured pattern was wrong, and interleaved walks that predicted more of the last accesses
-//! than all ordered patterns together.
+//! structured kind with a prediction, with two exceptions. Sequences of steps replace the
+//! structured pattern if they were right where it was wrong. Interleaved walks replace all ordered
+//! patterns if they predicted more of the last accesses.
 
 use crate::composed::Composed;
 use crate::contiguous::Contiguous;
@@ -63,9 +63,9 @@ pub struct Seen {
 
 /// An analyzer that finds the patterns of a sequence of accesses and predicts the next places.
 ///
-/// A pattern makes predictions after a number of accesses that it did not predict: 3 for contiguous
-/// and simple-strided patterns, 2 more for each further depth, 2 p + 1 for a sequence of p steps, 1
-/// for a pattern of an earlier run. Interleaved or disturbed walks each miss a few more.
+/// A pattern makes predictions after a number of missed accesses. Contiguous and simple-strided
+/// patterns miss 3, and 2 more for each further depth. A sequence of p steps misses 2 p + 1, a
+/// pattern of an earlier run 1. Interleaved or disturbed walks each miss a few more.
 ///
 /// ```
 /// use bedform_patterns::{Analyzer, Place};

@@ -3,10 +3,10 @@
 //! A parser or library for the file's format is asked once, and the answer is stored as a chunk
 //! map. After that, the engine reads NetCDF and HDF5 files without HDF5 and without Python.
 //!
-//! [`ChunkMap::decode`] and [`ChunkMap::from_description`] return only checked maps: every extent
-//! lies inside the file, every array has a size that fits 63 bits, every chunk index lies in the
-//! grid, every path is an [`ObjectPath`](crate::ObjectPath). The file may have changed since:
-//! compare [`ChunkMap::source`].
+//! [`ChunkMap::decode`] and [`ChunkMap::from_description`] return only checked maps. Every extent
+//! lies inside the file, and every array has a size that fits 63 bits. Every chunk index lies in
+//! the grid, and every path is an [`ObjectPath`](crate::ObjectPath). The file may have changed
+//! since: compare [`ChunkMap::source`].
 //!
 //! # Bytes
 //!

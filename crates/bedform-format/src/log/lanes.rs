@@ -66,7 +66,7 @@ impl Lanes {
     }
 
     /// Returns the offset in the file of the byte at `address`, and the number of bytes from there
-    /// that are contiguous in both the lane and the file; `None` for an invalid address.
+    /// that are contiguous in both lane and file. `None` for an invalid address.
     pub fn run(self, address: u64) -> Option<Extent> {
         if self == Self::ONE {
             return Some(Extent { offset: address, length: u64::MAX - address });

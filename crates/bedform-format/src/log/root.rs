@@ -1,8 +1,8 @@
 //! Roots: documents that list, in order, the commits that are not settled. The root with the
 //! highest number is the state of the log.
 //!
-//! A root names its last commits one by one, and earlier ones through a few [tables](super::Table),
-//! so that the cost of a commit does not grow with the number of commits.
+//! A root names its last commits one by one, and earlier ones through a few [tables](super::Table).
+//! So the cost of a commit does not grow with the number of commits.
 //!
 //! A root is a small JSON document that only Bedform writes, and that never changes:
 //!
