@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def arrows(source: Path) -> Arrows:
-    """Map each top-level module to the modules that it names, with the first line of each."""
+    """Which modules each top-level module names, with the first place where it does."""
     library = strip((source / "lib.rs").read_text())
     modules = set(re.findall(r"\bmod\s+(\w+)\s*;", library))
     exported = reexports(library, modules)
