@@ -236,9 +236,9 @@ def test_a_wrong_answer_stops_the_demo(
     path = small_file(tmp_path / "mine.nc")
     real = race.measure
 
-    def spoiled(readers: dict[str, race.Reader], *others: Any) -> object:
+    def spoiled(readers: dict[str, race.DemoReader], *others: Any) -> object:
         name, ours = list(readers.items())[-1]
-        spoilt = race.Reader(lambda selection: ours.read(selection) + 1, ours.objects)
+        spoilt = race.DemoReader(lambda selection: ours.read(selection) + 1, ours.objects)
         return real({**readers, name: spoilt}, *others)
 
     for module in (replication, conversion):
