@@ -1,7 +1,7 @@
-"""The script ``bedform``: what it begins with, apart from the package.
+"""The entry point of the script ``bedform``, outside the package.
 
-Most of the time until a command begins goes into imports, of NumPy by the package itself first. So
-what makes one line of Ctrl-C cannot lie in the package.
+Imports take most of the time until a command begins, and the package imports NumPy first. So the
+code that turns an early Ctrl-C into one line cannot lie in the package.
 """
 
 from __future__ import annotations

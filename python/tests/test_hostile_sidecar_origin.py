@@ -451,7 +451,7 @@ def test_a_watch_and_a_policy_that_an_archive_brings_into_an_own_sidecar_do_not_
     assert (sidecar_of(path) / "policy" / "settings").exists()
     state = bf.watch_state(path)
     assert (state["is_watched"], state["settings"]) == (False, None)
-    # What this user sets counts, and no file changes it afterwards.
+    # A setting of this user counts, and no file changes it afterwards.
     bf.watch(path, optimize_after=5, budget="20%")
     assert bf.watch_state(path)["settings"]["optimize_after"] == 5
     shutil.copy(sidecar_of(sender) / "policy/settings", sidecar_of(path) / "policy/settings")

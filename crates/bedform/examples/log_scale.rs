@@ -1,11 +1,11 @@
-//! What commits of very many processes cost: files, creates, opens, syncs, requests, bytes.
+//! Counts the cost of commits of very many processes: files, creates, opens, syncs, requests, bytes.
 //!
 //!     cargo run --release -p bedform --example log_scale -- NODES PER-NODE COMMITS
 //!
-//! Every process is a real session, in a thread; nothing of the log is modelled. Simulated are what is
-//! around it: messages are handed over in memory, and storage is memory that counts what is asked of it.
-//! Prints a line of JSON for each commit, and one for what a reader opens of one time step in the region
-//! of one process, and of all. `python -m benchmarks log-scale` makes a table of it.
+//! Every process is a real session, in a thread; nothing of the log is modelled. The surroundings are
+//! simulated: messages are handed over in memory, and storage is memory that counts its operations.
+//! Prints a line of JSON for each commit, and one for the objects that a reader opens for one time step,
+//! in the region of one process and of all. `python -m benchmarks log-scale` makes a table of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -28,7 +28,7 @@ const SHARE: u64 = 16;
 const SHARE_LENGTH: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
-/// What members hand to each other: by group, sender, receiver and number.
+/// The messages between members, by group, sender, receiver and number.
 #[derive(Debug, Default)]
 struct Post {
     boxes: Vec<Mailbox>,
@@ -39,7 +39,7 @@ struct Post {
 /// Of a message: its group, sender and number.
 type Name = (u64, u32, u64);
 
-/// What has come for one member.
+/// The messages that arrived for one member.
 #[derive(Debug, Default)]
 struct Mailbox {
     arrived: Mutex<HashMap<Name, Arc<Vec<u8>>>>,
@@ -168,7 +168,7 @@ fn name(number: u64) -> ObjectPath {
     ObjectPath::parse(&format!("v{number}")).unwrap()
 }
 
-/// What was asked of storage, as JSON.
+/// Prints the operations of storage as JSON.
 fn say(what: &str, events: &[Event], more: &str) {
     let count = |operations: &[Operation]| {
         events.iter().filter(|event| operations.contains(&event.operation)).count()

@@ -53,7 +53,7 @@ def advise(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which chunks, shards and order fit the reads, and what was compared.
+    """Name the chunks, shards and order that fit the reads, with the layouts compared.
 
     Prices are those that bedform calibrate kept for the storage, else those of an assumed disk or
     object store.

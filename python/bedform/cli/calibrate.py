@@ -39,8 +39,8 @@ def calibrate(
     was kept. Of an object store, objects that are there are read; where there are none, some are
     written, and deleted again.
 
-    Reads refine a profile that is kept: what they took over what was predicted is remembered for
-    each codec. --show prints it, --reset forgets it, and so does measuring again.
+    Reads refine a kept profile: it records the ratio of measured to predicted time for each codec.
+    --show prints the ratios; --reset removes them, and so does measuring again.
 
     Example: [bold]bedform calibrate /data[/bold]
     """

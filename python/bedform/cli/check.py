@@ -28,7 +28,7 @@ def check(
     """Try in a directory what Bedform needs of a file system: locks, names, durable writes.
 
     Exit code 0 if all that is needed works, 1 if something does not. Started by mpiexec or srun on
-    several nodes, it tries across them, too. What it makes in the directory it removes.
+    several nodes, it tries across them, too. The command removes its own files from the directory.
 
     Example: [bold]bedform check /scratch/me[/bold]; across nodes: [bold]mpiexec -n 4 bedform check
     /scratch/me[/bold]

@@ -34,7 +34,7 @@ def explain(
     compat: CompatOption = "equals",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plan of a read: what would be fetched, at what price; reads no values.
+    """Show the plan of a read: the objects, requests and bytes, and the price; reads no values.
 
     The price is the time of the read, cold and with its objects in the page cache: requests,
     bytes, decoding and copying, without opening the store.

@@ -27,8 +27,8 @@ def gc(
     """Remove from a store's log what no commit needs any more.
 
     Those are segments whose commits are all settled and whose writers are gone. Data that are
-    committed and not settled always stay: 'bedform settle' moves them into the store. What a
-    writer that died has left stays, too.
+    committed and not settled always stay: 'bedform settle' moves them into the store. The
+    remains of a dead writer stay, too: 'bedform recover' handles them.
 
     Example: [bold]bedform gc run42.zarr --dry-run[/bold]
     """

@@ -49,8 +49,8 @@ def learn(
 
     Merges what 'bedform watch' has had recorded of each store or file, and keeps it for later
     runs: they foresee a known pattern from its second read on. The blocks of one computation of
-    Dask count as the one read that you made. What the processes of an MPI run read together is
-    known to a run of another number of them.
+    Dask count as the one read that you made. Reads that the processes of an MPI run share
+    out are predicted for a run of any number of processes.
 
     With --darshan the reads of each file and rank of a Darshan log are followed in the order in
     which they began. A read counts as predicted if a pattern of the reads before it said that it

@@ -94,15 +94,14 @@ def optimize(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make reads of a file or store fast: keep copies of what is read, in layouts that fit.
+    """Make reads of a file or store fast: keep copies of parts of it, in layouts that fit.
 
-    What is read, where and how often, was learnt ('bedform watch', 'bedform learn'), or --reads
-    says it, or what was learnt of another data set of the same form (--like). The copies,
-    replicas, lie beside the source, which stays as it is. Every read by Bedform takes from them
-    what they give faster, and the rest from the source. Delete them whenever you like: nothing
-    but speed is lost.
+    The reads, their places and counts come from 'bedform watch' and 'bedform learn', from --reads,
+    or from another data set of the same form (--like). The copies, replicas, lie beside the
+    source, which stays as it is. Every read by Bedform takes from them the elements that they give
+    faster, and the rest from the source. Delete them whenever you like: nothing but speed is lost.
 
-    --selections names what is read, exactly: a JSON file with a list for each array, as
+    --selections names the reads exactly: a JSON file with a list for each array, as
     {"t": ["10,:,200:300"]}, or an .npz file of positions along the first axis, an array of them
     for each array. A replica then holds these elements alone.
 

@@ -37,15 +37,15 @@ def recover(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what writers that died have left, in the log and in the burst tier.
+    """Find the remains of dead writers, in the log and in the burst tier.
 
-    What was committed needs none of this. What a burst tier has promised becomes visible. Writes
-    that no commit has are listed, and stay until --commit or --discard, which also gives up what
-    was promised and cannot be kept. Writers that live are not touched; on a cluster run it on every
-    node whose burst tier may hold something.
+    Committed data need no recovery. Commits that a burst tier has promised become visible. Writes
+    without a commit are listed, and stay until --commit or --discard; --discard also gives up
+    promises that cannot be kept. Live writers are not touched. On a cluster run the command on
+    every node whose burst tier may hold data.
 
-    Exit code 1 if something that was promised is damaged, and waits for a decision: the commits
-    before it are visible.
+    Exit code 1 if a promised commit is damaged and waits for a decision: the commits before it are
+    visible.
 
     Example: [bold]bedform recover run42.zarr[/bold]
     """

@@ -43,20 +43,20 @@ def run(
         bool, typer.Option("--force", help="Start it even where its reads cannot be seen.")
     ] = False,
 ) -> None:
-    """Run a program as it is, watch what it reads, and have the kernel read ahead what comes next.
+    """Run a program as it is, follow its reads, and have the kernel read ahead the next ones.
 
     A library is preloaded that follows read, pread, readv, preadv and fread of regular files. Once
     their offsets make a pattern (strides, strides of strides, sequences that repeat), it advises
     the kernel (posix_fadvise) of the next ones, from a thread of its own. Results are the
-    program's own: data come from the kernel, by the calls that the program makes. What is read
-    from front to back is left to the kernel's own readahead.
+    program's own: data come from the kernel, by the calls that the program makes. Reads from
+    front to back are left to the kernel's own readahead.
 
     Not seen are mapped files, io_uring, direct I/O, copies that the kernel makes (cp), programs
     that are linked statically, and those that run as another user. docs/run.md has more.
 
     Example: [bold]bedform run -- ./analyse run.nc --level 3[/bold]
 
-    What it read, by pattern: [bold]bedform run --report reads.json -- ./analyse run.nc[/bold]
+    Its reads, by pattern: [bold]bedform run --report reads.json -- ./analyse run.nc[/bold]
     """
     from .. import _run
 

@@ -54,10 +54,10 @@ def settle(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn what sessions have committed into shards, so that the store is plain Zarr.
+    """Turn the commits of sessions into shards, so that the store is plain Zarr.
 
-    Readers and writers may go on meanwhile. Stop it whenever you like: what is settled stays, and
-    the same command goes on. 'bedform info' tells what is left to settle.
+    Readers and writers may go on meanwhile. Stop it whenever you like: settled shards stay, and
+    the same command goes on. 'bedform info' tells how much is left to settle.
 
     Example: [bold]bedform settle run42.zarr --memory 2GiB[/bold]
     """

@@ -58,7 +58,7 @@ def simulate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how long reads or writes would take on a machine that is not at hand, and what bounds it.
+    """Predict the time of reads or writes on a machine that is not at hand, and name its bound.
 
     The machine is calculated, event by event: targets with bandwidth, seeks and queues, links, the
     cost of requests, a metadata server. Nothing is written; of a store only indexes are read. The

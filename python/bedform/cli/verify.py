@@ -33,9 +33,9 @@ def verify(
     """Read everything that is stored, check every checksum, name every bad object.
 
     Exit code 0 if all is well, 1 if something is damaged, 2 if nothing is, but something is of a
-    kind that cannot be checked here. What is not settled is read in the log.
-    Shards that are not there are counted, and are no error: their data are in the log, or they were
-    never written, are all fill value, or lost, plain Zarr does not tell which.
+    kind that cannot be checked here. Commits that are not settled are read in the log. Missing
+    shards are counted, and are no error: their data may be in the log, may never have been written,
+    may be all fill value, or may be lost. Plain Zarr does not tell these apart.
 
     Example: [bold]bedform verify run42.zarr && echo whole[/bold]
     """

@@ -36,16 +36,16 @@ def watch(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record which reads are made of stores or files.
+    """Record the reads of stores or files.
 
     From the next open on, every process of yours writes which elements it reads, when, and how
     long that takes: no values, no names of users or machines. 'bedform learn' finds the patterns
     in it, which later runs then foresee from their second read on. BEDFORM_TRACE=1 records the
-    reads of one process, of whatever it opens.
+    reads that one process makes of all stores and files.
 
-    With --optimize-after what was read is learnt, and replicas are made where they save much, each
-    time that so many more reads were recorded: in the background, at the lowest priority. --state
-    says what came of it.
+    With --optimize-after, each time that so many more reads were recorded, a background process at
+    the lowest priority learns their patterns and makes replicas where they save much. --state
+    shows the outcome.
 
     Example: [bold]bedform watch era5.nc --optimize-after 1000 --budget 20%[/bold]
     """
