@@ -94,7 +94,7 @@ pub struct Members {
 
 /// Some of the members, which exchange messages without the others.
 #[derive(Debug)]
-struct Selected {
+struct SelectedMembers {
     messages: Arc<dyn Messages>,
     /// The rank among all members, by rank in the selection.
     ranks: Vec<u32>,
@@ -198,7 +198,7 @@ impl Communicator for Members {
         if self.size() > ONE_BY_ONE_MAX && ranks.iter().copied().eq(0..self.size()) {
             return Ok(Box::new(Self { messages }));
         }
-        Ok(Box::new(Selected { messages, ranks: ranks.to_vec(), rank }))
+        Ok(Box::new(SelectedMembers { messages, ranks: ranks.to_vec(), rank }))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -250,7 +250,7 @@ impl Communicator for Members {
     }
 }
 
-impl Selected {
+impl SelectedMembers {
     /// Sends `given[n]` to each other member `n` for which there is a part. Returns the parts of
     /// the members that `from` expects. Frames go first, then the bytes that do not fit into them.
     fn swap(&self, given: &[Option<&[u8]>], from: &[bool]) -> Result<Vec<Vec<u8>>> {
@@ -302,7 +302,7 @@ impl Selected {
     }
 }
 
-impl Communicator for Selected {
+impl Communicator for SelectedMembers {
     fn rank(&self) -> u32 {
         self.rank
     }

@@ -20,7 +20,7 @@ use bedform_format::metadata::hex;
 use bedform_storage::{Condition, Durability, LocalStorage, Mode, Storage, StorageExt as _};
 
 use super::place::{LogPlace, lock_of_dead};
-use super::promises::{Promised, Promises};
+use super::promises::{Promises, SegmentPromises};
 use crate::config::{BurstConfiguration, Size};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -335,10 +335,10 @@ impl BurstPlace {
     /// Returns the contents of the promise files here; `None` if they mention no commit.
     ///
     /// # Errors
-    /// As [`Promised::read`].
-    pub(super) fn promised(&self, log: &LogPlace, name: &str) -> Result<Option<Promised>> {
+    /// As [`SegmentPromises::read`].
+    pub(super) fn promised(&self, log: &LogPlace, name: &str) -> Result<Option<SegmentPromises>> {
         let segment = (&log.store, name);
-        let found = Promised::read(&*self.storage, &self.directory, segment, &log.limits)?;
+        let found = SegmentPromises::read(&*self.storage, &self.directory, segment, &log.limits)?;
         Ok(found.filter(|found| !found.is_empty()))
     }
 

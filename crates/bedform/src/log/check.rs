@@ -2,8 +2,8 @@
 //!
 //! The check uses no cache: each directory, section and block is read from storage. Sections are
 //! read in the order of commits, blocks in the order of the data, in long requests. Memory holds
-//! one request, and the directories and sections that a [`View`] keeps. A damaged object is noted
-//! once, with all arrays that it has data of, and the check continues.
+//! one request, and the directories and sections that a [`RootView`] keeps. A damaged object is
+//! noted once, with all arrays that it has data of, and the check continues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use bedform_storage::{ReadBlock, StorageError};
 
 use super::record::{BodyError, check_stored, decode_body};
 use super::section::LoadedSection;
-use super::view::{Loaded, View};
+use super::view::{LogObjects, RootView};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes of a request: the capacity of a [`ReadBlock`]. A single block may be larger.
@@ -64,11 +64,11 @@ pub(crate) struct Found {
 /// # Errors
 /// `Interrupted`; `LimitExceeded` if memory is short.
 pub(crate) fn check_log(
-    view: &View,
+    view: &RootView,
     asked: &mut Asked,
     step: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<Found> {
-    let own = view.with(Arc::new(Loaded::default()));
+    let own = view.with(Arc::new(LogObjects::default()));
     let arrays = asked.arrays.iter().enumerate();
     let by_key = arrays.filter_map(|(at, array)| Some((array.key?, at))).collect();
     let (bytes, past) = (Vec::new(), ReadBlock::default());
@@ -116,7 +116,7 @@ fn sections_in(directory: &Directory) -> Vec<CheckedSection> {
 }
 
 struct Check<'a> {
-    view: &'a View,
+    view: &'a RootView,
     asked: &'a mut Asked,
     /// Indices of the arrays in `asked`, by their keys.
     by_key: HashMap<[u8; 16], usize>,

@@ -15,7 +15,7 @@ use bedform_storage::{Mode, Storage};
 
 use super::place::LogPlace;
 use super::snapshot::Snapshot;
-use super::view::{Loaded, View};
+use super::view::{LogObjects, RootView};
 use crate::cache::take_budget_of_environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::opening::{add_kept_profile, check_local, remote_of, storage_of, url_of};
@@ -50,8 +50,8 @@ pub(crate) fn not_whole(name: &str, error: &Error) -> Error {
 pub(crate) struct OpenedStore {
     pub(super) hierarchy: Hierarchy,
     /// The view of the log's newest root when it was last looked up.
-    view: Mutex<Option<Arc<View>>>,
-    pub(super) loaded: Arc<Loaded>,
+    view: Mutex<Option<Arc<RootView>>>,
+    pub(super) loaded: Arc<LogObjects>,
     /// The first snapshot of a handle that looks for changes once.
     first: Mutex<Option<Snapshot>>,
     /// Replicas of its arrays; `None` where there can be none.
@@ -81,7 +81,7 @@ impl OpenedStore {
         let replicas = Replicas::new(&options);
         let mut hierarchy = Hierarchy::new(storage, options, LogPlace::newest_of_any);
         hierarchy.outer = outer;
-        let loaded = Arc::new(Loaded::new(hierarchy.cache.clone()));
+        let loaded = Arc::new(LogObjects::new(hierarchy.cache.clone()));
         let view = Mutex::default();
         let first = Mutex::default();
         Self { hierarchy, view, loaded, first, replicas, pinned: None, is_array: false }
@@ -404,7 +404,7 @@ impl OpenedStore {
     fn newest_snapshot(
         &self,
         mut said: LogState,
-        mut known: Option<Arc<View>>,
+        mut known: Option<Arc<RootView>>,
     ) -> Result<Snapshot> {
         let place = self.log_place()?;
         let mut looked_at: Option<Arc<GroupState>> = None;
@@ -445,7 +445,7 @@ impl OpenedStore {
         if let Some(known) = kept.as_ref().filter(|known| known.root.number == newest.number) {
             return Snapshot::of(known.clone());
         }
-        let view = View::new(newest, place, &self.options.limits, self.loaded.clone());
+        let view = RootView::new(newest, place, &self.options.limits, self.loaded.clone());
         let view = Arc::new(view);
         *kept = Some(view.clone());
         Snapshot::of(view)

@@ -32,9 +32,9 @@ use self::promised::{Claim, Examiner, Outcome, claims};
 use self::scan::{FoundDirectory, FoundSection, Scan, known_epoch_now, scan};
 pub(super) use self::scan::{has_leftover, has_more};
 use super::burst::{Burst, BurstPlace};
-use super::commit::{Appended, note_appended};
+use super::commit::{AppendedAxes, note_appended};
 use super::place::LogPlace;
-use super::promises::Promised;
+use super::promises::SegmentPromises;
 use super::session::{Session, SessionOptions};
 use super::shapes::enlarge;
 use crate::comm::Alone;
@@ -144,7 +144,7 @@ struct Orphan {
     /// The damage of the segment's header, if any.
     header: Option<String>,
     /// Contents of the promise files beside the segment in the log; `None` without such files.
-    promised: Option<Promised>,
+    promised: Option<SegmentPromises>,
     /// The burst tier that may have more of the segment; `None` if this call looked at it.
     tier: Option<String>,
     /// Keeps other processes from writing to the segment or removing it.
@@ -320,7 +320,7 @@ impl OpenedStore {
         let Scan { sections, directories, epochs, header, .. } = found;
         let directory = LogPlace::segment_directory(&name)?;
         let segment = (&log.store, name.as_str());
-        let promised = Promised::read(&*log.storage, &directory, segment, limits)?;
+        let promised = SegmentPromises::read(&*log.storage, &directory, segment, limits)?;
         Ok(Orphan {
             name,
             session,
@@ -437,7 +437,7 @@ fn commit_leftover(
     for (id, parts) in by_session {
         let mut directory = Directory::default();
         let mut shapes = BTreeMap::<[u8; 16], Vec<u64>>::new();
-        let mut appended = Appended::new();
+        let mut appended = AppendedAxes::new();
         for (number, orphan) in (0..).zip(&parts) {
             directory.segments.push(orphan.name.clone());
             for FoundSection { commit, place, arrays } in &orphan.sections {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::array::ArrayHandle;
 use super::opened::OpenedStore;
-use super::view::View;
+use super::view::RootView;
 use crate::error::{Error, ErrorKind, Result};
 use crate::zarr::publish::{RootChange, check_key, commit_all};
 use crate::zarr::state::ArrayState;
@@ -24,7 +24,7 @@ pub(crate) fn enlarge(shape: &mut [u64], other: &[u64]) {
 ///
 /// # Errors
 /// Those of storage. Shapes that were published before the error stay.
-pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &View) -> Result<()> {
+pub(crate) fn publish_grown(store: &Arc<OpenedStore>, settled: &RootView) -> Result<()> {
     let shapes = settled.shapes()?;
     if shapes.is_empty() {
         return Ok(());

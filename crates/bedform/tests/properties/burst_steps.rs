@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bedform::Elements;
 use bedform::comm::{Alone, Communicator as _, threads};
-use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions};
 use bedform::log::settle::CollectOptions;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::Selection;
@@ -29,7 +29,7 @@ fn through(tier: Arc<dyn Storage>, capacity: Option<u64>, part_bytes: u64) -> Se
     let mut burst = Burst::new(tier, capacity);
     burst.part_bytes = part_bytes;
     let mut options = SessionOptions::default();
-    (options.burst, options.reach) = (Some(burst), Reach::Node);
+    (options.burst, options.reach) = (Some(burst), CommitReach::Node);
     options
 }
 
@@ -118,7 +118,7 @@ fn a_writer_that_pauses_is_drained_before_it_commits() {
 
 #[test]
 fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_waited_for_it() {
-    for reach in [Reach::Node, Reach::Shared] {
+    for reach in [CommitReach::Node, CommitReach::Shared] {
         let (recording, tier) = recorded();
         let storage: Arc<dyn Storage> = recording.clone();
         let mut options = through(tier, None, 4096);
@@ -131,9 +131,9 @@ fn who_promises_has_said_durably_whose_the_parts_are_and_who_begins_has_not_wait
         let said = events.iter().filter(is_name).filter(|e| e.operation == Operation::Publish);
         let said: Vec<bool> = said.map(|event| event.is_durable).collect();
         match reach {
-            Reach::Node => assert_eq!(said, [false, true]),
+            CommitReach::Node => assert_eq!(said, [false, true]),
             // No commit counts before it is drained.
-            Reach::Shared => assert_eq!(said, [false]),
+            CommitReach::Shared => assert_eq!(said, [false]),
         }
     }
 }
@@ -177,7 +177,7 @@ fn a_tier_never_has_more_parts_than_it_may() {
         let (recording, tier) = recorded();
         let storage: Arc<dyn Storage> = recording.clone();
         let mut options = through(tier, Some(3 * 4096), 4096);
-        options.reach = if is_promise { Reach::Node } else { Reach::Shared };
+        options.reach = if is_promise { CommitReach::Node } else { CommitReach::Shared };
         let mut session = open(&storage, true).session(Box::new(Alone), options).unwrap();
         for round in 0..3 {
             for value in 0..200 {

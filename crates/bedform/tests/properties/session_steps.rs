@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bedform::comm::{Alone, Communicator as _, threads};
 use bedform::log::recover::{Leftover, Recovered};
-use bedform::log::session::{Burst, Decomposition, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, CommitReach, Decomposition, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
 use bedform_format::log::Boxes;
 use bedform_format::{DataType, ObjectPath};
@@ -62,13 +62,17 @@ struct Twins {
     /// The committed elements, and the elements after the next commit.
     committed: Model,
     next: Model,
-    burst: Option<(Burst, Reach)>,
+    burst: Option<(Burst, CommitReach)>,
     /// False while a promised commit may or may not be visible.
     is_known: bool,
 }
 
 impl Twins {
-    fn new(storage: &Arc<dyn Storage>, new: &NewArray, burst: Option<(Burst, Reach)>) -> Self {
+    fn new(
+        storage: &Arc<dyn Storage>,
+        new: &NewArray,
+        burst: Option<(Burst, CommitReach)>,
+    ) -> Self {
         create(storage, new);
         let store = open(storage, true);
         let session = store.session(Box::new(Alone), options(burst.as_ref())).unwrap();
@@ -124,7 +128,7 @@ impl Twins {
                 }
                 self.session.commit_wait().unwrap();
                 self.committed = self.next.clone();
-                self.is_known = !matches!(self.burst, Some((_, Reach::Node)));
+                self.is_known = !matches!(self.burst, Some((_, CommitReach::Node)));
             }
             Step::Drain => self.drain(),
             Step::Forget => {
@@ -230,7 +234,7 @@ impl Twins {
     }
 }
 
-fn options(burst: Option<&(Burst, Reach)>) -> SessionOptions {
+fn options(burst: Option<&(Burst, CommitReach)>) -> SessionOptions {
     let mut options = SessionOptions::default();
     if let Some((burst, reach)) = burst {
         (options.burst, options.reach) = (Some(burst.clone()), *reach);
@@ -279,7 +283,7 @@ proptest! {
     fn whatever_a_session_takes_is_what_a_list_holds_after_each_commit_and_not_before(
         new in new_array(&TYPES),
         steps in prop::collection::vec((prop::sample::select(&STEPS[..]), any::<u64>()), 0..16),
-        reach in prop::option::of(prop::sample::select(&[Reach::Shared, Reach::Node][..])),
+        reach in prop::option::of(prop::sample::select(&[CommitReach::Shared, CommitReach::Node][..])),
         is_remote in proptest::bool::weighted(0.25),
     ) {
         let storage = crate::place(is_remote);
@@ -325,7 +329,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
     for fault in [Operation::Grow, Operation::AppendGrowing, Operation::SyncGrowing] {
         for promises in [1_u8, 3] {
             let (storage, store, burst) = with_faults();
-            let node = (burst.clone(), Reach::Node);
+            let node = (burst.clone(), CommitReach::Node);
             let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
             // The log becomes unreachable later, or is so from the start.
             storage.fail_at(fault, 0, Fault::Error(StorageErrorKind::Io));
@@ -494,7 +498,7 @@ fn what_a_session_that_ends_in_good_order_did_not_commit_is_gone() {
 #[test]
 fn a_writer_that_lives_is_not_recovered() {
     let (_, store, burst) = with_faults();
-    let node = (burst.clone(), Reach::Node);
+    let node = (burst.clone(), CommitReach::Node);
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.flush().unwrap();
@@ -509,7 +513,7 @@ fn a_writer_that_lives_is_not_recovered() {
 fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
     let (_, store, burst) = with_faults();
     let mut promising =
-        store.session(Box::new(Alone), options(Some(&(burst.clone(), Reach::Node)))).unwrap();
+        store.session(Box::new(Alone), options(Some(&(burst.clone(), CommitReach::Node)))).unwrap();
     promising.append(&path(), 0, &[2], Elements::Bytes(&[2; 2])).unwrap();
     promising.commit().unwrap();
     let mut other = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
@@ -535,7 +539,7 @@ fn a_promise_to_append_where_others_have_is_a_conflict_until_it_is_given_up() {
 #[test]
 fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_nothing() {
     let (storage, store, burst) = with_faults();
-    let node = (burst.clone(), Reach::Node);
+    let node = (burst.clone(), CommitReach::Node);
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
     storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
@@ -559,7 +563,7 @@ fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_not
 fn without_a_tier_there_is_nothing_to_promise() {
     let (_, store, _) = with_faults();
     let mut options = SessionOptions::default();
-    options.reach = Reach::Node;
+    options.reach = CommitReach::Node;
     let mut session = store.session(Box::new(Alone), options).unwrap();
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     assert_eq!(session.commit().unwrap(), 1);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use bedform::comm::{Alone, Communicator, threads};
 use bedform::log::recover::Leftover;
-use bedform::log::session::{Burst, Reach, Session, SessionOptions};
+use bedform::log::session::{Burst, CommitReach, Session, SessionOptions};
 use bedform::{Elements, ErrorKind, Store};
 use bedform_format::ObjectPath;
 use bedform_format::log::{RecordHead, RecordKind};
@@ -81,7 +81,7 @@ fn through(tier: &Arc<MemoryStorage>, part_bytes: u64) -> SessionOptions {
     let mut burst = Burst::new(tier.clone(), None);
     (burst.part_bytes, burst.in_background) = (part_bytes, false);
     let mut options = SessionOptions::default();
-    (options.burst, options.reach, options.in_background) = (Some(burst), Reach::Node, false);
+    (options.burst, options.reach, options.in_background) = (Some(burst), CommitReach::Node, false);
     options
 }
 
@@ -359,7 +359,7 @@ impl Trial {
     /// Checks whether writes are allowed, with writes that change nothing.
     fn check_begins(&self, may_begin: bool, story: &str) {
         let mut with_tier = through(&self.tier, 4096);
-        with_tier.reach = Reach::Shared;
+        with_tier.reach = CommitReach::Shared;
         let begun = [SessionOptions::default(), with_tier]
             .map(|options| self.store.session(Box::new(Alone), options).map(drop));
         let array = self.store.array(&path("t")).unwrap();

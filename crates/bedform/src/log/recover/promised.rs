@@ -19,7 +19,7 @@ use super::scan::{FoundDirectory, FoundSection, bad_block, damage_of, place_of, 
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::lanes::OpenedSegment;
 use crate::log::place::LogPlace;
-use crate::log::promises::Promised;
+use crate::log::promises::SegmentPromises;
 use crate::log::record::{read_record, read_sealed};
 
 /// The evidence for one promised commit: its directory, its promise, or both.
@@ -183,8 +183,8 @@ impl Examiner<'_> {
         Ok(doubts)
     }
 
-    fn doubt(&self, orphan: &Orphan, promised: &Promised, known: u32) -> Option<Doubt> {
-        let Promised { promises, behind_gaps, has_torn_end, is_lost } = promised;
+    fn doubt(&self, orphan: &Orphan, promised: &SegmentPromises, known: u32) -> Option<Doubt> {
+        let SegmentPromises { promises, behind_gaps, has_torn_end, is_lost } = promised;
         let said = |what: &str| {
             let session = short(&orphan.session);
             format!("what says which commits of session {session} were promised {what}")

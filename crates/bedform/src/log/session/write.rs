@@ -8,8 +8,8 @@ use super::{Decomposition, Session, Token, holds_text};
 use crate::comm::{Communicator, decide};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::boxes::parts_of;
-use crate::log::segment::{Held, to_error};
-use crate::log::stream::{Data, Declared, Stream, Target, held};
+use crate::log::segment::{LentData, to_error};
+use crate::log::stream::{DeclaredBoxes, SectionStream, WriteData, WriteTarget, held};
 use crate::plan::copy;
 use crate::write::elements::Elements;
 
@@ -29,7 +29,7 @@ impl Session {
         elements: Elements<'_>,
     ) -> Result<Token> {
         let Elements::Bytes(bytes) = elements else { return Err(holds_text(path)) };
-        self.write_data(path, selection, Data::Copied(bytes))
+        self.write_data(path, selection, WriteData::Copied(bytes))
     }
 
     /// As [`Session::write`], without a copy where that is faster. The session keeps the `elements`
@@ -41,16 +41,16 @@ impl Session {
         &mut self,
         path: &ObjectPath,
         selection: &Selection,
-        elements: Held,
+        elements: LentData,
     ) -> Result<Token> {
-        self.write_data(path, selection, Data::Held(elements))
+        self.write_data(path, selection, WriteData::Lent(elements))
     }
 
     fn write_data(
         &mut self,
         path: &ObjectPath,
         selection: &Selection,
-        data: Data<'_>,
+        data: WriteData<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
         let known = self.known_to_have(path, |shape| selection.validate(shape).is_ok())?;
@@ -67,8 +67,8 @@ impl Session {
             None => stream.add(data),
             Some(copies) => {
                 let bytes = match &data {
-                    Data::Copied(bytes) => bytes,
-                    Data::Held(data) => held(data),
+                    WriteData::Copied(bytes) => bytes,
+                    WriteData::Lent(data) => held(data),
                 };
                 add_gathered(stream, bytes, copies, item)
             }
@@ -93,7 +93,7 @@ impl Session {
         let count = boxes.elements().map_err(to_error)?;
         check_bytes(path, elements.len(), Some(count), known.target.item_size)?;
         self.begin(path, boxes)?;
-        let outcome = self.stream()?.add(Data::Copied(elements));
+        let outcome = self.stream()?.add(WriteData::Copied(elements));
         self.end(outcome)
     }
 
@@ -105,7 +105,7 @@ impl Session {
     pub fn declare(&mut self, boxes: Boxes) -> Result<Decomposition> {
         boxes.validate(&vec![u64::MAX; boxes.rank()]).map_err(to_error)?;
         boxes.elements().map_err(to_error)?;
-        self.declared.push(Declared::new(boxes));
+        self.declared.push(DeclaredBoxes::new(boxes));
         Ok(Decomposition(self.declared.len() - 1))
     }
 
@@ -121,7 +121,7 @@ impl Session {
         decomposition: Decomposition,
         elements: &[u8],
     ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Copied(elements))
+        self.write_declared_data(path, record, decomposition, WriteData::Copied(elements))
     }
 
     /// As [`Session::write_declared`], without a copy where that is faster: see
@@ -134,9 +134,9 @@ impl Session {
         path: &ObjectPath,
         record: Option<u64>,
         decomposition: Decomposition,
-        elements: Held,
+        elements: LentData,
     ) -> Result<Token> {
-        self.write_declared_data(path, record, decomposition, Data::Held(elements))
+        self.write_declared_data(path, record, decomposition, WriteData::Lent(elements))
     }
 
     fn write_declared_data(
@@ -144,7 +144,7 @@ impl Session {
         path: &ObjectPath,
         record: Option<u64>,
         decomposition: Decomposition,
-        data: Data<'_>,
+        data: WriteData<'_>,
     ) -> Result<Token> {
         self.check_sound()?;
         let unknown = || Error::invalid("this decomposition was not declared in this session");
@@ -243,7 +243,7 @@ impl Session {
         elements: Elements<'_>,
     ) -> Result<Vec<u8>> {
         self.check_sound()?;
-        let Target { key, item_size, shape: old, .. } =
+        let WriteTarget { key, item_size, shape: old, .. } =
             &self.known_to_have(path, |_| false)?.target;
         let fits = shape.len() == old.len()
             && axis < old.len()
@@ -282,7 +282,7 @@ impl Session {
 }
 
 fn add_gathered(
-    stream: &mut Stream,
+    stream: &mut SectionStream,
     bytes: &[u8],
     copies: Vec<(usize, copy::Copy)>,
     item: usize,
@@ -293,7 +293,7 @@ fn add_gathered(
         let target = copy::Target::new(&mut gathered);
         // SAFETY: only this thread has the buffer.
         unsafe { copy.run(bytes, target, item, 1)? };
-        stream.add(Data::Copied(&gathered))?;
+        stream.add(WriteData::Copied(&gathered))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use bedform_storage::{ReadBlock, stopped_by};
 use super::lay::Reach;
 use super::read::{Window, WindowPlan, index, plan_windows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::threads::workers;
 
 /// Windows that are read ahead of the laid one, and threads that read them: the requests in flight.
@@ -48,7 +48,7 @@ impl Spare {
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `lay`; `Io` if no thread can be started.
 pub(super) fn read_ahead(
-    view: &View,
+    view: &RootView,
     round: &[Reach],
     window_bytes: u64,
     spare: &Spare,

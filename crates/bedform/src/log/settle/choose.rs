@@ -10,7 +10,7 @@ use super::plan::ArrayPlan;
 use crate::codec::choice::SampleBlock;
 use crate::error::{Error, Result};
 use crate::log::opened::OpenedStore;
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::source::Moment as _;
 use crate::write::elements::ChunkElements;
 use crate::write::sample::{Blocks, spread};
@@ -28,7 +28,7 @@ const OTHERS_MAX: u64 = 1 << 12;
 /// `Corrupt` for damaged records; as [`close`].
 pub(super) fn choose_codecs(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
+    view: &Arc<RootView>,
     plans: &mut [ArrayPlan],
 ) -> Result<()> {
     let mut closings = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn choose_codecs(
 }
 
 /// Returns chunks that the commits of `view` have written to, spread over the array.
-fn sample(store: &OpenedStore, view: &Arc<View>, plan: &ArrayPlan) -> Result<Vec<SampleBlock>> {
+fn sample(store: &OpenedStore, view: &Arc<RootView>, plan: &ArrayPlan) -> Result<Vec<SampleBlock>> {
     let pinned = plan.pinned(store, view);
     let layout = &plan.state.layout;
     let objects = plan.objects.len() as u64;

@@ -47,7 +47,7 @@ use bedform_storage::Durability;
 use self::ahead::Spare;
 use self::round::Rounds;
 use self::write::Counts;
-use crate::comm::{Call, Communicator, Group, agree, decide};
+use crate::comm::{CollectiveCall, Communicator, MemberGroup, agree, decide};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::write::sink::Sink;
@@ -177,10 +177,10 @@ impl OpenedStore {
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {
-        let members = Group::by_node(members)?;
+        let members = MemberGroup::by_node(members)?;
         // A store without a key has no log, and nothing to settle.
         let store = self.log_place().map_or([0; 16], |log| log.store);
-        members.enter(Call::of("store", store, options.call()).at(self.storage.name()));
+        members.enter(CollectiveCall::of("store", store, options.call()).at(self.storage.name()));
         decide(&members, self.check_writable().map(|()| Vec::new()), |_| Ok(Vec::new()))?;
         self.settle_together(&members, options, progress)
     }
@@ -193,7 +193,7 @@ impl OpenedStore {
     /// As [`OpenedStore::settle_with`]: the first error of any member, on all.
     pub(crate) fn settle_together(
         self: &Arc<Self>,
-        members: &Group,
+        members: &MemberGroup,
         options: &SettleOptions,
         progress: Progress<'_>,
     ) -> Result<SettleStatistics> {

@@ -16,7 +16,7 @@ use bedform_format::log::Section;
 use bedform_geometry::{delinearize, element_count, linearize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 
 /// Objects that the bounding box of a section may touch before its boxes are looked at one by one.
 const OBJECTS_BY_BOUNDS: u64 = 1024;
@@ -76,7 +76,7 @@ impl ArrayPlan {
     pub(super) fn pinned<'a>(
         &'a self,
         store: &'a OpenedStore,
-        view: &Arc<View>,
+        view: &Arc<RootView>,
     ) -> PinnedArray<'a> {
         PinnedArray::new(store, &self.path, &self.state, Snapshot::of(view.clone()))
     }
@@ -88,7 +88,7 @@ impl ArrayPlan {
 /// `NotFound` for a name that is no array; `Corrupt` for damaged records; those of storage.
 pub(super) fn plan(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
+    view: &Arc<RootView>,
     arrays: Option<&[ObjectPath]>,
 ) -> Result<Vec<ArrayPlan>> {
     let nodes = store.documents.nodes(store)?;
@@ -131,7 +131,7 @@ pub(super) fn plan(
 }
 
 /// Fails if commits name the array at `path`, whose document another program has removed.
-fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> Result<()> {
+fn check_unneeded(store: &Arc<OpenedStore>, view: &RootView, path: &ObjectPath) -> Result<()> {
     match store.documents.key_of(store, path)? {
         Some(key) if view.names(&key)? => Err(replaced(&store.name_of(path), "removed")),
         _ => Ok(()),
@@ -139,7 +139,7 @@ fn check_unneeded(store: &Arc<OpenedStore>, view: &View, path: &ObjectPath) -> R
 }
 
 /// Returns the objects along each axis, for the array as it is or as the last commit leaves it.
-fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
+fn grid_of(view: &RootView, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> {
     let mut shape = state.metadata.shape.clone();
     if let Some(later) = view.shape_of(key)?.filter(|later| later.len() == shape.len()) {
         enlarge(&mut shape, &later);
@@ -151,7 +151,7 @@ fn grid_of(view: &View, key: &[u8; 16], state: &ArrayState) -> Result<Vec<u64>> 
 /// Adds the stored objects that have elements outside the array's shape before it became larger.
 fn add_left_behind(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
+    view: &Arc<RootView>,
     plan: &ArrayPlan,
     chunks: &mut BTreeMap<u64, u64>,
 ) -> Result<()> {
@@ -169,7 +169,7 @@ fn add_left_behind(
 /// Returns the objects of an array that commits touch, each with the bytes of its touched chunks.
 fn objects(
     store: &Arc<OpenedStore>,
-    view: &Arc<View>,
+    view: &Arc<RootView>,
     plan: &ArrayPlan,
 ) -> Result<Vec<ObjectPlan>> {
     let rank = plan.grid.len();

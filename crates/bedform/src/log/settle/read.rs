@@ -16,7 +16,7 @@ use super::lay::{Position, Reach};
 use crate::error::{Error, Result};
 use crate::log::record::{check_stored, decode_body};
 use crate::log::section::LoadedSection;
-use crate::log::view::{ArraySection, View};
+use crate::log::view::{ArraySection, RootView};
 
 /// Consecutive entries of a section that are laid one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) struct Job {
 /// # Errors
 /// `Corrupt` for damaged records; those of storage and of `deliver`.
 pub(super) fn plan_windows(
-    view: &View,
+    view: &RootView,
     round: &[Reach],
     window_bytes: u64,
     deliver: &mut dyn FnMut(WindowPlan) -> Result<()>,
@@ -97,7 +97,7 @@ pub(super) fn plan_windows(
 }
 
 /// Returns the groups of entries of a commit, in the order in which their writes count.
-fn groups(view: &View, sections: &[ArraySection]) -> Result<Vec<Group>> {
+fn groups(view: &RootView, sections: &[ArraySection]) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     for (number, place) in sections.iter().enumerate() {
         let section = view.section_of(place)?;

@@ -23,7 +23,7 @@ use super::read::{Window, plan_windows};
 use super::stream::Layer;
 use super::write::{Counts, Writer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::view::View;
+use crate::log::view::RootView;
 use crate::threads::budget::{BudgetRound, MemoryBudget};
 use crate::threads::ordered::map_in_threads;
 use crate::threads::workers::check_goes_on;
@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A settling in progress: its plans, sinks and memory.
 pub(super) struct Rounds<'a> {
     pub(super) store: &'a Arc<OpenedStore>,
-    pub(super) view: &'a View,
+    pub(super) view: &'a RootView,
     pub(super) plans: &'a [ArrayPlan],
     /// The sink of each plan, in the order of the plans.
     pub(super) sinks: &'a [&'a dyn Sink],
@@ -60,7 +60,7 @@ pub(super) struct Rounds<'a> {
 /// The parts of [`Rounds`] that open an object; any thread may have a copy.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
-    view: &'a View,
+    view: &'a RootView,
     plans: &'a [ArrayPlan],
     sinks: &'a [&'a dyn Sink],
     counts: &'a Counts,

@@ -19,11 +19,11 @@ use bedform_storage::{Condition, Durability};
 use super::plan::ArrayPlan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::place::LogPlace;
-use crate::log::view::View;
+use crate::log::view::RootView;
 
 const SETTLED: &str = "settled";
 
-impl View {
+impl RootView {
     /// Fails if the shard at `coordinates`, which contains the commits up to `contained`, must
     /// contain later ones.
     ///
@@ -60,7 +60,7 @@ impl View {
     /// Returns the coordinates of the shards of an array that must exist.
     ///
     /// # Errors
-    /// As [`View::check_contained`].
+    /// As [`RootView::check_contained`].
     pub(crate) fn settled_objects(&self, key: &[u8; 16]) -> Result<Vec<Vec<u64>>> {
         let lists = self.settled_shards()?;
         let arrays = lists.iter().flat_map(|shards| &shards.arrays);
