@@ -770,7 +770,9 @@ mod tests {
 
     use bedform_format::ObjectPath;
     use bedform_geometry::Selection;
-    use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+    use bedform_storage::{
+        Failing, Fault, MemoryStorage, Storage, StorageErrorKind, StorageOperation,
+    };
     use serde_json::{Map, json};
 
     use crate::comm::Alone;
@@ -790,7 +792,7 @@ mod tests {
     }
 
     /// Returns the error text if the `k`-th `operation` fails; `None` if there are fewer.
-    fn said(operation: Operation, k: u64, in_background: bool) -> Option<String> {
+    fn said(operation: StorageOperation, k: u64, in_background: bool) -> Option<String> {
         let storage = Arc::new(Failing::new(MemoryStorage::new()));
         let shared: Arc<dyn Storage> = storage.clone();
         let options = OpenOptions { writable: true, ..OpenOptions::default() };
@@ -807,12 +809,12 @@ mod tests {
         let of_log = ["README.txt", "kept", "roots", "segments", "settled", "tables", "tiers"];
         let (mut found, mut wrong) = (0, Vec::new());
         for operation in [
-            Operation::Publish,
-            Operation::Grow,
-            Operation::AppendGrowing,
-            Operation::SyncGrowing,
-            Operation::List,
-            Operation::Stat,
+            StorageOperation::Publish,
+            StorageOperation::Grow,
+            StorageOperation::AppendGrowing,
+            StorageOperation::SyncGrowing,
+            StorageOperation::List,
+            StorageOperation::Stat,
         ] {
             for in_background in [false, true] {
                 for text in (0..40).filter_map(|k| said(operation, k, in_background)) {

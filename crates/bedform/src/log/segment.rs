@@ -16,7 +16,7 @@ use std::time::Duration;
 use bedform_format::log::{CommitId, Lane, Section, SectionBuilder, SegmentHeader, SegmentName};
 use bedform_format::{Limits, ObjectPath};
 use bedform_storage::{
-    ASK_EVERY, Durability, Grace, GrowingObject, Lock, StorageError, stopped_by,
+    ASK_EVERY, Durability, GracePeriod, GrowingObject, Lock, StorageError, stopped_by,
 };
 
 pub(super) use self::file::{RecordLocation, SyncOutcome};
@@ -469,7 +469,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::append`].
     pub(super) fn wait(&self, count: u64) -> Result<()> {
-        let (mut done, mut grace) = (self.progress.lock(), Grace::default());
+        let (mut done, mut grace) = (self.progress.lock(), GracePeriod::default());
         while done.orders < count {
             if done.ended {
                 return Err(done.failure.take().unwrap_or_else(ended));
@@ -502,7 +502,7 @@ impl Segment {
         if !self.listens {
             return orders.send(order).map_err(|_| self.failure());
         }
-        let mut grace = Grace::default();
+        let mut grace = GracePeriod::default();
         loop {
             order = match orders.try_send(order) {
                 Ok(()) => return Ok(()),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use bedform_storage::{ASK_EVERY, Grace, stopped_by, threads_that_fit};
+use bedform_storage::{ASK_EVERY, GracePeriod, stopped_by, threads_that_fit};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::workers::stopped;
@@ -29,7 +29,7 @@ impl Check {
     /// # Errors
     /// If it has failed: whoever made it says why. `Interrupted` if the program wants to wait no longer.
     pub(crate) fn wait(&self) -> Result<()> {
-        let (mut state, mut grace) = (self.lock(), Grace::default());
+        let (mut state, mut grace) = (self.lock(), GracePeriod::default());
         while *state == State::Running {
             let waited = self.ended.wait_timeout(state, ASK_EVERY);
             let (now, is_late) = waited.unwrap_or_else(PoisonError::into_inner);

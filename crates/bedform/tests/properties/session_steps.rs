@@ -10,7 +10,7 @@ use bedform::{Elements, ErrorKind, Growth, NewArray, Store, append_with};
 use bedform_format::log::Boxes;
 use bedform_format::{DataType, ObjectPath};
 use bedform_geometry::{AxisRange, AxisSelection, Region, Selection};
-use bedform_storage::{Failing, Fault, MemoryStorage, Operation, Storage, StorageErrorKind};
+use bedform_storage::{Failing, Fault, MemoryStorage, Storage, StorageErrorKind, StorageOperation};
 use proptest::prelude::*;
 
 use super::arrays::{model_of, path, read};
@@ -326,7 +326,9 @@ fn contents(store: &Store) -> Vec<u8> {
 
 #[test]
 fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
-    for fault in [Operation::Grow, Operation::AppendGrowing, Operation::SyncGrowing] {
+    for fault in
+        [StorageOperation::Grow, StorageOperation::AppendGrowing, StorageOperation::SyncGrowing]
+    {
         for promises in [1_u8, 3] {
             let (storage, store, burst) = with_faults();
             let node = (burst.clone(), CommitReach::Node);
@@ -366,7 +368,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             assert_eq!(blind.completed, 0);
             let expected = (!blind.tiers.is_empty()).then_some(ErrorKind::Conflict);
             assert_eq!(refused.map(|error| error.kind()), expected);
-            if fault == Operation::AppendGrowing {
+            if fault == StorageOperation::AppendGrowing {
                 let [tier] = &blind.tiers[..] else { panic!("{blind:?}") };
                 assert!(tier.starts_with("memory on node "), "{tier}");
             }
@@ -376,7 +378,7 @@ fn what_a_burst_tier_has_promised_is_brought_about_after_its_writer_has_died() {
             assert!(found.completed >= promised && found.drained_bytes > 0, "{found:?}");
             // If a segment cannot begin durably, the writer hears of it before it promises
             // anything, or the promise is kept.
-            assert!(found.completed >= 1 || fault != Operation::AppendGrowing, "{found:?}");
+            assert!(found.completed >= 1 || fault != StorageOperation::AppendGrowing, "{found:?}");
             let kept = u8::try_from(found.completed).unwrap();
             let rows = if kept == 0 { 64 } else { 64 + usize::from(kept) };
             assert_eq!(contents(&store), vec![kept; rows]);
@@ -400,7 +402,11 @@ fn what_a_writer_leaves_that_fails_stays_until_somebody_decides() {
         session.commit().unwrap();
         session.write(&path(), &all, Elements::Bytes(&[2; 64])).unwrap();
         session.flush().unwrap();
-        storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+        storage.fail_at(
+            StorageOperation::AppendGrowing,
+            0,
+            Fault::Error(StorageErrorKind::NoSpace),
+        );
         session.write(&path(), &all, Elements::Bytes(&[3; 64])).unwrap();
         let error = session.commit().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
@@ -435,7 +441,7 @@ fn leave(storage: &Failing<MemoryStorage>, store: &Store, write: impl FnOnce(&mu
     let mut session = store.session(Box::new(Alone), SessionOptions::default()).unwrap();
     write(&mut session);
     session.flush().unwrap();
-    storage.fail_at(Operation::SyncGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
+    storage.fail_at(StorageOperation::SyncGrowing, 0, Fault::Error(StorageErrorKind::NoSpace));
     assert!(session.commit().is_err());
 }
 
@@ -541,7 +547,7 @@ fn a_tier_that_returns_after_its_promises_were_given_up_and_forgotten_brings_not
     let (storage, store, burst) = with_faults();
     let node = (burst.clone(), CommitReach::Node);
     let mut session = store.session(Box::new(Alone), options(Some(&node))).unwrap();
-    storage.fail_at(Operation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
+    storage.fail_at(StorageOperation::AppendGrowing, 0, Fault::Error(StorageErrorKind::Io));
     session.write(&path(), &Selection::all(&[64]), Elements::Bytes(&[2; 64])).unwrap();
     session.commit().unwrap();
     drop(session);

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use bedform_format::ObjectPath;
 use bedform_format::log::SegmentName;
-use bedform_storage::{Condition, Durability, Hint, Object, StorageExt as _};
+use bedform_storage::{Condition, Durability, Object, StorageExt as _, WriteHint};
 
 use super::scan::{Scan, known_epoch_now, scan};
 use crate::comm::COORDINATOR;
@@ -142,7 +142,8 @@ fn copy(
     let path = LogPlace::segment_path(name)?;
     let drained = log.named(log.storage.find(&path))?;
     let sound = sound_bytes(store, log, name)?;
-    let mut writer = log.named(log.storage.create(&path, Durability::Disk, Hint::default()))?;
+    let mut writer =
+        log.named(log.storage.create(&path, Durability::Disk, WriteHint::default()))?;
     let mut buffer = vec![0; COPY_BYTES];
     let (mut at, mut brought) = (0, 0);
     while let Some((object, offset, bytes, is_part)) = run_at(at, sound, &drained, parts) {
