@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bedform_storage::calibrate::{
     ReadTimes, SMALL_REQUEST, SampleRandom, TimedExtent, TimedSource, Timer, check_options,
-    derived_gap, now, without_transfer,
+    derived_gap, now, subtract_transfer,
 };
 use bedform_storage::{
     Answer, Bell, Bytes, CalibrateOptions, CalibrateProgress, Coldness, Profile, ProfileError,
@@ -97,9 +97,9 @@ fn measure(
     let streams = in_flight.min(STREAMS_MAX);
     let many = timer.measure(streams, &blocks, budget * STREAM_SHARE)?;
     let many_rate = rate_without_waits(&many, single.median_seconds, streams as f64).max(one_rate);
-    let request_seconds_one = without_transfer(SMALL_REQUEST, single.median_seconds, one_rate);
+    let request_seconds_one = subtract_transfer(SMALL_REQUEST, single.median_seconds, one_rate);
     let request_seconds_many =
-        without_transfer(SMALL_REQUEST, crowd.seconds_per_request(), many_rate)
+        subtract_transfer(SMALL_REQUEST, crowd.seconds_per_request(), many_rate)
             .min(request_seconds_one);
     report("comparing merged and separate requests", 0.85);
     let derived = derived_gap(many_rate, request_seconds_many).min(GAP_MAX);

@@ -21,7 +21,9 @@ use std::time::SystemTime;
 use self::date::date_of;
 pub use self::random::SampleRandom;
 use self::sample::SampleFile;
-pub use self::timing::{ReadTimes, TimedExtent, TimedSource, Timer, derived_gap, without_transfer};
+pub use self::timing::{
+    ReadTimes, TimedExtent, TimedSource, Timer, derived_gap, subtract_transfer,
+};
 use crate::cancellation::{goes_on, interrupted};
 use crate::{Processor, Profile, ProfileError, StorageError};
 
@@ -114,9 +116,9 @@ pub fn calibrate(
     // One stream can be faster where many disturb each other; the engine may use either.
     let read_many = many.bytes_per_second().max(one.bytes_per_second());
     let request_seconds_one =
-        without_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
+        subtract_transfer(SMALL_REQUEST, single.median_seconds, one.bytes_per_second());
     let request_seconds_many =
-        without_transfer(SMALL_REQUEST, crowd.seconds_per_request(), read_many)
+        subtract_transfer(SMALL_REQUEST, crowd.seconds_per_request(), read_many)
             .min(request_seconds_one);
     let derived = derived_gap(read_many, request_seconds_many);
     let (merge_gap_bytes, merge_gap_check) =

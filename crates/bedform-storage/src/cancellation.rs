@@ -129,11 +129,11 @@ impl StopCondition {
 /// effect.
 ///
 /// ```
-/// bedform_storage::tell_of_locks(|name| {
+/// bedform_storage::report_lock_waits(|name| {
 ///     eprintln!("waiting for the lock of {name}, which another writer holds");
 /// });
 /// ```
-pub fn tell_of_locks(tell: LockReport) {
+pub fn report_lock_waits(tell: LockReport) {
     let _ = TELL_OF_LOCK.set(tell);
 }
 
@@ -197,7 +197,7 @@ fn ended_by<T>(stop: StopCondition, act: impl FnOnce() -> T) -> T {
 
 /// Makes the next check ask this thread's sources, however recent the last question was: for
 /// callers that know of an event which a source reports.
-pub fn ask_soon() {
+pub fn recheck_sources() {
     WAS_STOPPED.set(true);
 }
 

@@ -93,7 +93,7 @@ pub fn read_only(operation: &'static str, path: &ObjectPath) -> StorageError {
 ///
 /// # Errors
 /// `NoSpace` if the lane has no room for `length` bytes.
-pub fn place_in(
+pub fn next_lane_run(
     lane: Lane,
     position: u64,
     length: usize,

@@ -53,8 +53,8 @@ pub use bedform_format::ObjectPath;
 pub use bedform_format::log::Lane;
 pub use calibrate::{CalibrateOptions, CalibrateProgress, calibrate};
 pub use cancellation::{
-    ASK_EVERY, CancelSource, GracePeriod, LockReport, ask_soon, cancelled_by, goes_on, may_begin,
-    stopped_by, tell_of_locks, within,
+    ASK_EVERY, CancelSource, GracePeriod, LockReport, cancelled_by, goes_on, may_begin,
+    recheck_sources, report_lock_waits, stopped_by, within,
 };
 pub use error::{StorageError, StorageErrorKind, limit_behind};
 pub use failing::{Failing, Fault};

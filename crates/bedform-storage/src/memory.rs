@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use bedform_format::ObjectPath;
 use bedform_format::log::Lane;
 
-use crate::implement::{self, checked_suffix, padding, place_in};
+use crate::implement::{self, checked_suffix, next_lane_run, padding};
 use crate::{
     Condition, Durability, GrowingObject, ListedEntry, Lock, Object, ObjectWriter, Storage,
     StorageError, StorageErrorKind, TreePublication, Version, Workspace, WorkspaceName, WriteHint,
@@ -323,7 +323,8 @@ impl MemoryGrowing {
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         let mut all = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         while !bytes.is_empty() {
-            let (offset, length) = place_in(self.lane, self.position, bytes.len(), &self.path)?;
+            let (offset, length) =
+                next_lane_run(self.lane, self.position, bytes.len(), &self.path)?;
             let (now, later) = bytes.split_at(length);
             all.put(usize::try_from(offset).unwrap_or(usize::MAX), now);
             self.position += length as u64;

@@ -427,5 +427,5 @@ pub trait Workspace: Send + Sync {
 pub trait Lock: Send + Sync {
     /// Keeps the file or object behind the lock when the guard is dropped. For a caller that takes
     /// the lock again soon, and then drops a guard without this call.
-    fn keep_place(&mut self) {}
+    fn keep_lock_file(&mut self) {}
 }

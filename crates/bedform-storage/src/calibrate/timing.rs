@@ -309,7 +309,7 @@ fn seconds_of(clock: ClockId) -> f64 {
 }
 
 /// Subtracts from the seconds of a request the transfer of its `bytes`, at most half of them.
-pub fn without_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
+pub fn subtract_transfer(bytes: u64, seconds: f64, bytes_per_second: f64) -> f64 {
     (seconds - bytes as f64 / bytes_per_second).max(seconds / 2.0)
 }
 

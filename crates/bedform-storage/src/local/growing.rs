@@ -9,7 +9,7 @@ use bedform_format::log::Lane;
 use super::staging::StagedStream;
 use super::{LocalShared, Result};
 use crate::file_system::{FileSystem, LinkPolicy, uninterrupted};
-use crate::implement::{padding, place_in};
+use crate::implement::{next_lane_run, padding};
 use crate::{Durability, GrowingObject, StorageError, StorageErrorKind};
 
 /// A growing file, or one lane of it. A sync costs one of the file. The first sync also costs one
@@ -99,7 +99,7 @@ impl<F: FileSystem> GrowingObject for LocalGrowing<F> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        place_in(self.lane, self.position, bytes.len(), &self.path)?;
+        next_lane_run(self.lane, self.position, bytes.len(), &self.path)?;
         self.write(|stream| stream.append(bytes))?;
         self.position += bytes.len() as u64;
         Ok(())

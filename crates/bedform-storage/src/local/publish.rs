@@ -253,7 +253,7 @@ struct LocalLock<F: FileSystem> {
 }
 
 impl<F: FileSystem> Lock for LocalLock<F> {
-    fn keep_place(&mut self) {
+    fn keep_lock_file(&mut self) {
         self.keeps_file = true;
     }
 }

@@ -88,7 +88,7 @@ fn verify_log(
 ) -> Result<Verified> {
     let mut missing = BTreeSet::new();
     for _ in 0..ATTEMPTS_MAX {
-        store.look_again()?;
+        store.refresh()?;
         let view = store.snapshot()?.view;
         let mut asked = Asked { arrays: Vec::new(), is_all };
         let (mut paths, mut problems) = (Vec::new(), Vec::new());

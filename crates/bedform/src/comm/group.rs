@@ -159,7 +159,7 @@ impl MemberGroup {
     }
 
     /// Returns the members that send to the same leader.
-    fn near(&self) -> &dyn Communicator {
+    fn node_members(&self) -> &dyn Communicator {
         self.node.as_deref().unwrap_or(&*self.members)
     }
 
@@ -225,7 +225,8 @@ impl MemberGroup {
         said: &[u8],
         join: impl FnOnce(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Option<Vec<Vec<u8>>>> {
-        let near = self.waiting(WaitReason::Members, || self.near().gather(said, COORDINATOR));
+        let near =
+            self.waiting(WaitReason::Members, || self.node_members().gather(said, COORDINATOR));
         let Some(leaders) = &self.leaders else { return self.reached(near).map(|_| None) };
         let up = match near {
             Ok(Some(all)) => match over_among(&all) {
@@ -243,7 +244,7 @@ impl MemberGroup {
                 let _ = leaders.broadcast(lost.clone(), COORDINATOR);
             }
             // The members of the node wait for the answer.
-            let _ = self.near().broadcast(lost, COORDINATOR);
+            let _ = self.node_members().broadcast(lost, COORDINATOR);
             self.unreachable(why, error)
         })
     }
@@ -259,7 +260,8 @@ impl MemberGroup {
                 told.unwrap_or_else(|_| Self::lost())
             }
         };
-        let told = self.waiting(WaitReason::Answer, || self.near().broadcast(told, COORDINATOR));
+        let told =
+            self.waiting(WaitReason::Answer, || self.node_members().broadcast(told, COORDINATOR));
         let told = self.reached(told)?;
         if told.first() == Some(&STAYS) {
             return Ok(unframed(told));

@@ -5,7 +5,8 @@
 //! instructions. The [`MemberGroup`](super::MemberGroup) has noted the reason of the wait for its
 //! thread.
 //!
-//! After a timeout messages may still be in transit, so their buffers are leaked ([`kept`]).
+//! After a timeout messages may still be in transit, so their buffers are leaked
+//! ([`leak_on_error`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ pub(super) fn given_up() -> Option<String> {
 pub fn wait_on(seconds: f64, missing: &[u32]) -> LongWait {
     let warn = seconds_of(WARN_VARIABLE).unwrap_or(WARN_SECONDS);
     let timeout = seconds_of(TIMEOUT_VARIABLE).unwrap_or(0.0);
-    WAIT.with_borrow_mut(|wait| wait.lasts(seconds, missing, warn, timeout))
+    WAIT.with_borrow_mut(|wait| wait.due_action(seconds, missing, warn, timeout))
 }
 
 fn seconds_of(variable: &str) -> Option<f64> {
@@ -105,7 +106,7 @@ fn seconds_of(variable: &str) -> Option<f64> {
 }
 
 impl PendingWait {
-    fn lasts(&mut self, seconds: f64, missing: &[u32], warn: f64, timeout: f64) -> LongWait {
+    fn due_action(&mut self, seconds: f64, missing: &[u32], warn: f64, timeout: f64) -> LongWait {
         let (warn_factor, timeout_factor) = self.step.factors();
         let mut due = LongWait::default();
         if timeout > 0.0 && seconds >= timeout * timeout_factor {
@@ -153,7 +154,7 @@ impl PendingWait {
 
 /// Returns the buffers of messages that were passed. After an error some messages may still be in
 /// transit: then the buffers are leaked.
-pub(super) fn kept<T>(outcome: Result<()>, buffers: T) -> Result<T> {
+pub(super) fn leak_on_error<T>(outcome: Result<()>, buffers: T) -> Result<T> {
     match outcome {
         Ok(()) => Ok(buffers),
         Err(error) => {
@@ -175,25 +176,28 @@ mod tests {
     #[test]
     fn a_long_wait_is_told_of_once_and_names_who_is_missing_in_which_call() {
         let mut members = wait(WaitReason::Members, 0);
-        assert_eq!(members.lasts(59.0, &[3], 60.0, 0.0), LongWait::default());
-        let told = members.lasts(60.0, &[1, 3], 60.0, 0.0);
+        assert_eq!(members.due_action(59.0, &[3], 60.0, 0.0), LongWait::default());
+        let told = members.due_action(60.0, &[1, 3], 60.0, 0.0);
         let text =
             "rank 0 has waited 60 s in commit() for ranks 1 and 3, which have not made this call";
         assert_eq!(told, LongWait { warning: Some(text.to_owned()), gives_up: false });
-        assert_eq!(members.lasts(1e6, &[3], 60.0, 0.0), LongWait::default());
-        assert_eq!(wait(WaitReason::Members, 0).lasts(1e6, &[3], 0.0, 0.0), LongWait::default());
+        assert_eq!(members.due_action(1e6, &[3], 60.0, 0.0), LongWait::default());
+        assert_eq!(
+            wait(WaitReason::Members, 0).due_action(1e6, &[3], 0.0, 0.0),
+            LongWait::default()
+        );
     }
 
     #[test]
     fn of_those_that_wait_for_an_answer_few_tell_and_late() {
-        assert!(wait(WaitReason::Answer, 1).lasts(119.0, &[0], 60.0, 0.0).warning.is_none());
-        assert!(wait(WaitReason::Answer, 1).lasts(120.0, &[0], 60.0, 0.0).warning.is_some());
-        assert!(wait(WaitReason::Answer, 100).lasts(120.0, &[0], 60.0, 0.0).warning.is_none());
+        assert!(wait(WaitReason::Answer, 1).due_action(119.0, &[0], 60.0, 0.0).warning.is_none());
+        assert!(wait(WaitReason::Answer, 1).due_action(120.0, &[0], 60.0, 0.0).warning.is_some());
+        assert!(wait(WaitReason::Answer, 100).due_action(120.0, &[0], 60.0, 0.0).warning.is_none());
     }
 
     #[test]
     fn who_knows_whom_it_waits_for_gives_up_first() {
-        let gives_up = |step, seconds| wait(step, 0).lasts(seconds, &[3], 0.0, 10.0).gives_up;
+        let gives_up = |step, seconds| wait(step, 0).due_action(seconds, &[3], 0.0, 10.0).gives_up;
         assert!(!gives_up(WaitReason::Members, 9.0) && gives_up(WaitReason::Members, 10.0));
         assert!(!gives_up(WaitReason::Leaders, 10.0) && !gives_up(WaitReason::Answer, 13.0));
         assert!(gives_up(WaitReason::Leaders, 13.0) && gives_up(WaitReason::Answer, 15.0));

@@ -173,7 +173,7 @@ impl Session {
         }
         let mine = self.check_healthy().and_then(|()| self.finish());
         self.has_promises |= is_promise;
-        let told = self.commit_together(mine, Self::commit_told);
+        let told = self.commit_together(mine, Self::commit_message);
         if let Some(drain) = &drain {
             drain.release();
         }
@@ -214,12 +214,12 @@ impl Session {
             let number = self.commit_all(&parts)?;
             tell(self, number)
         });
-        self.committed(told)
+        self.after_commit(told)
     }
 
     /// Updates the session after a commit, from the coordinator's answer. Returns the commit's
     /// number.
-    pub(super) fn committed(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
+    pub(super) fn after_commit(&mut self, told: Result<Vec<u8>>) -> Result<u64> {
         self.count_epoch();
         self.appended.clear();
         self.arrays.values_mut().for_each(|known| known.is_new = false);
@@ -231,11 +231,11 @@ impl Session {
         let erred = || Error::invalid("the coordinator erred");
         let (number, next) = told.split_first_chunk().ok_or_else(erred)?;
         // The commit stands even if the newest root cannot be read now.
-        let _ = self.store.look_unless_always();
+        let _ = self.store.refresh_if_stale();
         if !next.is_empty() {
             let next = next.try_into().map_err(|_| erred())?;
             // The commit stands even if this fails: the next call reports the error.
-            if let Err(error) = self.go_on_as(next) {
+            if let Err(error) = self.continue_as(next) {
                 self.end_with(&error);
             }
         }
@@ -340,7 +340,7 @@ impl Session {
         outcome.map_err(|error| match created.is_empty() {
             true => error,
             false => {
-                let said = said_of_created(&created, error.kind());
+                let said = created_arrays_text(&created, error.kind());
                 error.followed_by(said)
             }
         })
@@ -521,7 +521,7 @@ impl Session {
             if directory.grown.len() >= LOCKS_KEPT_MIN {
                 // Creating and removing many lock files in each commit costs much more than
                 // locking.
-                lock.keep_place();
+                lock.keep_lock_file();
                 self.locked.insert(path.clone());
             }
             locks.push(lock);
@@ -710,13 +710,13 @@ pub(super) fn check_place(
         ));
     }
     match newest {
-        None => log.check_may_lack(state),
+        None => log.check_log_present(state),
         Some(newest) => log.check_age(newest, state),
     }
 }
 
 /// Describes the arrays that a failed commit has made visible, and the remedy.
-fn said_of_created(created: &[ObjectPath], kind: ErrorKind) -> String {
+fn created_arrays_text(created: &[ObjectPath], kind: ErrorKind) -> String {
     const NAMES_MAX: usize = 8;
     let names = created.iter().take(NAMES_MAX).map(ObjectPath::as_str).collect::<Vec<_>>();
     let more = match created.len().saturating_sub(NAMES_MAX) {

@@ -86,10 +86,10 @@ impl Session {
             GatherStep::Node(parts) => self.join_node(&parts),
             GatherStep::All(nodes) => {
                 let number = self.commit_all(&nodes)?;
-                self.commit_told(number)
+                self.commit_message(number)
             }
         });
-        self.committed(told)
+        self.after_commit(told)
     }
 
     /// Makes the data that the node's members handed over durable, described by as few sections as

@@ -266,7 +266,7 @@ fn has_content(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// As [`SegmentPromises::read`]. Another call copies the rest.
-pub(super) fn carry(
+pub(super) fn copy_promises(
     (tier, from): (&dyn Storage, &ObjectPath),
     (log, to): (&dyn Storage, &ObjectPath),
     segment: (&[u8; 16], &str),

@@ -180,7 +180,7 @@ impl OpenedStore {
             match self.newest_root(&log)? {
                 (Some(newest), state) => log.check_age(&newest, state)?,
                 // Without a root, the segments of commits would look like uncommitted writes.
-                (None, state) => log.check_may_lack(state)?,
+                (None, state) => log.check_log_present(state)?,
             }
         }
         let mut recovered = Recovered::default();

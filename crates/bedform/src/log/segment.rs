@@ -498,7 +498,7 @@ impl Segment {
     }
 
     /// Sends an order to the thread; waits while too many are queued.
-    fn hand_in(&self, orders: &SyncSender<WriteOrder>, mut order: WriteOrder) -> Result<()> {
+    fn enqueue(&self, orders: &SyncSender<WriteOrder>, mut order: WriteOrder) -> Result<()> {
         if !self.listens {
             return orders.send(order).map_err(|_| self.failure());
         }
@@ -518,7 +518,7 @@ impl Segment {
 
     fn send(&mut self, order: WriteOrder) -> Result<()> {
         match (&self.orders, &mut self.own) {
-            (Some(orders), _) => self.hand_in(orders, order)?,
+            (Some(orders), _) => self.enqueue(orders, order)?,
             (None, Some(own)) => {
                 let outcome = own.carry_out(order);
                 if let Err(error) = outcome {

@@ -347,7 +347,7 @@ impl Session {
 
     /// Returns the state of the array at `path`. Looks it up again if its shape is from before the
     /// last commit and not `enough`, since others may have enlarged the array.
-    fn known_to_have(
+    fn array_large_enough(
         &mut self,
         path: &ObjectPath,
         enough: impl Fn(&[u64]) -> bool,
@@ -362,7 +362,7 @@ impl Session {
         if self.arrays.get(path).is_some_and(is_old) {
             self.arrays.remove(path);
         }
-        self.known(path)
+        self.array_at(path)
     }
 
     /// Looks up an array for later writes. From now on another array that takes its place is
@@ -373,13 +373,13 @@ impl Session {
     /// arrays that sessions cannot write.
     pub fn look_up(&mut self, path: &ObjectPath) -> Result<()> {
         self.check_sound()?;
-        self.known(path).map(drop)
+        self.array_at(path).map(drop)
     }
 
     /// Returns the state of the array at `path`, which the first write looks up.
-    fn known(&mut self, path: &ObjectPath) -> Result<&mut SessionArray> {
+    fn array_at(&mut self, path: &ObjectPath) -> Result<&mut SessionArray> {
         if !self.arrays.contains_key(path) {
-            self.store.look_unless_always()?;
+            self.store.refresh_if_stale()?;
             let array = ArrayHandle::open(self.store.clone(), path.clone())?;
             let state = array.state()?;
             let Some(identity) = state.identity().filter(|_| state.shard().is_some()) else {
@@ -447,7 +447,7 @@ impl Session {
         let commit = self.commit_id();
         let Some(stream) = self.stream.as_mut() else { return Ok(()) };
         let outcome = stream.cut(commit).and_then(|()| stream.segment().flush());
-        self.end(outcome).map(drop)
+        self.end_write(outcome).map(drop)
     }
 
     fn token(&self) -> Token {

@@ -91,7 +91,7 @@ pub(crate) fn commit_shapes(
 /// Fails if there are commits that are not settled: they may lie behind the array's new end. While
 /// the caller holds the store's lock, no writer makes the first one.
 fn check_no_commits(store: &OpenedStore) -> Result<()> {
-    store.look_again()?;
+    store.refresh()?;
     match store.snapshot()?.view {
         Some(view) if view.root.has_commits() => Err(Error::new(
             ErrorKind::SnapshotMoved,
@@ -104,7 +104,7 @@ fn check_no_commits(store: &OpenedStore) -> Result<()> {
 /// Fails if commits that are not settled have made an array larger than its metadata say. The
 /// caller holds the locks of the arrays, so no writer enlarges them meanwhile.
 pub(crate) fn check_not_grown(store: &OpenedStore, arrays: &[&ArrayHandle]) -> Result<()> {
-    store.look_again()?;
+    store.refresh()?;
     let Some(view) = store.snapshot()?.view else { return Ok(()) };
     for array in arrays {
         let state = array.reload()?;

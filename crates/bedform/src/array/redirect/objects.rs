@@ -408,7 +408,7 @@ impl Array {
         match self.known()? {
             Known::Stored(handle, state, _) => {
                 // Handles that do not check before each read check here.
-                handle.store.look_unless_always()?;
+                handle.store.refresh_if_stale()?;
                 let objects = StoredObjects::new(handle.pinned(&state)?, &state);
                 act(&Objects::Store(objects), &state.form)
             }

@@ -18,7 +18,7 @@ use crate::comm::COORDINATOR;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::burst::BurstPlace;
 use crate::log::place::{LogPlace, SUFFIX};
-use crate::log::promises::carry;
+use crate::log::promises::copy_promises;
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 8 << 20;
@@ -128,7 +128,7 @@ fn carry_promises(log: &LogPlace, name: &str, place: &BurstPlace) -> Result<bool
     let should = is_expected && promises && place.keeps_promises()?;
     let to = LogPlace::segment_directory(name)?;
     let (from, segment) = (&place.directory, (&log.store, name));
-    carry((&*place.storage, from), (&*log.storage, &to), segment, should, &log.limits)
+    copy_promises((&*place.storage, from), (&*log.storage, &to), segment, should, &log.limits)
 }
 
 /// Copies parts of a segment to the log, behind its sound bytes there. Returns the number of bytes

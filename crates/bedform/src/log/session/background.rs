@@ -156,7 +156,7 @@ impl Session {
     /// number and, if settling is about to begin, the id of the session as which they go on in new
     /// segments. At [`CommitReach::Node`] they keep their segments, which may hold promised data
     /// that are not drained.
-    pub(in crate::log) fn commit_told(&mut self, number: u64) -> Result<Vec<u8>> {
+    pub(in crate::log) fn commit_message(&mut self, number: u64) -> Result<Vec<u8>> {
         let mut told = number.to_le_bytes().to_vec();
         if let Some(waiting) = &mut self.waiting
             && waiting.work.is_none()
@@ -183,7 +183,7 @@ impl Session {
     ///
     /// # Errors
     /// Of storage, on all members. The session can only end then; its commits stand.
-    pub(in crate::log) fn go_on_as(&mut self, id: [u8; 16]) -> Result<()> {
+    pub(in crate::log) fn continue_as(&mut self, id: [u8; 16]) -> Result<()> {
         let is_shared = self.share.is_some();
         self.given_before = self.token().0;
         self.end_stream();

@@ -55,9 +55,9 @@ impl Session {
         self.end_settling();
         self.keep_promises()?;
         match self.options.at_end {
-            AtEnd::Settle => {
-                self.settle_together().map_err(|error| error.followed_by(self.what_stands()))
-            }
+            AtEnd::Settle => self
+                .settle_together()
+                .map_err(|error| error.followed_by(self.remaining_commits_text())),
             AtEnd::Leave => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Describes the state of commits that are not fully settled, and the remedy.
-    fn what_stands(&self) -> String {
+    fn remaining_commits_text(&self) -> String {
         format!(
             "all that was committed is durable and can be read, and what was not settled, or not removed, \
              stays in {}: 'bedform settle', by who may, goes on",

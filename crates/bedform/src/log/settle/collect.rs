@@ -151,7 +151,7 @@ impl OpenedStore {
             }
             // There is no log, or the store's document names a log that has no root.
             None if log.has_log() || place.segment_names()?.is_empty() => {
-                place.check_may_lack(log)?;
+                place.check_log_present(log)?;
                 if !options.dry_run {
                     self.say_settled(log, log.settled, false)?;
                 }
@@ -241,7 +241,7 @@ impl OpenedStore {
         }
         let _lock = self.lock(&ObjectPath::root())?;
         let (None, log) = self.newest_root(place)? else { return Ok(()) };
-        place.check_may_lack(log)?;
+        place.check_log_present(log)?;
         self.say_settled(log, log.settled, false)
     }
 

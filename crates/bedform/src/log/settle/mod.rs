@@ -231,7 +231,7 @@ impl OpenedStore {
         counts: &Counts,
     ) -> Result<u64> {
         let SettleOptions { memory_bytes, arrays, part, grace } = options;
-        self.look_unless_always()?;
+        self.refresh_if_stale()?;
         let view = self.snapshot()?.view.filter(|view| view.root.has_commits());
         let Some(view) = view else {
             // Writers that have ended since the last settling may have left segments to remove.

@@ -279,7 +279,7 @@ proptest! {
                 let range = usize::try_from(*start).unwrap()..usize::try_from(end).unwrap();
                 expected[range].copy_from_slice(&values);
             }
-            store.zarr().unwrap().look_again().unwrap();
+            store.zarr().unwrap().refresh().unwrap();
             let view = store.zarr().unwrap().snapshot().unwrap().view.unwrap();
             let plans = plan(store.zarr().unwrap(), &view, None).unwrap();
             let pinned = plans[0].pinned(store.zarr().unwrap(), &view);
